@@ -1,0 +1,309 @@
+//! The parametrised accumulator: units that do not exist, and the FDA family as settings of it.
+
+use super::fused::{self, check_width};
+use super::{Accumulator, Dot, Finish, Floor, FusedDotAdd, Recipe, Signature, SubnormalC, ZeroProducts, gather, ieee};
+use crate::format::FormatSpec;
+use crate::num::{self, Fixed, Num, Term};
+use crate::round::Rounding;
+use crate::special::{NanRule, SpecialCases};
+use crate::trace::{Event, Observer, Trace};
+
+/// Which products a block takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Pattern {
+    /// Runs of `block` consecutive k, the last one shorter if K is no multiple.
+    #[default]
+    Runs,
+    /// The even k, then the odd k, cut into runs of `block`.
+    EvenOdd,
+    /// The k with even floor(k/2), then the others, cut into runs of `block`.
+    InterleavedPairs,
+}
+
+/// Where c enters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum CPosition {
+    /// Each block's c is one of the terms that are aligned and summed ("early").
+    #[default]
+    With,
+    /// Each block's products are summed and rounded alone; c is added to that in IEEE RNE.
+    Late,
+    /// The blocks run as a chain from +0; c is added once, at the very end, in IEEE RNE.
+    Last,
+}
+
+/// An accumulator with every known property as a parameter (after Khattak and Mikaitis VI).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct GenericDot {
+    /// L: products per block. The blocks run in order, each one's d the next one's c.
+    pub block: usize,
+    /// Which products a block takes.
+    pub pattern: Pattern,
+    /// F: fraction bits kept below the largest exponent.
+    pub frac_bits: u32,
+    /// How a term is rounded to F fraction bits: RZ, RD or RNE in known designs.
+    pub alignment: Rounding,
+    /// Whether one more bit below F is kept, set if anything was cut off.
+    pub sticky: bool,
+    /// Whether products are normalised to `1 <= s < 2` before alignment.
+    pub normalise_products: bool,
+    /// The exponent that alignment never goes below.
+    pub floor: Floor,
+    /// Whether zero products count in the largest exponent.
+    pub zero_products: ZeroProducts,
+    /// The exponent of a subnormal c.
+    pub subnormal_c: SubnormalC,
+    /// Where c enters.
+    pub c: CPosition,
+    /// The output rounding: RNE, RZ, RD or RU in known designs.
+    pub output_rounding: Rounding,
+    /// Fraction bits of the output kept, if fewer than its format has.
+    pub output_bits: Option<u32>,
+    /// Whether a and b are converted to f16 first, so that e4m3's subnormals become normal.
+    pub via_f16: bool,
+    /// Whether subnormal a, b and c are read as +0.
+    pub flush_inputs: bool,
+    /// Whether subnormal results of a block become +0.
+    pub flush_results: bool,
+    /// Whether products of magnitude 2^128 and above count as infinities.
+    pub product_limit: bool,
+    /// Whether the block is summed exactly, without alignment.
+    pub exact: bool,
+    /// Whether a negative value that rounds to zero gives -0.
+    pub negative_zero: bool,
+    /// The NaN returned.
+    pub nan: NanRule,
+}
+
+impl Default for GenericDot {
+    /// Hopper's FDA in blocks of 16.
+    fn default() -> Self {
+        Self {
+            block: 16,
+            pattern: Pattern::Runs,
+            frac_bits: 25,
+            alignment: Rounding::TowardZero,
+            sticky: false,
+            normalise_products: false,
+            floor: Floor::BelowEmin(7),
+            zero_products: ZeroProducts::Ignored,
+            subnormal_c: SubnormalC::Stored,
+            c: CPosition::With,
+            output_rounding: Rounding::TowardZero,
+            output_bits: None,
+            via_f16: false,
+            flush_inputs: false,
+            flush_results: false,
+            product_limit: false,
+            exact: false,
+            negative_zero: false,
+            nan: NanRule::AllOnes,
+        }
+    }
+}
+
+impl Pattern {
+    /// The group (0 or 1) that k belongs to.
+    const fn group(self, k: usize) -> usize {
+        match self {
+            Self::Runs => 0,
+            Self::EvenOdd => k % 2,
+            Self::InterleavedPairs => k / 2 % 2,
+        }
+    }
+
+    /// The k of every block, in the order in which the blocks run: K is put in order, then cut.
+    pub fn blocks(self, k: usize, block: usize) -> Vec<Vec<usize>> {
+        let order: Vec<usize> = (0..2).flat_map(|g| (0..k).filter(move |&i| self.group(i) == g)).collect();
+        order.chunks(block.max(1)).map(<[usize]>::to_vec).collect()
+    }
+}
+
+impl GenericDot {
+    fn flush(&self, x: &Num) -> Num {
+        if self.flush_inputs && x.is_subnormal() { Num::zero(false, x.exponent, x.frac_bits) } else { *x }
+    }
+
+    fn run(&self, dot: &Dot<'_>, seen: &mut impl Observer) -> Num {
+        let blocks = self.pattern.blocks(dot.len(), self.block);
+        let mut d = if self.c == CPosition::Last { dot.out.zero() } else { dot.c };
+        if blocks.is_empty() && self.c != CPosition::Last {
+            d = self.block(&dot.part(0, 0, d), seen);
+        }
+        for (i, ks) in blocks.iter().enumerate() {
+            if blocks.len() > 1 {
+                seen.see(|| Event::Step(format!("block {} of {}: k = {ks:?}", i + 1, blocks.len())));
+            }
+            d = gather(dot, ks.iter().copied(), d, |part| self.block(part, seen));
+        }
+        if self.c == CPosition::Last {
+            d = self.add_c(&self.flush(&dot.c), &d, dot.out, seen);
+        }
+        d
+    }
+
+    /// c + t in IEEE RNE.
+    fn add_c(&self, c: &Num, t: &Num, out: &FormatSpec, seen: &mut impl Observer) -> Num {
+        let c = ieee::convert(c, out, Rounding::NearestEven, self.nan);
+        let value = self.flush_result(ieee::add(&c, t, out, Rounding::NearestEven, self.nan));
+        seen.see(|| Event::Operation { text: "c + t".into(), value });
+        value
+    }
+
+    fn flush_result(&self, d: Num) -> Num {
+        if self.flush_results && d.is_subnormal() { Num::zero(false, d.exponent, d.frac_bits) } else { d }
+    }
+
+    /// One block: products, S, alignment, sum, encoding, late c.
+    fn block(&self, dot: &Dot<'_>, seen: &mut impl Observer) -> Num {
+        let dot = &Dot { c: self.flush(&dot.c), ..*dot };
+        let with_c = self.c != CPosition::Late;
+        let d = self.sum_block(dot, with_c, seen);
+        let d = self.flush_result(d);
+        if with_c { d } else { self.add_c(&dot.c, &d, dot.out, seen) }
+    }
+
+    fn sum_block(&self, dot: &Dot<'_>, with_c: bool, seen: &mut impl Observer) -> Num {
+        let (a, b) = read_operands(self, dot);
+        let dot = &Dot { a: &a, b: &b, ..*dot };
+        let product = |k: usize| {
+            let p = dot.product(k);
+            if self.normalise_products { p.normalised() } else { p }
+        };
+        if let Some(d) = self.specials(dot, with_c, &product, seen) {
+            return d;
+        }
+        let c = if with_c { FusedDotAdd::addend(&dot.c, self.subnormal_c) } else { dot.out.zero().term() };
+        let sum = if self.exact {
+            exact_sum((0..dot.len()).map(product).chain([c]))
+        } else {
+            let products = (0..dot.len()).map(product);
+            let Some(e_max) = fused::largest_exponent(dot, self.floor, self.zero_products, products, Some(&c)) else {
+                return dot.out.zero();
+            };
+            self.aligned_sum(dot, e_max, &product, with_c.then_some(&c), seen)
+        };
+        let finish = Finish {
+            rounding: self.output_rounding,
+            frac_bits: self.output_bits,
+            ieee_overflow: false,
+            negative_zero: self.negative_zero,
+        };
+        fused::finished(sum, &finish, dot.out, seen)
+    }
+
+    fn specials(
+        &self,
+        dot: &Dot<'_>,
+        with_c: bool,
+        product: &impl Fn(usize) -> Term,
+        seen: &mut impl Observer,
+    ) -> Option<Num> {
+        let mut cases = SpecialCases::default();
+        for k in 0..dot.len() {
+            cases.product(&dot.a[k], &dot.b[k]);
+            let p = product(k);
+            if self.product_limit && is_beyond_limit(&p) {
+                cases.infinity(p.negative);
+            }
+        }
+        dot.scale_a.iter().chain(dot.scale_b).for_each(|s| cases.scale(s));
+        if with_c {
+            cases.addend(&dot.c);
+        }
+        let verdict = cases.verdict(self.nan, dot.out);
+        if verdict.is_some() {
+            seen.see(|| Event::Special("an infinity or NaN".into()));
+        }
+        verdict
+    }
+
+    fn aligned_sum(
+        &self,
+        dot: &Dot<'_>,
+        e_max: i32,
+        product: &impl Fn(usize) -> Term,
+        c: Option<&Term>,
+        seen: &mut impl Observer,
+    ) -> Fixed {
+        let unit = e_max - self.frac_bits.min(fused::MAX_FRAC_BITS) as i32;
+        seen.see(|| Event::Align { e_max, unit });
+        let mut sum: i128 = 0;
+        for k in 0..dot.len() {
+            sum += self.align(&product(k), unit, seen, || format!("a{k}*b{k}"));
+        }
+        if let Some(c) = c {
+            sum += self.align(c, unit, seen, || "c".into());
+        }
+        Fixed::from_units(sum, unit - i32::from(self.sticky))
+    }
+
+    /// A term in units of `2^unit`, or with a sticky bit of `2^(unit-1)`.
+    fn align(&self, term: &Term, unit: i32, seen: &mut impl Observer, label: impl FnOnce() -> String) -> i128 {
+        let units = fused::align(term, unit, self.alignment, seen, label);
+        if !self.sticky {
+            return units;
+        }
+        let inexact = term.magnitude_in(unit).1;
+        // The bit points from the rounded value to the true one where alignment is directed; in
+        // sign-magnitude designs (RZ, RNE) it belongs to the magnitude.
+        let up = match self.alignment {
+            Rounding::Down => true,
+            Rounding::Up => false,
+            _ => !term.negative,
+        };
+        let bit = i128::from(inexact);
+        2 * units + if up { bit } else { -bit }
+    }
+}
+
+fn read_operands(generic: &GenericDot, dot: &Dot<'_>) -> (Vec<Num>, Vec<Num>) {
+    let read = |xs: &[Num]| -> Vec<Num> {
+        let stored = xs.iter().map(|x| generic.flush(x));
+        if generic.via_f16 { stored.map(|x| fused::as_f16(&x)).collect() } else { stored.collect() }
+    };
+    (read(dot.a), read(dot.b))
+}
+
+/// |p| >= 2^128.
+pub(super) const fn is_beyond_limit(p: &Term) -> bool {
+    !p.is_zero() && p.normalised_exponent() >= 128
+}
+
+pub(super) fn exact_sum(terms: impl Iterator<Item = Term>) -> Fixed {
+    let mut sum = num::ExactSum::default();
+    terms.for_each(|t| sum.add(&t));
+    sum.fixed()
+}
+
+impl Accumulator for GenericDot {
+    fn dot_add(&self, dot: &Dot<'_>) -> Num {
+        self.run(dot, &mut ())
+    }
+
+    fn trace(&self, dot: &Dot<'_>, trace: &mut Trace) -> Num {
+        self.run(dot, trace)
+    }
+
+    fn recipe(&self, _k: usize, _out: &FormatSpec) -> Option<Recipe> {
+        Some(Recipe::Generic(*self))
+    }
+
+    fn check(&self, signature: &Signature) -> Result<(), String> {
+        if self.block == 0 {
+            return Err("a block needs at least one product".into());
+        }
+        if matches!(self.alignment, Rounding::Stochastic { .. })
+            || matches!(self.output_rounding, Rounding::Stochastic { .. })
+        {
+            return Err("stochastic rounding inside a unit is not modelled".into());
+        }
+        if self.output_bits == Some(0) {
+            return Err("an output needs at least one fraction bit".into());
+        }
+        if self.exact { Ok(()) } else { check_width(self.frac_bits, signature) }
+    }
+}

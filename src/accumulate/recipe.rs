@@ -1,0 +1,334 @@
+//! What an accumulator computes, as data: the text form of units, the input of fast kernels and
+//! solvers, and the meaning of "the same function".
+
+use super::{
+    Accumulator, BlockedC, CPosition, Dot, Floor, GenericDot, GroupScaledDot, GroupedRoundDown, OverflowBesideC,
+    PairwiseSum, Pattern, RoundDown, SequentialFma, Signature, SoftwareDot, SubnormalC, ZeroProducts,
+};
+use crate::error::Error;
+use crate::format::FormatSpec;
+use crate::num::Num;
+use crate::round::Rounding;
+use crate::special::NanRule;
+use crate::trace::Trace;
+use core::fmt;
+use core::str::FromStr;
+
+/// A closed description of a dot-add's function, given its formats and K.
+///
+/// The text form is a family and its parameters, those at their defaults left out:
+/// `dot:block=16:F=25`, `fma`, `pairwise:G=4`, `round-down:G=8`, `round-down-grouped:G=16`,
+/// `groups:G=16:F=35`, `software`.
+///
+/// ```
+/// use gemmulate::accumulate::{FusedDotAdd, Accumulator, Recipe};
+/// use gemmulate::format::F32;
+/// let recipe = FusedDotAdd::VOLTA.recipe(4, &F32).unwrap();
+/// assert_eq!(recipe.to_string(), "dot:block=4:F=23:e_zero=emin-5");
+/// assert_eq!(recipe.to_string().parse::<Recipe>()?, recipe);
+/// # Ok::<(), gemmulate::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum Recipe {
+    /// The FDA family, chains and interleaves of it, exact sums, and units that do not exist.
+    Generic(GenericDot),
+    /// A chain of IEEE fused multiply-adds.
+    Sequential(SequentialFma),
+    /// IEEE products and pairwise sums.
+    Pairwise(PairwiseSum),
+    /// CDNA3's FDRDA.
+    RoundDown(RoundDown),
+    /// CDNA3's GFDRDA.
+    GroupedRoundDown(GroupedRoundDown),
+    /// Blackwell's GDFS.
+    GroupScaled(GroupScaledDot),
+    /// f16 m8n8k4 in software.
+    Software(SoftwareDot),
+}
+
+impl Recipe {
+    fn accumulator(&self) -> &dyn Accumulator {
+        match self {
+            Self::Generic(x) => x,
+            Self::Sequential(x) => x,
+            Self::Pairwise(x) => x,
+            Self::RoundDown(x) => x,
+            Self::GroupedRoundDown(x) => x,
+            Self::GroupScaled(x) => x,
+            Self::Software(x) => x,
+        }
+    }
+}
+
+/// A recipe is itself an accumulator: the generic way to run a description.
+impl Accumulator for Recipe {
+    fn dot_add(&self, dot: &Dot<'_>) -> Num {
+        self.accumulator().dot_add(dot)
+    }
+
+    fn trace(&self, dot: &Dot<'_>, trace: &mut Trace) -> Num {
+        self.accumulator().trace(dot, trace)
+    }
+
+    fn recipe(&self, _k: usize, _out: &FormatSpec) -> Option<Recipe> {
+        Some(*self)
+    }
+
+    fn check(&self, signature: &Signature) -> Result<(), String> {
+        self.accumulator().check(signature)
+    }
+}
+
+/// One parameter's text form.
+trait Text: Copy + PartialEq {
+    fn text(self) -> String;
+    fn read(text: &str) -> Option<Self>;
+}
+
+macro_rules! text_words {
+    ($($ty:ty { $($value:path = $word:literal),* $(,)? })*) => {
+        $(impl Text for $ty {
+            fn text(self) -> String {
+                match self { $($value => $word,)* }.into()
+            }
+            fn read(text: &str) -> Option<Self> {
+                match text { $($word => Some($value),)* _ => None }
+            }
+        })*
+    };
+}
+
+text_words! {
+    Pattern { Pattern::Runs = "runs", Pattern::EvenOdd = "even-odd", Pattern::InterleavedPairs = "pairs" }
+    CPosition { CPosition::With = "with", CPosition::Late = "late", CPosition::Last = "last" }
+    NanRule { NanRule::AllOnes = "ones", NanRule::Quiet = "quiet" }
+    ZeroProducts { ZeroProducts::Ignored = "ignored", ZeroProducts::OwnExponent = "count" }
+    SubnormalC { SubnormalC::Stored = "stored", SubnormalC::Normalised = "normalised" }
+    OverflowBesideC { OverflowBesideC::Infinity = "infinity", OverflowBesideC::CWins = "c-wins" }
+    BlockedC { BlockedC::Propagates = "propagates", BlockedC::Dropped = "dropped" }
+}
+
+impl Text for bool {
+    fn text(self) -> String {
+        if self { "yes" } else { "no" }.into()
+    }
+    fn read(text: &str) -> Option<Self> {
+        match text {
+            "yes" | "true" | "1" => Some(true),
+            "no" | "false" | "0" => Some(false),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! text_numbers {
+    ($($ty:ty),*) => { $(impl Text for $ty {
+        fn text(self) -> String { self.to_string() }
+        fn read(text: &str) -> Option<Self> { text.parse().ok() }
+    })* };
+}
+text_numbers!(usize, u32, i32);
+
+impl Text for Rounding {
+    fn text(self) -> String {
+        self.to_string()
+    }
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+impl Text for Option<u32> {
+    fn text(self) -> String {
+        self.map_or("full".into(), |n| n.to_string())
+    }
+    fn read(text: &str) -> Option<Self> {
+        if text == "full" { Some(None) } else { text.parse().ok().map(Some) }
+    }
+}
+
+impl Text for Floor {
+    fn text(self) -> String {
+        match self {
+            Self::BelowEmin(n) if n < 0 => format!("emin+{}", -i64::from(n)),
+            Self::BelowEmin(n) => format!("emin-{n}"),
+            Self::ZeroC => "zero-c".into(),
+            Self::None => "none".into(),
+        }
+    }
+    fn read(text: &str) -> Option<Self> {
+        match text {
+            "zero-c" => return Some(Self::ZeroC),
+            "none" => return Some(Self::None),
+            _ => {}
+        }
+        let offset = text.strip_prefix("emin")?;
+        let n: i32 = if offset.is_empty() { 0 } else { offset.parse().ok()? };
+        (n.unsigned_abs() <= 4096).then_some(Self::BelowEmin(-n))
+    }
+}
+
+/// Writes or reads every parameter in turn; one listing serves both directions.
+enum Fields<'a> {
+    Write(String),
+    Read { pairs: Vec<(&'a str, &'a str)>, known: Vec<&'static str>, bad: Option<String> },
+}
+
+impl Fields<'_> {
+    fn field<T: Text>(&mut self, name: &'static str, value: &mut T, default: T) {
+        match self {
+            Self::Write(out) => {
+                if *value != default {
+                    out.push_str(&format!(":{name}={}", value.text()));
+                }
+            }
+            Self::Read { pairs, known, bad } => {
+                known.push(name);
+                *value = default;
+                let mut found = pairs.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
+                let Some((_, text)) = found.next() else { return };
+                match T::read(&text.to_ascii_lowercase()) {
+                    Some(read) if found.next().is_none() => *value = read,
+                    Some(_) => *bad = Some(format!("{name} is given twice")),
+                    None => *bad = Some(format!("{name} cannot be `{text}`")),
+                }
+            }
+        }
+    }
+
+    /// Like [`Fields::field`], but always written.
+    fn always<T: Text>(&mut self, name: &'static str, value: &mut T, default: T) {
+        if let Self::Write(out) = self {
+            out.push_str(&format!(":{name}={}", value.text()));
+        } else {
+            self.field(name, value, default);
+        }
+    }
+}
+
+impl Recipe {
+    /// The families by name, each with its defaults.
+    const FAMILIES: [(&'static str, fn() -> Self); 7] = [
+        ("dot", || Self::Generic(GenericDot::default())),
+        ("fma", || Self::Sequential(SequentialFma::IEEE)),
+        ("pairwise", || Self::Pairwise(PairwiseSum::CDNA2)),
+        ("round-down", || Self::RoundDown(RoundDown::CDNA3)),
+        ("round-down-grouped", || Self::GroupedRoundDown(GroupedRoundDown::CDNA3)),
+        ("groups", || Self::GroupScaled(GroupScaledDot::BLACKWELL)),
+        ("software", || Self::Software(SoftwareDot::NVIDIA)),
+    ];
+
+    const fn family(&self) -> &'static str {
+        match self {
+            Self::Generic(_) => "dot",
+            Self::Sequential(_) => "fma",
+            Self::Pairwise(_) => "pairwise",
+            Self::RoundDown(_) => "round-down",
+            Self::GroupedRoundDown(_) => "round-down-grouped",
+            Self::GroupScaled(_) => "groups",
+            Self::Software(_) => "software",
+        }
+    }
+
+    fn visit(&mut self, f: &mut Fields<'_>) {
+        match self {
+            Self::Generic(x) => visit_generic(x, f),
+            Self::Sequential(x) => {
+                f.field("round", &mut x.rounding, Rounding::NearestEven);
+                f.field("nan", &mut x.nan, NanRule::Quiet);
+            }
+            Self::Pairwise(x) => {
+                f.always("G", &mut x.group, 4);
+                f.field("flush-in", &mut x.flush_inputs, true);
+                f.field("flush-out", &mut x.flush_results, true);
+                f.field("nan", &mut x.nan, NanRule::Quiet);
+            }
+            Self::RoundDown(x) => visit_round_down(x, 8, f),
+            Self::GroupedRoundDown(x) => {
+                visit_round_down(&mut x.base, 16, f);
+                f.field("c-reach", &mut x.c_reach, 25);
+                f.field("special-c", &mut x.special_c, BlockedC::Propagates);
+            }
+            Self::GroupScaled(x) => {
+                f.always("G", &mut x.group, 16);
+                f.always("F", &mut x.frac_bits, 35);
+                f.field("e_zero", &mut x.floor, Floor::BelowEmin(13));
+                f.field("out", &mut x.output_rounding, Rounding::TowardZero);
+                f.field("nan", &mut x.nan, NanRule::AllOnes);
+            }
+            Self::Software(x) => f.field("nan", &mut x.nan, NanRule::AllOnes),
+        }
+    }
+}
+
+fn visit_generic(x: &mut GenericDot, f: &mut Fields<'_>) {
+    let d = GenericDot::default();
+    f.always("block", &mut x.block, d.block);
+    f.field("pattern", &mut x.pattern, d.pattern);
+    f.field("exact", &mut x.exact, d.exact);
+    f.always("F", &mut x.frac_bits, d.frac_bits);
+    f.field("align", &mut x.alignment, d.alignment);
+    f.field("sticky", &mut x.sticky, d.sticky);
+    f.field("normalise", &mut x.normalise_products, d.normalise_products);
+    f.field("e_zero", &mut x.floor, d.floor);
+    f.field("zero-products", &mut x.zero_products, d.zero_products);
+    f.field("subnormal-c", &mut x.subnormal_c, d.subnormal_c);
+    f.field("c", &mut x.c, d.c);
+    f.field("out", &mut x.output_rounding, d.output_rounding);
+    f.field("out-bits", &mut x.output_bits, d.output_bits);
+    f.field("via-f16", &mut x.via_f16, d.via_f16);
+    f.field("flush-in", &mut x.flush_inputs, d.flush_inputs);
+    f.field("flush-out", &mut x.flush_results, d.flush_results);
+    f.field("limit", &mut x.product_limit, d.product_limit);
+    f.field("negative-zero", &mut x.negative_zero, d.negative_zero);
+    f.field("nan", &mut x.nan, d.nan);
+}
+
+fn visit_round_down(x: &mut RoundDown, group: usize, f: &mut Fields<'_>) {
+    let d = RoundDown::CDNA3;
+    f.always("G", &mut x.group, group);
+    f.field("F", &mut x.frac_bits, d.frac_bits);
+    f.field("sum", &mut x.sum_bits, d.sum_bits);
+    f.field("total", &mut x.total_bits, d.total_bits);
+    f.field("overflow-beside-c", &mut x.overflow_beside_c, d.overflow_beside_c);
+    f.field("nan", &mut x.nan, d.nan);
+}
+
+impl fmt::Display for Recipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = Fields::Write(self.family().into());
+        let mut copy = *self;
+        copy.visit(&mut fields);
+        match fields {
+            Fields::Write(text) => f.pad(&text),
+            Fields::Read { .. } => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Recipe {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let expected = |why: String| Error::parse("accumulator", text, why);
+        let mut parts = text.trim().split(':');
+        let family = parts.next().unwrap_or_default();
+        let named = Self::FAMILIES.iter().find(|(name, _)| name.eq_ignore_ascii_case(family));
+        let names = Self::FAMILIES.map(|(name, _)| name).join(", ");
+        let mut recipe = named.ok_or_else(|| expected(format!("one of the families {names}")))?.1();
+        let pairs: Option<Vec<_>> = parts.map(|p| p.split_once('=')).collect();
+        let pairs = pairs.ok_or_else(|| expected("`name=value` pairs, divided by colons".into()))?;
+        let mut fields = Fields::Read { pairs: pairs.clone(), known: Vec::new(), bad: None };
+        recipe.visit(&mut fields);
+        let Fields::Read { known, bad, .. } = fields else { return Ok(recipe) };
+        if let Some(why) = bad {
+            return Err(expected(why));
+        }
+        match pairs.iter().find(|(key, _)| !known.iter().any(|k| k.eq_ignore_ascii_case(key))) {
+            Some((key, _)) => Err(expected(format!("`{key}` is none of {}", known.join(", ")))),
+            None => Ok(recipe),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What can go wrong at the edges: shapes, names, text. Arithmetic itself is total.
+
+use crate::format::EncodeError;
+
+/// Every error of the library.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An operand has the wrong shape.
+    #[error("{operand} must be {expected}, but is {found}")]
+    Shape {
+        /// Which operand.
+        operand: String,
+        /// The shape it must have.
+        expected: String,
+        /// The shape it has.
+        found: String,
+    },
+    /// No unit has this name.
+    #[error("no unit is called `{name}`{}", suggest(.suggestions))]
+    UnknownUnit {
+        /// The name asked for.
+        name: String,
+        /// The nearest names there are.
+        suggestions: Vec<String>,
+    },
+    /// Several units have this name.
+    #[error("`{name}` fits several units; name one of: {}", .fits.join(", "))]
+    AmbiguousUnit {
+        /// The name asked for.
+        name: String,
+        /// The canonical names it fits.
+        fits: Vec<String>,
+    },
+    /// A name that is understood, of a unit this library does not model.
+    #[error("`{name}`: {why}")]
+    RefusedUnit {
+        /// The name asked for.
+        name: String,
+        /// Why it is refused.
+        why: String,
+    },
+    /// A text that cannot be read.
+    #[error("`{text}` is no {what}: expected {expected}")]
+    Parse {
+        /// What it should have been.
+        what: &'static str,
+        /// The text.
+        text: String,
+        /// What was expected instead.
+        expected: String,
+    },
+    /// Parameters of a custom unit that make no sense.
+    #[error("this unit cannot be: {0}")]
+    Unit(String),
+    /// An operand's format is not the unit's.
+    #[error("{operand} must be {expected}, but is {found}")]
+    Format {
+        /// Which operand.
+        operand: &'static str,
+        /// The unit's format.
+        expected: &'static str,
+        /// The operand's format.
+        found: &'static str,
+    },
+    /// A value has no code in the format it is converted to.
+    #[error("{operand}: {source}")]
+    Encode {
+        /// Which operand, and where in it.
+        operand: String,
+        /// Why.
+        source: EncodeError,
+    },
+    /// A plan of a matrix product that cannot be.
+    #[error("this plan cannot be: {0}")]
+    Plan(String),
+    /// The caller asked a long product to stop.
+    #[error("the product was cancelled")]
+    Cancelled,
+    /// Recorded data that cannot be read.
+    #[error("{file}{}{}: {why}", .line.map_or(String::new(), |n| format!(":{n}")), .column.map_or(String::new(), |n| format!(":{n}")))]
+    Data {
+        /// The file, or `-` for standard input.
+        file: String,
+        /// The line, from 1.
+        line: Option<usize>,
+        /// The character within the line, from 1.
+        column: Option<usize>,
+        /// What is wrong and what was expected.
+        why: String,
+    },
+}
+
+fn suggest(names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!("; the nearest names are {}", names.join(", ")) }
+}
+
+impl Error {
+    /// A text that could not be read.
+    pub(crate) fn parse(what: &'static str, text: &str, expected: impl Into<String>) -> Self {
+        Self::Parse { what, text: text.into(), expected: expected.into() }
+    }
+
+    /// An operand of the wrong shape.
+    pub(crate) fn shape(operand: impl Into<String>, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self::Shape { operand: operand.into(), expected: expected.into(), found: found.into() }
+    }
+}

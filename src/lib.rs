@@ -1,0 +1,43 @@
+#![doc = include_str!("../README.md")]
+#![deny(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+//!
+//! # The way of the data
+//!
+//! bits -> [`format`] decode -> [`num::Num`] -> [`accumulate`] -> encode ([`round`]) -> [`unit`]
+//! (one instruction's tile) -> GEMM -> ndarray. Formats and accumulators meet only in the
+//! unpacked number; one place rounds.
+
+pub mod accumulate;
+pub mod arch;
+pub mod catalogue;
+mod error;
+pub mod format;
+pub mod instr;
+pub mod mma;
+pub mod num;
+pub mod round;
+pub mod special;
+pub mod trace;
+pub mod types;
+pub mod unit;
+
+pub use error::Error;
+pub use mma::{MmaUnit, Supports};
+pub use unit::{AsUnit, Evidence, Unit};
+
+/// What most programs need.
+pub mod prelude {
+    pub use crate::accumulate::{
+        Accumulator, CPosition, Chain, ExactSum, Floor, FusedDotAdd, GenericDot, GroupScaledDot, GroupedRoundDown,
+        Interleave, Output, PairwiseSum, Pattern, Recipe, RoundDown, SequentialFma, SoftwareDot,
+    };
+    pub use crate::arch::{self, *};
+    pub use crate::error::Error;
+    pub use crate::format::{Format, FormatSpec, Overflow};
+    pub use crate::instr::{self, *};
+    pub use crate::mma::{MmaUnit, Supports};
+    pub use crate::round::Rounding;
+    pub use crate::types::*;
+    pub use crate::unit::{AsUnit, Evidence, Unit};
+}

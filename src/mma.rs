@@ -1,0 +1,283 @@
+//! Units fixed at compile time: what an architecture lacks does not compile.
+
+use crate::accumulate::{Accumulator, Dot};
+use crate::arch::{Arch, ArchInfo};
+use crate::error::Error;
+use crate::format::Format;
+use crate::instr::{FixedRow, Instruction, ScaleRule, Shape};
+use crate::unit::{AsUnit, Evidence, Unit, UnitInfo};
+use core::fmt;
+use core::marker::PhantomData;
+use ndarray::{Array, ArrayBase, Data, Dimension};
+use std::sync::Arc;
+
+/// That an architecture has an instruction, and what it computes there.
+#[diagnostic::on_unimplemented(
+    message = "architecture `{Self}` has no instruction `{Instr}`",
+    label = "`{Self}` has no such instruction",
+    note = "`gemmulate units --arch ...` lists the instructions of an architecture; a shape or a combination of types it lacks does not compile",
+    note = "to model a unit that does not exist, implement `Supports` for an architecture type of your own, or use `MmaUnit::custom`"
+)]
+pub trait Supports<Instr: Instruction>: Arch {
+    /// The accumulator's type.
+    type Acc: Accumulator + Clone;
+    /// The accumulator.
+    const ACC: Self::Acc;
+    /// How well it is known.
+    const EVIDENCE: Evidence;
+    /// Where it is known from.
+    const SOURCE: &'static str = "the caller";
+}
+
+/// One instruction of one architecture, with the accumulator that the architecture gives it or
+/// one changed with [`MmaUnit::with`].
+///
+#[cfg_attr(feature = "half", doc = "```")]
+#[cfg_attr(not(feature = "half"), doc = "```ignore")]
+/// use gemmulate::prelude::*;
+/// use half::f16;
+/// let h100 = MmaUnit::<Hopper, Wgmma<128, f16, f16, f32>>::new();
+/// let one = f16::ONE;
+/// assert_eq!(h100.dot_add(&[one; 16], &[one; 16], 1.0), 17.0);
+/// // One property changed: two more bits of alignment.
+/// let what_if = h100.with(|acc| FusedDotAdd { frac_bits: 27, ..acc });
+/// # let _ = what_if;
+/// ```
+pub struct MmaUnit<A: Arch, I: Instruction, Acc = <A as Supports<I>>::Acc> {
+    unit: Unit,
+    acc: Acc,
+    kind: PhantomData<fn() -> (A, I)>,
+}
+
+impl<A: Arch, I: Instruction, Acc: Clone> Clone for MmaUnit<A, I, Acc> {
+    fn clone(&self) -> Self {
+        Self { unit: self.unit.clone(), acc: self.acc.clone(), kind: PhantomData }
+    }
+}
+
+impl<A: Arch, I: Instruction, Acc: fmt::Debug> fmt::Debug for MmaUnit<A, I, Acc> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MmaUnit").field("name", &self.unit.name).field("accumulator", &self.acc).finish()
+    }
+}
+
+impl<A: Arch, I: Instruction, Acc> fmt::Display for MmaUnit<A, I, Acc> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.unit, f)
+    }
+}
+
+impl<A: Arch, I: Instruction, Acc> AsUnit for MmaUnit<A, I, Acc> {
+    fn as_unit(&self) -> &Unit {
+        &self.unit
+    }
+}
+
+/// The description of an instruction on an architecture.
+pub(crate) fn info_of<A: Supports<I>, I: Instruction>() -> UnitInfo {
+    UnitInfo {
+        name: format!("{}/{}", A::INFO.name, I::name(&A::INFO)),
+        arch: A::INFO.name,
+        aliases: Vec::new(),
+        shape: I::SHAPE,
+        blocks: I::BLOCKS,
+        a: I::A::SPEC,
+        b: I::B::SPEC,
+        c: I::C::SPEC,
+        d: I::D::SPEC,
+        scale: I::SCALE_BLOCK.map(|block| ScaleRule { format: I::Scale::SPEC, block }),
+        accumulator: Arc::new(A::ACC),
+        recipe: A::ACC.recipe(I::SHAPE.k, &I::D::SPEC),
+        evidence: A::EVIDENCE,
+        source: A::SOURCE,
+    }
+}
+
+impl<A: Supports<I>, I: Instruction> MmaUnit<A, I> {
+    /// The unit as the architecture has it.
+    pub fn new() -> Self {
+        Self { unit: Unit::unchecked(info_of::<A, I>()), acc: A::ACC, kind: PhantomData }
+    }
+}
+
+impl<A: Supports<I>, I: Instruction> Default for MmaUnit<A, I> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<A: Arch, I: Instruction, Acc> MmaUnit<A, I, Acc> {
+    /// The same unit with its accumulator changed, or replaced by another.
+    ///
+    /// Parameters out of range make the result meaningless, though never a panic; [`MmaUnit::try_with`]
+    /// refuses them.
+    #[must_use]
+    pub fn with<New: Accumulator + Clone>(&self, change: impl FnOnce(Acc) -> New) -> MmaUnit<A, I, New>
+    where
+        Acc: Clone,
+    {
+        let acc = change(self.acc.clone());
+        let unit = self.unit.with_accumulator_unchecked(acc.clone());
+        MmaUnit { unit, acc, kind: PhantomData }
+    }
+
+    /// Like [`MmaUnit::with`], refusing parameters out of range.
+    ///
+    /// # Errors
+    /// The accumulator's own reason.
+    pub fn try_with<New: Accumulator + Clone>(
+        &self,
+        change: impl FnOnce(Acc) -> New,
+    ) -> Result<MmaUnit<A, I, New>, Error>
+    where
+        Acc: Clone,
+    {
+        let acc = change(self.acc.clone());
+        let unit = self.unit.with_accumulator(acc.clone())?;
+        Ok(MmaUnit { unit, acc, kind: PhantomData })
+    }
+
+    /// The accumulator.
+    pub const fn accumulator(&self) -> &Acc {
+        &self.acc
+    }
+
+    /// The same unit by name.
+    pub const fn unit(&self) -> &Unit {
+        &self.unit
+    }
+}
+
+impl<A: Arch, I: Instruction, Acc: Accumulator> MmaUnit<A, I, Acc> {
+    /// One dot-add without block scales; rows and columns are arrays of the instruction's K, so
+    /// that a wrong length does not compile. A block-scaled unit takes all scales as 1.
+    pub fn dot_add(&self, a: &I::RowA, b: &I::ColB, c: I::C) -> I::D
+    where
+        I::RowA: FixedRow,
+        I::ColB: FixedRow,
+    {
+        let (a, b) = (a.as_ref(), b.as_ref());
+        let k = a.len().min(b.len());
+        let a: Vec<_> = a[..k].iter().map(|x| I::A::SPEC.decode(x.to_bits())).collect();
+        let b: Vec<_> = b[..k].iter().map(|x| I::B::SPEC.decode(x.to_bits())).collect();
+        let c = I::C::SPEC.decode(c.to_bits());
+        let d = self.acc.dot_add(&Dot { a: &a, b: &b, c, scale_a: &[], scale_b: &[], out: &I::D::SPEC });
+        I::D::from_bits(I::D::SPEC.encode_result(&d))
+    }
+
+    /// One dot-add on slices of length K.
+    ///
+    /// # Errors
+    /// When a slice has the wrong length, or the unit needs scales.
+    pub fn try_dot_add(&self, a: &[I::A], b: &[I::B], c: I::C) -> Result<I::D, Error> {
+        self.unit.dot_add(a, b, c)
+    }
+
+    /// One dot-add with block scales, K divided by the scale block of them per operand.
+    ///
+    /// # Errors
+    /// When a slice has the wrong length, or the unit has no scales.
+    pub fn dot_add_scaled(
+        &self,
+        a: &I::RowA,
+        b: &I::ColB,
+        c: I::C,
+        scale_a: &[I::Scale],
+        scale_b: &[I::Scale],
+    ) -> Result<I::D, Error> {
+        let codes = |s: &[I::Scale]| s.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let a: Vec<u64> = a.as_ref().iter().map(|x| x.to_bits()).collect();
+        let b: Vec<u64> = b.as_ref().iter().map(|x| x.to_bits()).collect();
+        let bits = self.unit.dot_add_scaled_bits(&a, &b, c.to_bits(), &codes(scale_a), &codes(scale_b))?;
+        Ok(I::D::from_bits(bits))
+    }
+
+    /// One whole instruction: A is M x K, B is K x N, C and D are M x N, with a leading axis for
+    /// instructions of several blocks.
+    ///
+    /// # Errors
+    /// When a shape is wrong, or the unit needs scales.
+    pub fn mma<Dim: Dimension>(
+        &self,
+        a: &ArrayBase<impl Data<Elem = I::A>, Dim>,
+        b: &ArrayBase<impl Data<Elem = I::B>, Dim>,
+        c: &ArrayBase<impl Data<Elem = I::C>, Dim>,
+    ) -> Result<Array<I::D, Dim>, Error> {
+        self.unit.mma(a, b, c)
+    }
+
+    /// One whole block-scaled instruction; see [`Unit::mma_scaled`].
+    ///
+    /// # Errors
+    /// When a shape is wrong, or the unit has no scales.
+    pub fn mma_scaled<Dim: Dimension>(
+        &self,
+        a: &ArrayBase<impl Data<Elem = I::A>, Dim>,
+        b: &ArrayBase<impl Data<Elem = I::B>, Dim>,
+        c: &ArrayBase<impl Data<Elem = I::C>, Dim>,
+        scale_a: &ArrayBase<impl Data<Elem = I::Scale>, Dim>,
+        scale_b: &ArrayBase<impl Data<Elem = I::Scale>, Dim>,
+    ) -> Result<Array<I::D, Dim>, Error> {
+        self.unit.mma_scaled(a, b, c, scale_a, scale_b)
+    }
+}
+
+/// The architecture of units made by [`MmaUnit::custom`].
+#[derive(Clone, Copy, Debug)]
+pub struct Custom;
+
+impl Arch for Custom {
+    const INFO: ArchInfo = ArchInfo { name: "custom", target: "none", gpus: &[] };
+}
+
+/// The instruction of units made by [`MmaUnit::custom`]: its shape is known at run time only.
+pub struct CustomInstr<A, B, C, D>(PhantomData<fn() -> (A, B, C, D)>);
+
+impl<A, B, C, D> fmt::Debug for CustomInstr<A, B, C, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CustomInstr")
+    }
+}
+
+impl<A: Format, B: Format, C: Format, D: Format> Instruction for CustomInstr<A, B, C, D> {
+    type A = A;
+    type B = B;
+    type C = C;
+    type D = D;
+    type Scale = D;
+    type RowA = Box<[A]>;
+    type ColB = Box<[B]>;
+    const SHAPE: Shape = Shape::new(1, 1, 1);
+
+    fn name(_: &ArchInfo) -> String {
+        "custom".into()
+    }
+}
+
+/// A custom unit of given formats.
+pub type CustomUnit<A, B, C, D> = MmaUnit<Custom, CustomInstr<A, B, C, D>, Arc<dyn Accumulator>>;
+
+impl MmaUnit<Custom, CustomInstr<f32, f32, f32, f32>, Arc<dyn Accumulator>> {
+    /// A unit that does not exist, with formats for A, B, C and D.
+    ///
+    #[cfg_attr(feature = "half", doc = "```")]
+    #[cfg_attr(not(feature = "half"), doc = "```ignore")]
+    /// use gemmulate::prelude::*;
+    /// use half::bf16;
+    /// let acc = FusedDotAdd { frac_bits: 27, ..FusedDotAdd::HOPPER };
+    /// let mine = MmaUnit::custom::<bf16, bf16, f32, f32>(acc, Shape::new(16, 8, 16))?;
+    /// assert_eq!(mine.unit().equation(), "f32 = bf16 * bf16 + f32");
+    /// # Ok::<(), gemmulate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the accumulator refuses the formats, or a dimension is zero.
+    pub fn custom<A: Format, B: Format, C: Format, D: Format>(
+        accumulator: impl Accumulator,
+        shape: Shape,
+    ) -> Result<CustomUnit<A, B, C, D>, Error> {
+        let acc: Arc<dyn Accumulator> = Arc::new(accumulator);
+        let unit = Unit::custom(acc.clone(), shape, [A::SPEC, B::SPEC, C::SPEC, D::SPEC], None)?;
+        Ok(MmaUnit { unit, acc, kind: PhantomData })
+    }
+}
