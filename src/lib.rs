@@ -21,6 +21,7 @@ pub mod special;
 pub mod trace;
 pub mod types;
 pub mod unit;
+pub mod vectors;
 
 pub use error::Error;
 pub use mma::{MmaUnit, Supports};
