@@ -11,6 +11,7 @@
 pub mod accumulate;
 pub mod arch;
 pub mod catalogue;
+mod decimal;
 mod error;
 pub mod format;
 pub mod instr;

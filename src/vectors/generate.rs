@@ -338,9 +338,7 @@ impl Random {
         let (low, high) = exponents(format);
         match kind {
             Kind::RandomBits => self.bits() & format.code_mask(),
-            Kind::Specials if self.one_in(12) => {
-                self.pick(&[0, 1, 0x7e, 0x7f, 0x80, 0xfe, 0xff]) & format.code_mask()
-            }
+            Kind::Specials if self.one_in(12) => self.pick(&[0, 1, 0x7e, 0x7f, 0x80, 0xfe, 0xff]) & format.code_mask(),
             Kind::WideExponents => self.number(format, -20, 20),
             Kind::Tiny => self.number(format, low, low + 70),
             Kind::Huge => self.number(format, high - 70, high),

@@ -111,10 +111,9 @@ impl Scanner<'_> {
     fn comma(&mut self, name: &str, count: usize, read: usize) -> Result<(), LineError> {
         if self.peek() != Some(b',') {
             let found = self.found();
-            return Err(self.fail(format!(
-                "expected `,` and code {} of {count} in column {name}, but found {found}",
-                read + 1
-            )));
+            return Err(
+                self.fail(format!("expected `,` and code {} of {count} in column {name}, but found {found}", read + 1))
+            );
         }
         self.at += 1;
         self.blanks();
