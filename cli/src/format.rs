@@ -24,7 +24,7 @@ pub(crate) struct Args {
     #[arg(value_parser = crate::units::format)]
     format: FormatSpec,
     /// A code in hex, or a value in decimal
-    #[arg(value_name = "BITS|VALUE", allow_negative_numbers = true)]
+    #[arg(value_name = "BITS|VALUE", allow_hyphen_values = true)]
     word: Option<String>,
     /// The word is a code
     #[arg(long, conflicts_with = "value")]

@@ -118,11 +118,14 @@ impl RoundDown {
         total += floor(c.fixed(), e_max - self.width(self.frac_bits), sum_unit, seen, "c");
         let mut sum = Fixed::from_units(total, sum_unit);
         if let (Some(bits), false) = (self.total_bits, sum.is_zero()) {
-            seen.see(|| Event::Sum(sum));
+            let exact = sum;
             let lead = sum.leading_exponent().max(dot.out.emin());
             let unit = lead - self.width(bits);
             let floored = round::to_multiple(sum, unit, Rounding::Down);
             sum = Fixed { magnitude: floored.magnitude, exponent: unit, ..sum };
+            if !floored.exact {
+                seen.see(|| Event::Sum(exact));
+            }
         }
         let finish =
             Finish { rounding: Rounding::NearestEven, frac_bits: None, ieee_overflow: false, negative_zero: true };
