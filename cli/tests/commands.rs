@@ -23,7 +23,7 @@ fn eval_prints_zero_and_nans_by_their_bits() {
 #[test]
 fn eval_says_where_a_line_is_wrong() {
     let cases: [(&[u8], &str); 9] = [
-        (b"1,2,3\t0,0,0,0\t0", "-:1:6: expected `,` and code 4 of 4 in column a, but found `0`"),
+        (b"1,2,3\t0,0,0,0\t0", "-:1:7: expected `,` and code 4 of 4 in column a, but found `0`"),
         (b"1,2,3,4,5\t0,0,0,0\t0", "-:1:8: expected the next column: a has 4 codes"),
         (b"1,2,3,4\t0,0,g,0\t0", "-:1:13: b[2]: expected a hex code of f16, but found `g`"),
         (b"1,2,3,10000\t0,0,0,0\t0", "-:1:7: a[3]: expected a code of f16, 16 bits, but found `10000`"),
