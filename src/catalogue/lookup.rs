@@ -286,12 +286,12 @@ fn sass_columns(instruction: &str) -> (String, Option<usize>) {
     let mut words: Vec<&str> = instruction.split('.').collect();
     let is_group = matches!(words.first(), Some(&("hgmma" | "qgmma")));
     let shape = words.get(1).map(|w| w.split('x').collect::<Vec<_>>());
-    if let (true, Some(&[m, n, k])) = (is_group, shape.as_deref()) {
-        if let Ok(columns) = n.parse() {
-            let entry = format!("{m}x8x{k}");
-            words[1] = &entry;
-            return (words.join("."), Some(columns));
-        }
+    if let (true, Some(&[m, n, k])) = (is_group, shape.as_deref())
+        && let Ok(columns) = n.parse()
+    {
+        let entry = format!("{m}x8x{k}");
+        words[1] = &entry;
+        return (words.join("."), Some(columns));
     }
     (instruction.into(), None)
 }

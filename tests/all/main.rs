@@ -1,5 +1,9 @@
 //! All tests of the library, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
+mod formats;
+mod generic;
+mod names;
 mod oracle;
+mod typed;
 mod units;
