@@ -36,6 +36,7 @@ fn sass_names_with_products() {
         "RTX PRO 6000 OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X",
         "rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3",
     );
+    finds("NVIDIA GeForce RTX 4090 HMMA.1688.F16", "ada/mma.m16n8k8.f16.f16.f16.f16");
     finds("A40 HMMA.1684.F32.TF32", "ampere/mma.m16n8k4.f32.tf32.tf32.f32");
 }
 
@@ -130,6 +131,12 @@ fn wrong_names_help() {
     assert!(message("hoper/wgmma.m64n8k16.f32.f16.f16").contains("hopper/wgmma.m64n8k16.f32.f16.f16"));
     assert!(message("volta/mma.m16n8k16.f32.f16.f16.f32").contains("volta/mma.m8n8k4.f32.f16.f16.f32"));
     assert!(message("B200 UTCHMMA").contains("fits several units"));
+    assert!(message("B200 tcgen05.mma.cta_group::1.kind::f8f6f4").contains("m64n8k32.f32.e4m3.e5m2"));
+    finds(
+        "B200 tcgen05.mma.cta_group::2.kind::mxf4.block_scale",
+        "blackwell/tcgen05.mma.m128n8k64.block32.f32.e2m1.e2m1.ue8m0",
+    );
+    assert!(message("B200 tcgen05.mma.cta_group::1.kind::i8").contains("integer"));
     assert!(message("H100 HGMMA.64x8x16").contains("fits several units"));
     assert!(message("a100 mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32").contains("sparse"));
     assert!(message("a100 IMMA.16832.S8.S8").contains("integer"));
