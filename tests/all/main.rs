@@ -7,3 +7,4 @@ mod names;
 mod oracle;
 mod typed;
 mod units;
+mod worked_examples;
