@@ -77,7 +77,10 @@ fn resize(entry: &Unit, family: Family, shape: Shape, name: &str) -> Result<Unit
     let (old, new) = (entry.shape.to_string(), shape.to_string());
     let resized = |text: &str| text.replacen(&old, &new, 1);
     let columns = |text: &str| resized(text).replacen(".64x8x", &format!(".64x{}x", shape.n), 1);
+    let pair = shape.m == 256;
     Ok(Unit::unchecked(UnitInfo {
+        evidence: if pair { Evidence::ModelOnly } else { entry.evidence },
+        source: if pair { "modelled on the same unit with m = 128" } else { entry.source },
         name: resized(&entry.name),
         aliases: entry.aliases.iter().map(|a| columns(a)).collect(),
         shape,
@@ -152,6 +155,10 @@ pub(super) fn wmma(arch: &'static ArchInfo, instruction: &str) -> Option<Result<
 fn wmma_unit(step: &Unit, shape: Shape, parts: usize, name: String) -> Result<Unit, Error> {
     let mut info = UnitInfo { name, shape, blocks: 1, evidence: Evidence::CompilerOutput, ..UnitInfo::clone(step) };
     info.source = "instructions emitted by ptxas 13; Khattak and Mikaitis";
+    if step.arch == "volta" {
+        // ptxas 13 no longer knows sm_70.
+        (info.evidence, info.source) = (Evidence::ModelOnly, "Fasi et al. 3: four steps of m8n8k4 in K order");
+    }
     info.aliases.clear();
     if parts > 1 {
         // The recipe of one step runs the longer K as a chain.

@@ -1,7 +1,7 @@
-//! Volta has no m16n8k16.
+//! Ampere has no fp8.
 use gemmulate::prelude::*;
-use half::f16;
+use float8::F8E4M3;
 
 fn main() {
-    let _ = MmaUnit::<Volta, Mma<16, 8, 16, f16, f16, f32, f32>>::new();
+    let _ = MmaUnit::<Ampere, Mma<16, 8, 32, F8E4M3, F8E4M3, f32, f32>>::new();
 }
