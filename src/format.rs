@@ -24,7 +24,7 @@ pub enum Specials {
 /// A number format as plain data.
 ///
 /// The layout from the top is: unused bits, sign (if `signed`), exponent field, fraction field,
-/// `ignored_low_bits`. Sources: IEEE 754-2019; OCP OFP8 and MX v1.0; MMA-Sim III-A.
+/// `ignored_low_bits`. Sources: IEEE 754-2019; OCP OFP8 and MX v1.0; MMA-Sim Appendix A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FormatSpec {
     /// The canonical lower-case name, as used in unit names.

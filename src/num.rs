@@ -20,7 +20,7 @@ pub enum Class {
 
 /// An unpacked floating-point number: `(-1)^negative * significand * 2^(exponent - frac_bits)`.
 ///
-/// Unpacked numbers are never renormalised (SPEC: MMA-Sim III-A): a normal number has
+/// Unpacked numbers are never renormalised (MMA-Sim IV-C, step 2): a normal number has
 /// `1 <= s < 2` for `s = significand / 2^frac_bits`; a subnormal one has its format's smallest
 /// exponent and `s < 1`. A zero carries the smallest exponent too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -12,7 +12,7 @@ use crate::trace::{Event, Label, Observer, Trace};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Intermediate {
-    /// Exactly, with one RNE at the end (Khattak and Mikaitis; mmasim 2.1.1).
+    /// Exactly, with one RNE at the end (MATLAB-tensor-core; mmasim 2.1.1).
     #[default]
     Exact,
     /// Pairwise in f32 RNE, subnormals kept (mmasim's first code).

@@ -11,8 +11,8 @@ use crate::trace::{Event, Label, Observer, Trace};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Floor {
-    /// `emin(D) - n`: 5 on Volta, 6 on Turing, Ampere and Ada, 7 from Hopper on (Khattak and
-    /// Mikaitis, probed on GPUs; mmasim 2.1.1; one H100 result).
+    /// `emin(D) - n`: 5 on Volta, 6 on Turing, Ampere and Ada, 7 from Hopper on
+    /// (MATLAB-tensor-core, probed on GPUs; mmasim 2.1.1; one H100 result).
     BelowEmin(i32),
     /// No floor, but a zero c counts as `emin(D)` (MMA-Sim's paper).
     ZeroC,
@@ -39,7 +39,7 @@ pub enum SubnormalC {
     /// Its format's smallest exponent, with s < 1 (MMA-Sim).
     #[default]
     Stored,
-    /// The exponent it would have if normalised (Khattak and Mikaitis).
+    /// The exponent it would have if normalised (MATLAB-tensor-core).
     Normalised,
 }
 
@@ -70,7 +70,7 @@ impl Output {
 /// FDA: every product and c is cut off `frac_bits` bits below the largest exponent, then summed
 /// exactly and rounded once.
 ///
-/// Sources: Fasi et al. 3.1 (Volta to Ampere), MMA-Sim III-B, Khattak and Mikaitis IV. With block
+/// Sources: Fasi et al. 3.1 (Volta to Ampere), MMA-Sim IV-C, Khattak and Mikaitis IV. With block
 /// scales, their exponents (and significands) join the products, as in mxf8f6f4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

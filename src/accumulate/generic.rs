@@ -34,7 +34,7 @@ pub enum CPosition {
     Last,
 }
 
-/// An accumulator with every known property as a parameter (after Khattak and Mikaitis VI).
+/// An accumulator with every known property as a parameter (after Khattak and Mikaitis IV-C).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GenericDot {

@@ -12,7 +12,7 @@ use crate::trace::{Event, Label, Observer, Trace};
 /// c are then cut off and summed as in FDA. A group's exponent is that of its scales alone, so it
 /// is not normalised, and a group that cancels keeps it.
 ///
-/// Source: MMA-Sim III-E and mmasim 2.1.1.
+/// Source: MMA-Sim IV-E and mmasim 2.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GroupScaledDot {

@@ -32,7 +32,10 @@ pub enum BlockedC {
     Dropped,
 }
 
-/// The widths and disputed rules that both CDNA3 accumulators share.
+/// FDRDA(G), CDNA3's xf32, f16 and bf16: products cut toward zero against their own largest
+/// exponent, their sum and c floored against the larger one, the total floored and rounded.
+///
+/// Source: MMA-Sim IV-F, IV-G and mmasim 2.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RoundDown {
@@ -195,7 +198,7 @@ impl Accumulator for RoundDown {
 /// GFDRDA(16), CDNA3's fp8 and bf8: products of even k and of odd k are summed apart, joined
 /// rounding down, and a c far below them is dropped; then as FDRDA.
 ///
-/// Source: MMA-Sim IV-C and mmasim 2.1.1.
+/// Source: MMA-Sim IV-H, IV-I and mmasim 2.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GroupedRoundDown {

@@ -9,7 +9,7 @@ use crate::trace::{Event, Observer, Trace};
 
 /// SFMA: `d = c`, then `d = fma(a_k, b_k, d)` for k in order, subnormals kept.
 ///
-/// Sources: Fasi et al. and Khattak and Mikaitis (DMMA), MMA-Sim IV (AMD).
+/// Sources: Fasi et al. and Khattak and Mikaitis (DMMA), MMA-Sim IV-A (AMD).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SequentialFma {

@@ -1,6 +1,11 @@
 //! All tests of the library, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
+mod formats;
+mod generic;
+mod names;
 mod oracle;
+mod typed;
 mod units;
 mod vectors;
+mod worked_examples;
