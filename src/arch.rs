@@ -76,7 +76,12 @@ architectures! {
 /// The architecture that a name starts with, and the rest: a canonical name, a target, or a
 /// product ("H100 ...", "rtx 4090 ..."), in any case, ended by a blank or a slash.
 pub fn split_architecture(text: &str) -> Option<(&'static ArchInfo, &str)> {
-    let text = text.trim_start();
+    let mut text = text.trim_start();
+    for vendor in ["nvidia ", "amd ", "geforce ", "tesla ", "instinct "] {
+        if text.get(..vendor.len()).is_some_and(|start| start.eq_ignore_ascii_case(vendor)) {
+            text = text[vendor.len()..].trim_start();
+        }
+    }
     let mut best: Option<(&'static ArchInfo, usize)> = None;
     for arch in ARCHITECTURES {
         let names = [arch.name, arch.target].into_iter().chain(arch.gpus.iter().copied());

@@ -4,7 +4,7 @@
 //!
 //! # The way of the data
 //!
-//! bits -> [`format`] decode -> [`num::Num`] -> [`accumulate`] -> encode ([`round`]) -> [`unit`]
+//! bits -> [`mod@format`] decode -> [`num::Num`] -> [`accumulate`] -> encode ([`round`]) -> [`mod@unit`]
 //! (one instruction's tile) -> [`gemm`] -> ndarray. Formats and accumulators meet only in the
 //! unpacked number; one place rounds.
 

@@ -149,10 +149,10 @@ impl Unit {
         if [m, n, k, info.blocks].iter().any(|&x| x > MAX_DIMENSION) {
             return Err(Error::Unit(format!("dimensions above {MAX_DIMENSION} are not supported")));
         }
-        if let Some(rule) = info.scale {
-            if rule.block == 0 || k % rule.block != 0 {
-                return Err(Error::Unit(format!("scale blocks of {} do not divide K = {k}", rule.block)));
-            }
+        if let Some(rule) = info.scale
+            && (rule.block == 0 || k % rule.block != 0)
+        {
+            return Err(Error::Unit(format!("scale blocks of {} do not divide K = {k}", rule.block)));
         }
         info.accumulator.check(&signature(&info)).map_err(Error::Unit)?;
         info.recipe = info.accumulator.recipe(k, &info.d);
@@ -574,5 +574,25 @@ impl<T: AsUnit + ?Sized> AsUnit for &T {
 
     fn as_unit(&self) -> &Unit {
         (**self).as_unit()
+    }
+}
+
+/// A unit is its name, as text.
+#[cfg(feature = "serde")]
+mod as_text {
+    use super::Unit;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+    impl Serialize for Unit {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_str(&self.name)
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Unit {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let name = String::deserialize(deserializer)?;
+            Self::find(&name).map_err(D::Error::custom)
+        }
     }
 }

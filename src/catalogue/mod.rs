@@ -3,6 +3,8 @@
 mod amd;
 mod lookup;
 mod nvidia;
+mod sizes;
+mod spelling;
 pub(crate) mod ty;
 
 pub(crate) use lookup::{base_name, find};
@@ -28,7 +30,7 @@ impl Row {
             .replace("{D}", &info.d.name.to_uppercase())
             .replace("{A}", &info.a.name.to_uppercase())
             .replace("{B}", &info.b.name.to_uppercase());
-        info.aliases = lookup::aliases(&A::INFO, &info, &sass);
+        info.aliases = spelling::aliases(&A::INFO, &info, &sass);
         Self { info, sass }
     }
 }

@@ -1,6 +1,10 @@
 //! All tests of the library, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
+mod formats;
 mod gemm;
+mod generic;
+mod names;
 mod oracle;
+mod typed;
 mod units;
