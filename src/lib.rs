@@ -5,7 +5,7 @@
 //! # The way of the data
 //!
 //! bits -> [`mod@format`] decode -> [`num::Num`] -> [`accumulate`] -> encode ([`round`]) -> [`mod@unit`]
-//! (one instruction's tile) -> GEMM -> ndarray. Formats and accumulators meet only in the
+//! (one instruction's tile) -> [`gemm`] -> ndarray. Formats and accumulators meet only in the
 //! unpacked number; one place rounds.
 
 pub mod accumulate;
@@ -14,6 +14,7 @@ pub mod catalogue;
 mod decimal;
 mod error;
 pub mod format;
+pub mod gemm;
 pub mod instr;
 pub mod mma;
 pub mod num;
@@ -23,8 +24,10 @@ pub mod trace;
 pub mod types;
 pub mod unit;
 pub mod vectors;
+pub mod view;
 
 pub use error::Error;
+pub use gemm::{DotOn, Gemm, Plan, general_mat_mul_on};
 pub use mma::{MmaUnit, Supports};
 pub use unit::{AsUnit, Evidence, Unit};
 
@@ -37,6 +40,7 @@ pub mod prelude {
     pub use crate::arch::{self, *};
     pub use crate::error::Error;
     pub use crate::format::{Format, FormatSpec, Overflow};
+    pub use crate::gemm::{DotOn, Epilogue, Gemm, Plan, Preset, Scaling, SplitMode, Start, Tail, general_mat_mul_on};
     pub use crate::instr::{self, *};
     pub use crate::mma::{MmaUnit, Supports};
     pub use crate::round::Rounding;

@@ -68,6 +68,8 @@ impl<A: Arch, I: Instruction, Acc> fmt::Display for MmaUnit<A, I, Acc> {
 }
 
 impl<A: Arch, I: Instruction, Acc> AsUnit for MmaUnit<A, I, Acc> {
+    type D = I::D;
+
     fn as_unit(&self) -> &Unit {
         &self.unit
     }

@@ -553,17 +553,25 @@ fn tile<D: Format, I: Dimension>(shape: I, bits: Vec<u64>) -> Result<Array<D, I>
 
 /// Anything a product can run on: a [`Unit`], or an [`MmaUnit`](crate::MmaUnit).
 pub trait AsUnit {
+    /// The elements of a product's result, unless another type is asked for: the instruction's D,
+    /// or `f32` for units known by name only.
+    type D: Format;
+
     /// The unit.
     fn as_unit(&self) -> &Unit;
 }
 
 impl AsUnit for Unit {
+    type D = f32;
+
     fn as_unit(&self) -> &Unit {
         self
     }
 }
 
 impl<T: AsUnit + ?Sized> AsUnit for &T {
+    type D = T::D;
+
     fn as_unit(&self) -> &Unit {
         (**self).as_unit()
     }
