@@ -192,9 +192,21 @@ pub(super) fn largest_exponent(
     floor.max(products).max(c)
 }
 
-/// A number unpacked as its f16 code is.
+/// A number unpacked as its f16 code is. Numbers of narrower formats within f16's range, subnormals
+/// of e4m3 above all, only move their binary point; anything else goes through its code.
 pub(super) fn as_f16(x: &Num) -> Num {
-    F16.decode(F16.encode_result(x))
+    if !x.is_finite() {
+        return *x;
+    }
+    let f16 = const { F16.zero() };
+    let lead = if x.is_zero() { f16.exponent } else { x.term().normalised_exponent() };
+    let exponent = lead.max(f16.exponent);
+    // The weight of x's last bit in units of the f16 number's last bit.
+    let up = (x.exponent - x.frac_bits as i32) - (exponent - f16.frac_bits as i32);
+    if exponent > 15 || !(0..=20).contains(&up) {
+        return F16.decode(F16.encode_result(x));
+    }
+    Num { exponent, significand: x.significand << up, frac_bits: f16.frac_bits, ..*x }
 }
 
 /// A term in units of `2^unit`, signed.

@@ -157,3 +157,22 @@ fn impossible_parameters_are_refused() {
     }
     assert_eq!("DOT:f=30".parse::<Recipe>().unwrap().to_string(), "dot:block=16:F=30");
 }
+
+#[test]
+fn operands_by_way_of_f16_are_f16_numbers() {
+    // The shortcut for narrow formats gives what a conversion gives: a product with 1 shows it.
+    let f16 = spec("f16");
+    for name in ["e4m3", "e5m2", "e2m1", "e3m2", "f16", "bf16", "e4m3fnuz", "e5m2fnuz"] {
+        let narrow = spec(name);
+        let via = GenericDot { via_f16: true, frac_bits: 40, ..GenericDot::default() };
+        let plain = GenericDot { via_f16: false, ..via };
+        let unit = Unit::custom(via, Shape::new(1, 1, 2), [narrow, f16, spec("f32"), spec("f32")], None).unwrap();
+        let halves = Unit::custom(plain, Shape::new(1, 1, 2), [f16, f16, spec("f32"), spec("f32")], None).unwrap();
+        for code in (0..1u64 << narrow.storage_bits).step_by(if narrow.storage_bits > 8 { 7 } else { 1 }) {
+            let half = f16.encode(narrow.decode(code).into(), Rounding::NearestEven, Overflow::Ieee).unwrap();
+            let b = [0x3c00, 0x0400];
+            let d = unit.dot_add_bits(&[code, code], &b, 0).unwrap();
+            assert_eq!(d, halves.dot_add_bits(&[half, half], &b, 0).unwrap(), "{name} {code:x}");
+        }
+    }
+}
