@@ -8,7 +8,7 @@ use gemmulate::format::FormatSpec;
 use gemmulate::gemm::{AnyMatrix, metrics};
 use gemmulate::view::View;
 use gemmulate::{Gemm, Plan, Unit};
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -53,6 +53,8 @@ struct Question {
     b: Matrix,
     d: Matrix,
     codes: Array2<u64>,
+    /// A's and B's bits.
+    operands: [Array2<u64>; 2],
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -61,8 +63,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let why = format!("A is {:?}, B {:?} and D {:?}: they fit no product A B = D", a.shape, b.shape, d.shape);
         return Err(Failure::Message(why));
     }
-    let codes = d.codes()?;
-    let question = Question { a, b, d, codes };
+    let (codes, operands) = (d.codes()?, [a.codes()?, b.codes()?]);
+    let question = Question { a, b, d, codes, operands };
     let mut candidates = question.candidates(args)?;
     if candidates.is_empty() {
         return Err(Failure::Message("no unit takes such operands and gives such a D".into()));
@@ -106,9 +108,10 @@ impl Question {
         let [m, k] = self.a.shape;
         let n = self.b.shape[1];
         let mut groups: HashMap<String, Vec<Unit>> = HashMap::new();
+        let mut known = HashMap::new();
         for unit in Unit::all().filter(|u| u.scale.is_none()) {
             let wanted = args.arch.as_ref().is_none_or(|arch| unit.arch.eq_ignore_ascii_case(arch));
-            if wanted && self.fits(&unit)? {
+            if wanted && self.fits(&unit, &mut known)? {
                 let meaning = unit.recipe.as_ref().map_or_else(|| unit.name.clone(), ToString::to_string);
                 let key = format!(
                     "{meaning} {} {} {} {} {} {}",
@@ -140,8 +143,13 @@ impl Question {
     }
 
     /// Whether a unit takes the operands exactly and can give D's type.
-    fn fits(&self, unit: &Unit) -> Result<bool, Failure> {
-        Ok(holds(&self.a, &unit.a)? && holds(&self.b, &unit.b)? && {
+    fn fits(&self, unit: &Unit, known: &mut HashMap<&'static str, [bool; 2]>) -> Result<bool, Failure> {
+        for format in [unit.a, unit.b] {
+            if !known.contains_key(format.name) {
+                known.insert(format.name, [holds(&self.a, &format)?, holds(&self.b, &format)?]);
+            }
+        }
+        Ok(known[unit.a.name][0] && known[unit.b.name][1] && {
             let d = self.d.format(&unit.d);
             match self.d.pattern_width() {
                 Some(width) => width == unit.d.storage_bits,
@@ -155,8 +163,7 @@ impl Question {
         let pick = |n: usize| -> Vec<usize> { (0..n.min(12)).map(|t| t * n / n.min(12)).collect() };
         let (rows, columns) = (pick(self.codes.nrows()), pick(self.codes.ncols()));
         let unit = &candidate.units[0];
-        let (a, b) =
-            (self.a.codes()?.select(ndarray::Axis(0), &rows), self.b.codes()?.select(ndarray::Axis(1), &columns));
+        let (a, b) = (self.a.codes()?.select(Axis(0), &rows), self.b.codes()?.select(Axis(1), &columns));
         let typed = |x: &Matrix, format: &FormatSpec| x.format(format);
         let (a, b) = (
             AnyMatrix::Typed(View::from(&a).into(), typed(&self.a, &unit.a)),
@@ -164,7 +171,7 @@ impl Question {
         );
         let gemm = Gemm::on(unit).plan(candidate.plan.clone()).output(candidate.format);
         let found = product(&gemm, &a, &b, [rows.len(), columns.len()])?;
-        let want = self.codes.select(ndarray::Axis(0), &rows).select(ndarray::Axis(1), &columns);
+        let want = self.codes.select(Axis(0), &rows).select(Axis(1), &columns);
         candidate.differ = metrics::bit_differences(&found, &want)?.0;
         Ok(())
     }

@@ -146,7 +146,10 @@ fn collect<T>(view: &View<'_, T>, f: impl Fn(&T) -> u64) -> Array2<u64> {
 }
 
 fn all<T: Deserialize, R: std::io::Read>(npy: NpyFile<R>, name: &str) -> Result<Vec<T>, Failure> {
-    npy.into_vec().map_err(|e| message(name, e))
+    npy.into_vec().map_err(|e| match e.kind() {
+        std::io::ErrorKind::UnexpectedEof => message(name, "the file is cut short"),
+        _ => message(name, e),
+    })
 }
 
 /// Writes codes of a format: f16, f32 and f64 as floats unless `bits` asks for patterns, everything
