@@ -5,27 +5,21 @@ mod support;
 use gemmulate::gemm::metrics;
 use gemmulate::prelude::*;
 use half::f16;
-use ndarray::{Array2, s};
+use ndarray::Array2;
 
 fn main() -> Result<(), Error> {
     let mut normal = support::Normal(7);
-    let k = 128;
-    let (a, b) = (normal.matrix(64, k, 1000.0), normal.matrix(k, 64, 1000.0));
-
-    println!("CDNA3's rounding down, 128 products per element");
+    println!("CDNA3's rounding down, A and B 1000 N(0, 1), C N(0, 1)");
+    let (a, b, c) = (normal.matrix(64, 8, 1000.0), normal.matrix(8, 64, 1000.0), normal.matrix(64, 64, 1.0));
     let (ha, hb) = (a.mapv(f16::from_f32), b.mapv(f16::from_f32));
-    let exact = metrics::reference(&ha.mapv(f64::from), &hb.mapv(f64::from))?.product;
+    let exact = metrics::reference(&ha.mapv(f64::from), &hb.mapv(f64::from))?.product + c.mapv(f64::from);
     let cdna3 = Unit::find("cdna3/v_mfma_f32_32x32x8_f16")?;
-    let inside = ha.dot_on(&hb, &cdna3)?;
-    // C = 0 in every instruction, sums in f32: promotion at every step.
-    let outside = Gemm::on(&cdna3).plan(Plan::in_order().promote(8)).run(&ha, &hb)?;
-    // The same by hand, which is what a plan stands for.
-    let mut by_hand = Array2::<f32>::zeros((64, 64));
-    for p in (0..k).step_by(8) {
-        by_hand += &ha.slice(s![.., p..p + 8]).dot_on(&hb.slice(s![p..p + 8, ..]), &cdna3)?;
-    }
-    assert_eq!(by_hand, outside);
-    report("sum inside the unit", &inside, &exact, &cdna3)?;
+    let gemm = Gemm::on(&cdna3).beta(1.0).c(&c);
+    let inside = gemm.clone().plan(Plan::in_order().start(Start::C)).run(&ha, &hb)?;
+    // The default: the unit starts at +0, C is added in f32.
+    let outside = gemm.run(&ha, &hb)?;
+    assert_eq!(outside, ha.dot_on(&hb, &cdna3)? + &c);
+    report("C inside the unit", &inside, &exact, &cdna3)?;
     report("C = 0, outer f32 sum", &outside, &exact, &cdna3)?;
 
     println!("fp8 on Hopper");

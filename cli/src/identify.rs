@@ -163,7 +163,8 @@ impl Question {
         let pick = |n: usize| -> Vec<usize> { (0..n.min(12)).map(|t| t * n / n.min(12)).collect() };
         let (rows, columns) = (pick(self.codes.nrows()), pick(self.codes.ncols()));
         let unit = &candidate.units[0];
-        let (a, b) = (self.a.codes()?.select(Axis(0), &rows), self.b.codes()?.select(Axis(1), &columns));
+        let [a, b] = &self.operands;
+        let (a, b) = (a.select(Axis(0), &rows), b.select(Axis(1), &columns));
         let typed = |x: &Matrix, format: &FormatSpec| x.format(format);
         let (a, b) = (
             AnyMatrix::Typed(View::from(&a).into(), typed(&self.a, &unit.a)),

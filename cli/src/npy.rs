@@ -7,7 +7,7 @@ use gemmulate::view::View;
 use ndarray::Array2;
 use npyz::{DType, Deserialize, NpyFile, Order, TypeChar, WriterBuilder};
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 /// Elements as a file holds them; f16 by its bits.
@@ -41,6 +41,7 @@ impl Matrix {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|e| message(&name, e))?;
         let length = file.metadata().map_err(|e| message(&name, e))?.len();
+        check_size(path, length).map_err(|e| message(&name, e))?;
         let npy = NpyFile::new(BufReader::new(file)).map_err(|e| message(&name, format!("no .npy file: {e}")))?;
         let &[rows, columns] = npy.shape() else {
             return Err(message(&name, format!("a matrix has 2 dimensions, but this array has {:?}", npy.shape())));
@@ -58,7 +59,9 @@ impl Matrix {
             Order::Fortran => [1, shape[0] as isize],
         };
         let data = match (ty.type_char(), ty.size_field()) {
-            (TypeChar::Float, 2) => Data::F16(all::<half::f16, _>(npy, &name)?.iter().map(|x| x.to_bits()).collect()),
+            (TypeChar::Float, 2) => {
+                Data::F16(all::<half::f16, _>(npy, &name)?.into_iter().map(half::f16::to_bits).collect())
+            }
             (TypeChar::Float, 4) => Data::F32(all(npy, &name)?),
             (TypeChar::Float, 8) => Data::F64(all(npy, &name)?),
             (TypeChar::Uint, 1) => Data::U8(all(npy, &name)?),
@@ -88,7 +91,14 @@ impl Matrix {
             Data::U32(x) => self.strided(x)?.into(),
             Data::U64(x) => self.strided(x)?.into(),
         };
-        let largest = self.codes()?.iter().copied().max().unwrap_or(0);
+        let largest = match &self.data {
+            Data::U8(x) => x.iter().max().map(|&x| x.into()),
+            Data::U16(x) => x.iter().max().map(|&x| x.into()),
+            Data::U32(x) => x.iter().max().map(|&x| x.into()),
+            Data::U64(x) => x.iter().max().copied(),
+            _ => None,
+        };
+        let largest = largest.unwrap_or(0);
         if largest > format.code_mask() {
             let bits = format.storage_bits;
             return Err(message(&self.name, format!("{largest:#x} is no code of {format}, which has {bits} bits")));
@@ -140,12 +150,33 @@ impl Matrix {
     }
 }
 
+/// Refuses absurd sizes before the parser multiplies them.
+fn check_size(path: &Path, length: u64) -> Result<(), String> {
+    let mut start = Vec::new();
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    file.take(MAX_HEADER).read_to_end(&mut start).map_err(|e| e.to_string())?;
+    let text = String::from_utf8_lossy(&start);
+    let shape =
+        text.split_once("'shape'").and_then(|(_, rest)| rest.split_once('(')).and_then(|(_, x)| x.split_once(')'));
+    let Some((shape, _)) = shape else { return Ok(()) };
+    let sizes = shape.split(',').map(str::trim).filter(|x| !x.is_empty()).map(str::parse::<u64>);
+    let elements = sizes.map(Result::ok).try_fold(1u64, |n, size| n.checked_mul(size?));
+    match elements {
+        // Every element takes a byte at least.
+        Some(n) if n <= length => Ok(()),
+        _ => Err(format!("the file is cut short: ({shape}) elements do not fit in {length} bytes")),
+    }
+}
+
+/// Headers of matrices are far shorter.
+const MAX_HEADER: u64 = 4096;
+
 fn collect<T>(view: &View<'_, T>, f: impl Fn(&T) -> u64) -> Array2<u64> {
     let [rows, columns] = view.shape();
     Array2::from_shape_fn((rows, columns), |(i, j)| view.get(i, j).map_or(0, &f))
 }
 
-fn all<T: Deserialize, R: std::io::Read>(npy: NpyFile<R>, name: &str) -> Result<Vec<T>, Failure> {
+fn all<T: Deserialize, R: Read>(npy: NpyFile<R>, name: &str) -> Result<Vec<T>, Failure> {
     npy.into_vec().map_err(|e| match e.kind() {
         std::io::ErrorKind::UnexpectedEof => message(name, "the file is cut short"),
         _ => message(name, e),
