@@ -1,11 +1,16 @@
 //! The command-line tool: one module per command, each a thin layer over the library.
 
 mod check;
+mod compare;
 mod eval;
 mod format;
+mod gemm;
 mod generate;
+mod identify;
 mod io;
+mod npy;
 mod show;
+mod svg;
 mod trace;
 mod units;
 mod validate;
@@ -51,6 +56,9 @@ enum Command {
     Check(check::Args),
     Trace(trace::Args),
     Format(format::Args),
+    Gemm(Box<gemm::Args>),
+    Compare(compare::Args),
+    Identify(identify::Args),
     Validate(validate::Args),
 }
 
@@ -63,6 +71,9 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Format(args) => format::run(args),
+        Command::Gemm(args) => gemm::run(args),
+        Command::Compare(args) => compare::run(args),
+        Command::Identify(args) => identify::run(args),
         Command::Validate(args) => validate::run(args),
     };
     io::exit(outcome)
