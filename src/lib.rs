@@ -16,6 +16,7 @@ pub mod format;
 pub mod instr;
 pub mod mma;
 pub mod num;
+pub mod probe;
 pub mod round;
 pub mod special;
 pub mod trace;
