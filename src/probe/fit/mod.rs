@@ -20,7 +20,7 @@ use crate::accumulate::{CPosition, GenericDot, Recipe};
 use crate::error::Error;
 use crate::unit::Unit;
 use cases::{Case, Jury};
-pub(super) use options::options as parameter_options;
+pub(super) use options::{options as parameter_options, roundings};
 use std::time::{Duration, Instant};
 pub(super) use structure::{Structure, all as structures};
 
@@ -163,27 +163,29 @@ impl Hypotheses {
         let likely = search::likely_output_bits(&ordinary, interface);
         let all = structures(interface.k);
         let cuts = if self.allowed.is_empty() { &all } else { &self.allowed };
-        let find = |endings: &[GenericDot]| -> Vec<GenericDot> {
-            cuts.iter()
-                .take(MOST_CUTS)
-                .flat_map(|s| search::middle(s, &ordinary, endings, interface, allowed))
-                .collect()
+        // Two cuts that explain everything are enough: refining can still change the cut.
+        let find = |endings: &[GenericDot], known: bool| -> Vec<GenericDot> {
+            let per_cut = cuts.iter().map(|s| search::middle(s, &ordinary, endings, known, interface, allowed));
+            per_cut.filter(|found| !found.is_empty()).take(2).flatten().collect()
         };
-        let mut found = find(&search::endings(&likely, &EVERYWHERE));
-        if found.is_empty() && allowed == 0 {
-            // With late c the output's width is not the width of the blocks' sums.
-            let every: Vec<Option<u32>> = options::output_bits(interface).collect();
-            found = find(&search::endings(&every, &[CPosition::Late]));
+        let mut found = Vec::new();
+        for known in [true, false] {
+            if found.is_empty() {
+                found = find(&search::endings(&likely, &EVERYWHERE, known), known);
+            }
+            if found.is_empty() && allowed == 0 {
+                // With late c the output's width is not the width of the blocks' sums.
+                let every: Vec<Option<u32>> = options::output_bits(interface).collect();
+                found = find(&search::endings(&every, &[CPosition::Late], known), known);
+            }
         }
         found.sort_by_key(search::rank);
         found.into_iter().map(Recipe::Generic).collect()
     }
 }
 
+/// The places c can enter.
 const EVERYWHERE: [CPosition; 3] = [CPosition::With, CPosition::Last, CPosition::Late];
-
-/// Ways of cutting K that are searched, at most.
-const MOST_CUTS: usize = 48;
 
 /// Starting models polished per stage.
 const STARTS: usize = 8;
@@ -220,18 +222,6 @@ impl Lab<'_> {
         let fallback = Recipe::Generic(GenericDot { block: self.interface.k, ..GenericDot::default() });
         let mut best = (fallback, usize::MAX);
         while let Some(starts) = hypotheses.next(&self.interface) {
-            if std::env::var("DBG").is_ok() {
-                eprintln!(
-                    "stage {} starts {} allowed {} left {:?}",
-                    hypotheses.stage,
-                    starts.len(),
-                    hypotheses.allowed.len(),
-                    self.deadline.saturating_duration_since(Instant::now())
-                );
-                for s in starts.iter().take(3) {
-                    eprintln!("   {s}");
-                }
-            }
             for start in starts.into_iter().take(STARTS) {
                 let (recipe, refuted) = self.settle(start, &hypotheses.allowed, options)?;
                 if refuted < best.1 {
@@ -254,13 +244,6 @@ impl Lab<'_> {
         loop {
             let refuted;
             (recipe, refuted) = refine::refine(recipe, &mut self.jury, &self.interface, cuts, self.deadline);
-            if std::env::var("DBG").is_ok() {
-                eprintln!(
-                    "  refined to {recipe}: {refuted} of {} left {:?}",
-                    self.jury.cases.len(),
-                    self.deadline.saturating_duration_since(Instant::now())
-                );
-            }
             if refuted > 0 {
                 return Ok((recipe, refuted));
             }

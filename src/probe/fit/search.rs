@@ -11,24 +11,29 @@ use crate::special::NanRule;
 /// Models kept per structure: more only differ in what the middle of the range cannot show.
 const KEPT: usize = 400;
 
+/// Roundings of known designs, or all there are.
+fn roundings(known: bool) -> impl Iterator<Item = Rounding> {
+    options::roundings().take(if known { 4 } else { usize::MAX })
+}
+
 /// The alignments tried: exact, or every width, rounding and sticky bit.
-fn alignments(base: GenericDot) -> impl Iterator<Item = GenericDot> {
+fn alignments(base: GenericDot, known: bool) -> impl Iterator<Item = GenericDot> {
     let exact = GenericDot { exact: true, ..base };
     let sticky = [false, true];
     let aligned = sticky.into_iter().flat_map(move |sticky| {
-        options::roundings()
+        roundings(known)
             .flat_map(move |alignment| WIDTHS.map(move |frac_bits| GenericDot { frac_bits, alignment, sticky, ..base }))
     });
     core::iter::once(exact).chain(aligned)
 }
 
 /// What a block does with its sum: rounding, c, normalisation, flushing.
-pub(crate) fn endings(bits: &[Option<u32>], places: &[CPosition]) -> Vec<GenericDot> {
+pub(crate) fn endings(bits: &[Option<u32>], places: &[CPosition], known: bool) -> Vec<GenericDot> {
     let mut all = Vec::new();
     for flush_results in [false, true] {
         for normalise_products in [false, true] {
             for &c in places {
-                for output_rounding in options::roundings() {
+                for output_rounding in roundings(known) {
                     all.extend(bits.iter().map(|&output_bits| GenericDot {
                         flush_results,
                         normalise_products,
@@ -49,6 +54,7 @@ pub(crate) fn middle(
     structure: &Structure,
     cases: &[Case],
     endings: &[GenericDot],
+    known: bool,
     interface: &Interface,
     allowed: usize,
 ) -> Vec<GenericDot> {
@@ -58,7 +64,7 @@ pub(crate) fn middle(
     let widest = interface.a.fraction_bits + interface.b.fraction_bits + 2;
     for ending in endings {
         let base = GenericDot { pattern: structure.pattern, block: structure.block, ..*ending };
-        for model in alignments(base) {
+        for model in alignments(base, known) {
             // Wider sums than the arithmetic holds are refused by the accumulator, too.
             if widest > 120 || found.len() >= KEPT {
                 return found;
