@@ -136,11 +136,28 @@ impl Bench {
         let middle = e / 2;
         let mut by_distance: Vec<i32> = (e - top(&b) - 1..=e - b.emin() + b.fraction_bits as i32 + 1).collect();
         by_distance.sort_by_key(|x| (!is_normal(&a, *x) || !is_normal(&b, e - *x), (x - middle).abs()));
-        by_distance.iter().find_map(|&ea| {
+        let found = by_distance.iter().find_map(|&ea| {
             let in_a = || Some((exact(&a, negative, magnitude, ea)?, power(&b, false, e - ea)?));
             let in_b = || Some((power(&a, negative, ea)?, exact(&b, false, magnitude, e - ea)?));
             in_a().or_else(in_b)
-        })
+        });
+        found.or_else(|| self.factors(negative, magnitude, e))
+    }
+
+    /// Operands of two odd significands, for a magnitude that neither holds alone.
+    fn factors(&self, negative: bool, magnitude: u128, e: i32) -> Option<(u64, u64)> {
+        let Interface { a, b, .. } = self.interface;
+        let zeros = magnitude.trailing_zeros();
+        let (odd, e) = (magnitude >> zeros, e + zeros as i32);
+        let (ma, mb) = (a.fraction_bits, b.fraction_bits);
+        if odd >> (ma + mb + 2).min(127) != 0 {
+            return None;
+        }
+        let factor = (3..1u128 << (mb + 1).min(12)).step_by(2).find(|f| odd % f == 0 && odd / f < 2 << ma)?;
+        // Both as near to 1 as e allows.
+        let ea = (e - (ma as i32) + mb as i32) / 2;
+        (ea - 24..ea + 24)
+            .find_map(|ea| Some((exact(&a, negative, odd / factor, ea)?, exact(&b, false, factor, e - ea)?)))
     }
 
     /// Sets product k to +-2^e.

@@ -132,11 +132,8 @@ impl SummationTree {
             let root = Node::Sum(vec![Node::C, Node::Product(0)]);
             return Ok(Ok(Self { root, loses: true, evidence: Vec::new() }));
         }
-        let pairs: Vec<(usize, usize)> = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j))).collect();
-        let places: Vec<(usize, usize, usize)> = pairs
-            .iter()
-            .flat_map(|&(i, j)| (0..n).filter(move |&l| l != i && l != j).map(move |l| (i, j, l)))
-            .collect();
+        let places: Vec<(usize, usize, usize)> =
+            pairs(n).flat_map(|(i, j)| (0..n).filter(move |&l| l != i && l != j).map(move |l| (i, j, l))).collect();
         let inputs: Option<Vec<Input>> = places.iter().map(|&p| triple(&bench, p, (x, y))).collect();
         let (Some(inputs), Some(survives)) = (inputs, bench.d(false, 1, y)) else {
             return Ok(Err("the formats do not hold the same powers of two".into()));
@@ -148,6 +145,10 @@ impl SummationTree {
         let evidence = evidence.map(|(x, &d)| Observation::new(x.clone(), d, "X, -X and y")).collect();
         Ok(build(n, &lost, evidence, x - y))
     }
+}
+
+fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..n).flat_map(move |i| (i + 1..n).map(move |j| (i, j)))
 }
 
 fn lost_places(answers: &[u64], places: &[(usize, usize, usize)], survives: u64) -> Places {
@@ -179,7 +180,13 @@ fn build(n: usize, found: &[Places], evidence: Vec<Observation>, reach: i32) -> 
             })
         })
     };
+    // A node that sums exactly loses what its children lost, not its own leaves: its children are
+    // what several such sets have in common, or one set without a leaf.
     let distinct: BTreeSet<Places> = found.iter().copied().chain([whole]).collect();
+    let common = distinct.iter().flat_map(|a| distinct.iter().map(move |b| a & b));
+    let without = pairs(n).zip(found).flat_map(|((i, j), set)| [set & !(1 << i), set & !(1 << j)]);
+    let distinct: BTreeSet<Places> =
+        common.chain(without).chain(distinct.iter().copied()).filter(|s| s.count_ones() > 1).collect();
     let mut subtrees: Vec<Places> = distinct.into_iter().filter(|&s| s == whole || is_closed(s)).collect();
     subtrees.sort_by_key(|s| s.count_ones());
     let nested = |a: Places, b: Places| a & b == 0 || a & b == a || a & b == b;

@@ -195,7 +195,7 @@ fn partial_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answe
     let f = f + i32::from(one(widths.possible.iter().map(|w| w.sticky)).unwrap_or(false));
     let p = lab.bench.interface.d.fraction_bits as i32;
     // -(2 - 2^-m) leaves 2^-m, beside which the output still shows 2^-f.
-    let m = (f - p + 1).max(2);
+    let m = (f - p).max(1);
     let (low, high) = lab.bench.common_range();
     let lead = (high - 3).min(8).max(low);
     let minus = (1u128 << (m + 1)) - 1;
@@ -225,8 +225,8 @@ fn orders() -> Vec<[usize; 4]> {
 /// The largest sum the terms can have, which wraps if carry bits are missing (Fasi 3.1.4).
 fn carry_bits(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
     let i = lab.bench.interface;
-    let terms = site.products.len() + usize::from(site.with_c);
-    if terms < 3 {
+    let terms = site.terms;
+    if site.products.len() < 2 || terms < 3 {
         return Ok((cannot("terms are added two at a time"), Vec::new()));
     }
     let (low, high) = lab.bench.common_range();
@@ -236,11 +236,13 @@ fn carry_bits(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
     for &k in &site.products {
         (input.a[k], input.b[k]) = (normal(&i.a, false, ea, u64::MAX), normal(&i.b, false, lead - ea, u64::MAX));
     }
-    if site.with_c {
+    // Without c among them an earlier sum, which c starts, is the last term.
+    let with_c = site.terms > site.products.len();
+    if with_c {
         input.c = normal(&i.c, false, lead, u64::MAX);
     }
     let largest = |f: &crate::format::FormatSpec| 2.0 - 2f64.powi(-(f.fraction_bits as i32));
-    let c = if site.with_c { largest(&i.c) } else { 0.0 };
+    let c = if with_c { largest(&i.c) } else { 0.0 };
     let sum = (site.products.len() as f64 * largest(&i.a) * largest(&i.b) + c) * 2f64.powi(lead);
     let seen = lab.ask(vec![(Some(input), format!("{terms} terms of the largest significands: {sum:.3}"))])?;
     let got = seen.first().map_or(0.0, |o| i.d.to_f64(o.d));

@@ -242,7 +242,14 @@ fn just_below(lab: &Lab<'_>, site: &Site, f: i32) -> Questions {
     let (low, high) = lab.bench.common_range();
     let lead = (high - 4).min(6).max(low + 2);
     let mut places = site.products.clone();
-    let big = if site.with_c { i.k } else { places.remove(0) };
+    let big = if site.beside_c.len() > 1 {
+        places.clone_from(&site.beside_c);
+        i.k
+    } else if places.len() > 1 {
+        places.remove(0)
+    } else {
+        return Vec::new();
+    };
     let mut questions = Vec::new();
     for p in [i.d.fraction_bits as i32, (i.a.fraction_bits + i.b.fraction_bits) as i32, i.a.fraction_bits as i32] {
         let around = [((1u128 << (p + 1)) - 1, lead - 1 - p), (1, lead)];

@@ -11,6 +11,17 @@ pub(super) struct Site {
     pub(super) products: Vec<usize>,
     /// Whether c is summed with them.
     pub(super) with_c: bool,
+    /// Terms of that sum, earlier sums included.
+    pub(super) terms: usize,
+    /// The products that c is summed with.
+    pub(super) beside_c: Vec<usize>,
+}
+
+impl Site {
+    /// Everything in one sum: what can be hoped where no tree can be told.
+    fn whole(k: usize) -> Self {
+        Self { products: (0..k).collect(), with_c: true, terms: k + 1, beside_c: (0..k).collect() }
+    }
 }
 
 /// The features of the tree, and the sum in which to measure the rest: the largest one, the last
@@ -22,14 +33,21 @@ pub(super) fn features(tree: &Result<SummationTree, String>, interface: &Interfa
         Ok(tree) => tree,
         Err(why) => {
             let all = names.map(|name| Feature { name, value: cannot(why.clone()), evidence: Vec::new() });
-            return (all.into(), Site { products: (0..k).collect(), with_c: true });
+            return (all.into(), Site::whole(k));
         }
     };
     let products = |node: &Node| node.direct(k).into_iter().filter(|&i| i < k).collect::<Vec<_>>();
     let mut sums = tree.root.sums();
     sums.sort_by_key(|s| std::cmp::Reverse(products(s).len()));
     let largest = sums[0];
-    let site = Site { products: products(largest), with_c: largest.direct(k).contains(&k) };
+    let home = tree.root.sums().into_iter().find(|s| s.direct(k).contains(&k));
+    let Node::Sum(children) = largest else { return (Vec::new(), Site::whole(k)) };
+    let site = Site {
+        products: products(largest),
+        with_c: largest.direct(k).contains(&k),
+        terms: children.len(),
+        beside_c: home.map(products).unwrap_or_default(),
+    };
     let values: [Value; 4] =
         [(site.products.len() as i64).into(), chain(tree, k), interleave(&site.products, k), c_position(&tree.root, k)];
     let all = names.into_iter().zip(values);
