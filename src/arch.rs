@@ -54,9 +54,9 @@ architectures! {
     /// NVIDIA Volta, sm_70.
     Volta = "volta", "sm_70", ["V100", "Titan V"];
     /// NVIDIA Turing, sm_75.
-    Turing = "turing", "sm_75", ["T4", "RTX 20"];
+    Turing = "turing", "sm_75", ["T4", "RTX 20", "Quadro RTX 8000", "Quadro RTX 6000"];
     /// NVIDIA Ampere, sm_80 and sm_86.
-    Ampere = "ampere", "sm_80", ["A100", "A2", "A30", "A40", "A6000", "RTX 30"];
+    Ampere = "ampere", "sm_80", ["A100", "A2", "A30", "A40", "RTX A6000", "A6000", "RTX 30"];
     /// NVIDIA Ada Lovelace, sm_89.
     Ada = "ada", "sm_89", ["L40S", "L4", "RTX 40", "RTX 1000 Ada"];
     /// NVIDIA Hopper, sm_90.
@@ -64,19 +64,24 @@ architectures! {
     /// NVIDIA Blackwell for data centres, sm_100.
     Blackwell = "blackwell", "sm_100", ["B200", "B100", "GB200"];
     /// NVIDIA Blackwell for desktops, sm_120.
-    RtxBlackwell = "rtx-blackwell", "sm_120", ["RTX 50", "RTX PRO 6000"];
+    RtxBlackwell = "rtx-blackwell", "sm_120", ["RTX 50", "RTX PRO 6000 Blackwell", "RTX PRO 6000"];
     /// AMD CDNA1, gfx908.
     Cdna1 = "cdna1", "gfx908", ["MI100"];
     /// AMD CDNA2, gfx90a.
     Cdna2 = "cdna2", "gfx90a", ["MI250X", "MI250", "MI210"];
     /// AMD CDNA3, gfx942.
-    Cdna3 = "cdna3", "gfx942", ["MI300X", "MI300A"];
+    Cdna3 = "cdna3", "gfx942", ["MI300X", "MI300A", "MI325X"];
 }
 
 /// The architecture that a name starts with, and the rest: a canonical name, a target, or a
 /// product ("H100 ...", "rtx 4090 ..."), in any case, ended by a blank or a slash.
 pub fn split_architecture(text: &str) -> Option<(&'static ArchInfo, &str)> {
-    let text = text.trim_start();
+    let mut text = text.trim_start();
+    for vendor in ["nvidia ", "amd ", "geforce ", "tesla ", "instinct "] {
+        if text.get(..vendor.len()).is_some_and(|start| start.eq_ignore_ascii_case(vendor)) {
+            text = text[vendor.len()..].trim_start();
+        }
+    }
     let mut best: Option<(&'static ArchInfo, usize)> = None;
     for arch in ARCHITECTURES {
         let names = [arch.name, arch.target].into_iter().chain(arch.gpus.iter().copied());

@@ -24,7 +24,7 @@ pub enum Specials {
 /// A number format as plain data.
 ///
 /// The layout from the top is: unused bits, sign (if `signed`), exponent field, fraction field,
-/// `ignored_low_bits`. Sources: IEEE 754-2019; OCP OFP8 and MX v1.0; MMA-Sim III-A.
+/// `ignored_low_bits`. Sources: IEEE 754-2019; OCP OFP8 and MX v1.0; MMA-Sim Appendix A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FormatSpec {
     /// The canonical lower-case name, as used in unit names.
@@ -332,12 +332,44 @@ impl FormatSpec {
     /// # Errors
     /// When the format has no code for the result; see [`EncodeError`].
     pub fn encode_f64(&self, x: f64, rounding: Rounding, overflow: Overflow) -> Result<u64, EncodeError> {
+        if let (Rounding::NearestEven, Some(code)) = (rounding, self.encode_nearest(x)) {
+            return Ok(code);
+        }
         self.encode(F64.decode(x.to_bits()).into(), rounding, overflow)
+    }
+
+    /// [`FormatSpec::encode_f64`] to nearest even where nothing is special: ordinary numbers that
+    /// round to normal numbers well inside the range. For everything else `None`.
+    #[inline]
+    fn encode_nearest(&self, x: f64) -> Option<u64> {
+        let bits = x.to_bits();
+        let exponent = (bits >> 52 & 0x7FF) as i32 - 1023;
+        let highest = (1 << self.exponent_bits) - 3 - self.bias;
+        let negative = bits >> 63 == 1;
+        let ordinary = (self.emin().max(-1022)..=highest).contains(&exponent);
+        if !ordinary || self.fraction_bits == 0 || (negative && !self.signed) {
+            return None;
+        }
+        // The field of f64, cut to this format's width; a carry moves into the exponent as it should.
+        let cut = 52 - self.fraction_bits;
+        let magnitude = bits & (u64::MAX >> 1);
+        let half = (1u64 << cut) >> 1;
+        let odd = magnitude >> cut & 1;
+        let rounded = if cut == 0 { magnitude } else { (magnitude + half - 1 + odd) >> cut };
+        let rebias = ((1023 - self.bias) as u64) << self.fraction_bits;
+        let sign = u64::from(negative) << (self.exponent_bits + self.fraction_bits);
+        Some((rounded.wrapping_sub(rebias) | sign) << self.ignored_low_bits)
     }
 
     /// The `f64` equal to a code; exact for every format of at most 64 bits.
     pub fn to_f64(&self, bits: u64) -> f64 {
         let mut x = self.decode(bits);
+        if x.is_finite() && self.exponent_bits <= 8 && self.bias.unsigned_abs() <= 512 && self.fraction_bits <= 52 {
+            // Far from f64's ends: a power of two is a field, and the product is exact.
+            let power = f64::from_bits(((1023 + x.exponent - x.frac_bits as i32) as u64) << 52);
+            let magnitude = x.significand as f64 * power;
+            return if x.negative { -magnitude } else { magnitude };
+        }
         if x.is_nan() {
             x.significand = F64.nan_fraction(NanRule::Quiet);
         }
@@ -452,4 +484,47 @@ pub fn format_named(name: &str) -> Option<&'static FormatSpec> {
         other => other,
     };
     FORMATS.iter().find(|f| f.name == canonical)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_way_to_nearest_is_the_long_way() {
+        let mut state = 1u64;
+        for spec in ALL_FORMATS {
+            for round in 0..20_000 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let mut bits = state.rotate_left(17);
+                if round % 2 == 0 {
+                    // Near this format's range, and often near a tie.
+                    let field = (1023 - spec.bias) as u64 + (bits >> 52 & 0x7FF) % (2 << spec.exponent_bits);
+                    let cut = (52 - spec.fraction_bits).saturating_sub((bits >> 40 & 3) as u32);
+                    bits = bits & 1 << 63 | field.min(2047) << 52 | (bits & ((1 << 52) - 1)) >> cut << cut;
+                }
+                let x = f64::from_bits(bits);
+                if let Some(code) = spec.encode_nearest(x) {
+                    let long = spec.encode(F64.decode(bits).into(), Rounding::NearestEven, Overflow::Ieee);
+                    assert_eq!(Ok(code), long, "{spec} {x:e}");
+                    let mut back = spec.decode(code);
+                    back.negative &= !back.is_nan();
+                    assert_eq!(spec.to_f64(code).to_bits(), F64.encode_result(&back), "{spec} {code:x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_short_code_widens_exactly() {
+        for spec in ALL_FORMATS.iter().filter(|f| f.storage_bits <= 16) {
+            for code in 0..=spec.code_mask() {
+                let mut x = spec.decode(code);
+                if x.is_nan() {
+                    x.significand = F64.nan_fraction(NanRule::Quiet);
+                }
+                assert_eq!(spec.to_f64(code).to_bits(), F64.encode_result(&x), "{spec} {code:x}");
+            }
+        }
+    }
 }

@@ -4,15 +4,17 @@
 //!
 //! # The way of the data
 //!
-//! bits -> [`format`] decode -> [`num::Num`] -> [`accumulate`] -> encode ([`round`]) -> [`unit`]
-//! (one instruction's tile) -> GEMM -> ndarray. Formats and accumulators meet only in the
+//! bits -> [`mod@format`] decode -> [`num::Num`] -> [`accumulate`] -> encode ([`round`]) -> [`mod@unit`]
+//! (one instruction's tile) -> [`gemm`] -> ndarray. Formats and accumulators meet only in the
 //! unpacked number; one place rounds.
 
 pub mod accumulate;
 pub mod arch;
 pub mod catalogue;
+mod decimal;
 mod error;
 pub mod format;
+pub mod gemm;
 pub mod instr;
 pub mod mma;
 pub mod num;
@@ -22,8 +24,11 @@ pub mod special;
 pub mod trace;
 pub mod types;
 pub mod unit;
+pub mod vectors;
+pub mod view;
 
 pub use error::Error;
+pub use gemm::{DotOn, Gemm, Plan, general_mat_mul_on};
 pub use mma::{MmaUnit, Supports};
 pub use unit::{AsUnit, Evidence, Unit};
 
@@ -36,6 +41,7 @@ pub mod prelude {
     pub use crate::arch::{self, *};
     pub use crate::error::Error;
     pub use crate::format::{Format, FormatSpec, Overflow};
+    pub use crate::gemm::{DotOn, Epilogue, Gemm, Plan, Preset, Scaling, SplitMode, Start, Tail, general_mat_mul_on};
     pub use crate::instr::{self, *};
     pub use crate::mma::{MmaUnit, Supports};
     pub use crate::round::Rounding;

@@ -68,6 +68,8 @@ impl<A: Arch, I: Instruction, Acc> fmt::Display for MmaUnit<A, I, Acc> {
 }
 
 impl<A: Arch, I: Instruction, Acc> AsUnit for MmaUnit<A, I, Acc> {
+    type D = I::D;
+
     fn as_unit(&self) -> &Unit {
         &self.unit
     }
@@ -231,7 +233,7 @@ impl Arch for Custom {
 }
 
 /// The instruction of units made by [`MmaUnit::custom`]: its shape is known at run time only.
-pub struct CustomInstr<A, B, C, D>(PhantomData<fn() -> (A, B, C, D)>);
+pub struct CustomInstr<A, B, C, D>(PhantomData<(A, B, C, D)>);
 
 impl<A, B, C, D> fmt::Debug for CustomInstr<A, B, C, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -43,7 +43,7 @@ pub enum Rounding {
     },
 }
 
-/// The named roundings, with their short names, in SPEC's order.
+/// The named roundings, with their short names, in the order of `docs/numerics.md`.
 pub const ROUNDINGS: [(Rounding, &str); 10] = [
     (Rounding::NearestEven, "rne"),
     (Rounding::NearestAway, "rna"),

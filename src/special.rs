@@ -24,7 +24,7 @@ impl NanRule {
 
 /// The rule (S) of the specification: what special values among the operands decide.
 ///
-/// Feed it every pair and every lone operand; [`Specials::verdict`] then says NaN, an infinity, or
+/// Feed it every pair and every lone operand; [`SpecialCases::verdict`] then says NaN, an infinity, or
 /// that the sum is finite.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpecialCases {

@@ -5,14 +5,14 @@ use crate::format::{F16, FormatSpec};
 use crate::num::{Fixed, Num, Term};
 use crate::round::{self, Rounding};
 use crate::special::{NanRule, SpecialCases};
-use crate::trace::{Event, Observer, Trace};
+use crate::trace::{Event, Label, Observer, Trace};
 
 /// The exponent that alignment never goes below (D1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Floor {
-    /// `emin(D) - n`: 5 on Volta, 6 on Turing, Ampere and Ada, 7 from Hopper on (Khattak and
-    /// Mikaitis, probed on GPUs; mmasim 2.1.1; one H100 result).
+    /// `emin(D) - n`: 5 on Volta, 6 on Turing, Ampere and Ada, 7 from Hopper on
+    /// (MATLAB-tensor-core, probed on GPUs; mmasim 2.1.1; one H100 result).
     BelowEmin(i32),
     /// No floor, but a zero c counts as `emin(D)` (MMA-Sim's paper).
     ZeroC,
@@ -39,7 +39,7 @@ pub enum SubnormalC {
     /// Its format's smallest exponent, with s < 1 (MMA-Sim).
     #[default]
     Stored,
-    /// The exponent it would have if normalised (Khattak and Mikaitis).
+    /// The exponent it would have if normalised (MATLAB-tensor-core).
     Normalised,
 }
 
@@ -70,7 +70,7 @@ impl Output {
 /// FDA: every product and c is cut off `frac_bits` bits below the largest exponent, then summed
 /// exactly and rounded once.
 ///
-/// Sources: Fasi et al. 3.1 (Volta to Ampere), MMA-Sim III-B, Khattak and Mikaitis IV. With block
+/// Sources: Fasi et al. 3.1 (Volta to Ampere), MMA-Sim IV-C, Khattak and Mikaitis IV. With block
 /// scales, their exponents (and significands) join the products, as in mxf8f6f4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -140,9 +140,9 @@ impl FusedDotAdd {
         seen.see(|| Event::Align { e_max, unit });
         let mut sum: i128 = 0;
         for k in 0..dot.len() {
-            sum += align(&dot.product(k), unit, Rounding::TowardZero, seen, || format!("a{k}*b{k}"));
+            sum += align(&dot.product(k), unit, Rounding::TowardZero, seen, || Label::Product(k));
         }
-        sum += align(&c, unit, Rounding::TowardZero, seen, || "c".into());
+        sum += align(&c, unit, Rounding::TowardZero, seen, || Label::Addend);
         let finish = Finish {
             rounding: self.output.rounding(dot.out),
             frac_bits: self.output.frac_bits,
@@ -192,9 +192,21 @@ pub(super) fn largest_exponent(
     floor.max(products).max(c)
 }
 
-/// A number unpacked as its f16 code is.
+/// A number unpacked as its f16 code is. Numbers of narrower formats within f16's range, subnormals
+/// of e4m3 above all, only move their binary point; anything else goes through its code.
 pub(super) fn as_f16(x: &Num) -> Num {
-    F16.decode(F16.encode_result(x))
+    if !x.is_finite() {
+        return *x;
+    }
+    let f16 = const { F16.zero() };
+    let lead = if x.is_zero() { f16.exponent } else { x.term().normalised_exponent() };
+    let exponent = lead.max(f16.exponent);
+    // The weight of x's last bit in units of the f16 number's last bit.
+    let up = (x.exponent - x.frac_bits as i32) - (exponent - f16.frac_bits as i32);
+    if exponent > 15 || !(0..=20).contains(&up) {
+        return F16.decode(F16.encode_result(x));
+    }
+    Num { exponent, significand: x.significand << up, frac_bits: f16.frac_bits, ..*x }
 }
 
 /// A term in units of `2^unit`, signed.
@@ -203,7 +215,7 @@ pub(super) fn align(
     unit: i32,
     rounding: Rounding,
     seen: &mut impl Observer,
-    label: impl FnOnce() -> String,
+    label: impl FnOnce() -> Label,
 ) -> i128 {
     let rounded = round::to_multiple(term.fixed(), unit, rounding);
     let units = if term.negative { -(rounded.magnitude as i128) } else { rounded.magnitude as i128 };
@@ -211,6 +223,7 @@ pub(super) fn align(
         label: label(),
         term: *term,
         aligned: Fixed::from_units(units, unit),
+        unit,
         cut: !rounded.exact,
     });
     units
@@ -309,7 +322,8 @@ impl<A: Accumulator> Accumulator for Chain<A> {
 
     fn trace(&self, dot: &Dot<'_>, trace: &mut Trace) -> Num {
         self.fold(dot, |from, part| {
-            trace.push(Event::Step(format!("products {from}..{}", from + part.len())));
+            let ks = from..from + part.len();
+            trace.push(Event::Step { text: format!("products {ks:?}"), ks: ks.collect() });
             self.each.trace(part, trace)
         })
     }
@@ -371,11 +385,12 @@ impl<A: Accumulator> Accumulator for Interleave<A> {
 
     fn trace(&self, dot: &Dot<'_>, trace: &mut Trace) -> Num {
         let t = self.fold(dot, |group, part| {
-            trace.push(Event::Step(format!("group {group}: k with floor(k/2) {}", ["even", "odd"][group])));
+            let text = format!("group {group}: k with floor(k/2) {}", ["even", "odd"][group]);
+            trace.push(Event::Step { text, ks: (0..dot.len()).filter(|k| k / 2 % 2 == group).collect() });
             self.each.trace(part, trace)
         });
         let value = Self::add_c(dot, &t);
-        trace.push(Event::Operation { text: "c + t".into(), value });
+        trace.push(Event::operation("d = c + t", [("c", dot.c.term()), ("t", t.term())], value));
         value
     }
 

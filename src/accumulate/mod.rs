@@ -205,7 +205,9 @@ impl Finish {
                 Rounding::TowardZero => self.ieee_overflow,
                 r => r.stops_at_max(x.negative),
             };
-            return if stops { Num { negative: x.negative, ..max } } else { Num::infinity(x.negative) };
+            // The largest number of that many fraction bits.
+            let significand = max.significand >> (out.fraction_bits - frac_bits) << (out.fraction_bits - frac_bits);
+            return if stops { Num { negative: x.negative, significand, ..max } } else { Num::infinity(x.negative) };
         }
         Num {
             exponent,

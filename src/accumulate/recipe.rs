@@ -81,6 +81,9 @@ impl Accumulator for Recipe {
     }
 }
 
+/// Makes a family's default member.
+type MakeDefault = fn() -> Recipe;
+
 /// One parameter's text form.
 trait Text: Copy + PartialEq {
     fn text(self) -> String;
@@ -210,7 +213,7 @@ impl Fields<'_> {
 
 impl Recipe {
     /// The families by name, each with its defaults.
-    const FAMILIES: [(&'static str, fn() -> Self); 7] = [
+    const FAMILIES: [(&'static str, MakeDefault); 7] = [
         ("dot", || Self::Generic(GenericDot::default())),
         ("fma", || Self::Sequential(SequentialFma::IEEE)),
         ("pairwise", || Self::Pairwise(PairwiseSum::CDNA2)),

@@ -9,7 +9,7 @@ use crate::trace::{Event, Observer, Trace};
 
 /// SFMA: `d = c`, then `d = fma(a_k, b_k, d)` for k in order, subnormals kept.
 ///
-/// Sources: Fasi et al. and Khattak and Mikaitis (DMMA), MMA-Sim IV (AMD).
+/// Sources: Fasi et al. and Khattak and Mikaitis (DMMA), MMA-Sim IV-A (AMD).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SequentialFma {
@@ -26,9 +26,12 @@ impl SequentialFma {
     fn run(&self, dot: &Dot<'_>, seen: &mut impl Observer) -> Num {
         let start = ieee::convert(&dot.c, dot.out, self.rounding, self.nan);
         (0..dot.len()).fold(start, |d, k| {
-            let d = ieee::fma(&dot.a[k], &dot.b[k], &d, dot.out, self.rounding, self.nan);
-            seen.see(|| Event::Operation { text: format!("fma(a{k}, b{k}, d)"), value: d });
-            d
+            let value = ieee::fma(&dot.a[k], &dot.b[k], &d, dot.out, self.rounding, self.nan);
+            seen.see(|| {
+                let terms = [(&*format!("a{k}*b{k}"), dot.product(k)), ("d", d.term())];
+                Event::operation(format!("d = fma(a{k}, b{k}, d)"), terms, value)
+            });
+            value
         })
     }
 }

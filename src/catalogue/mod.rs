@@ -3,6 +3,8 @@
 mod amd;
 mod lookup;
 mod nvidia;
+mod sizes;
+mod spelling;
 pub(crate) mod ty;
 
 pub(crate) use lookup::{base_name, find};
@@ -28,7 +30,7 @@ impl Row {
             .replace("{D}", &info.d.name.to_uppercase())
             .replace("{A}", &info.a.name.to_uppercase())
             .replace("{B}", &info.b.name.to_uppercase());
-        info.aliases = lookup::aliases(&A::INFO, &info, &sass);
+        info.aliases = spelling::aliases(&A::INFO, &info, &sass);
         Self { info, sass }
     }
 }
@@ -61,14 +63,17 @@ pub(crate) fn base_units() -> &'static [Unit] {
     &catalogue().units
 }
 
-/// States that architectures have an instruction, and appends the row.
+/// States that architectures have an instruction, and appends the row: architecture, accumulator,
+/// its constant, evidence, and the source where it is not the file's usual one.
 macro_rules! row {
-    ($out:ident; $instr:ty, $sass:expr; $($arch:ident $acc:ident $konst:ident $evidence:ident),+ $(,)?) => { $(
+    (@source $evidence:ident) => { source($crate::unit::Evidence::$evidence) };
+    (@source $evidence:ident $source:literal) => { $source };
+    ($out:ident; $instr:ty, $sass:expr; $($arch:ident $acc:ident $konst:ident $evidence:ident $($source:literal)?),+ $(,)?) => { $(
         impl $crate::mma::Supports<$instr> for $crate::arch::$arch {
             type Acc = $acc;
             const ACC: $acc = <$acc>::$konst;
             const EVIDENCE: $crate::unit::Evidence = $crate::unit::Evidence::$evidence;
-            const SOURCE: &'static str = source($crate::unit::Evidence::$evidence);
+            const SOURCE: &'static str = $crate::catalogue::row!(@source $evidence $($source)?);
         }
         $out.push($crate::catalogue::Row::new::<$crate::arch::$arch, $instr>($sass));
     )+ };

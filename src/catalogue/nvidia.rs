@@ -36,9 +36,7 @@ impl Interleave<FusedDotAdd> {
 
 const fn source(evidence: Evidence) -> &'static str {
     match evidence {
-        Evidence::HardwareVectors => {
-            "Khattak and Mikaitis, MATLAB-tensor-core model_validation (recorded on GPUs); MMA-Sim Table III"
-        }
+        Evidence::HardwareVectors => "Khattak and Mikaitis, MATLAB-tensor-core model_validation (recorded on GPUs)",
         Evidence::CompilerOutput => "instructions emitted by ptxas 13; Khattak and Mikaitis IV-A5",
         Evidence::PublishedTest => "MMA-Sim (arXiv 2511.10909) Table III and mmasim 2.1.1",
         Evidence::ModelOnly => "modelled on the same unit's other instructions",
@@ -58,11 +56,14 @@ pub(super) fn rows(out: &mut Vec<Row>) {
 #[rustfmt::skip]
 fn half_rows(out: &mut Vec<Row>) {
     row!(out; Mma<8, 8, 4, f16, f16, f32, f32>, "HMMA.884.F32.F32";
-        Volta Fda VOLTA HardwareVectors, Turing Fda VOLTA PublishedTest);
+        Volta Fda VOLTA HardwareVectors, Turing Fda VOLTA PublishedTest
+            "mmasim 2.1.1, tested on sm_75; MMA-Sim Table III says F = 24 (D7)");
     row!(out; Mma<8, 8, 4, f16, f16, f16, f32>, "HMMA.884.F32.F16";
-        Volta Fda VOLTA PublishedTest, Turing Fda VOLTA PublishedTest);
+        Volta Fda VOLTA PublishedTest, Turing Fda VOLTA PublishedTest
+            "mmasim 2.1.1, tested on sm_75; MMA-Sim Table III says F = 24 (D7)");
     row!(out; Mma<8, 8, 4, f16, f16, f16, f16>, "HMMA.884.F16.F16";
-        Volta Fda VOLTA HardwareVectors, Turing Fda VOLTA PublishedTest);
+        Volta Fda VOLTA HardwareVectors, Turing Fda VOLTA PublishedTest
+            "mmasim 2.1.1, tested on sm_75; MMA-Sim Table III says F = 24 (D7)");
     row!(out; Mma<8, 8, 4, f16, f16, f32, f32>, "";
         Ampere Soft NVIDIA CompilerOutput, Ada Soft NVIDIA CompilerOutput, Hopper Soft NVIDIA CompilerOutput,
         Blackwell Soft NVIDIA CompilerOutput, RtxBlackwell Soft NVIDIA CompilerOutput);
@@ -103,16 +104,16 @@ fn tf32_and_f64_rows(out: &mut Vec<Row>) {
     row!(out; Mma<8, 8, 4, f64, f64, f64, f64>, "DMMA.884";
         Ampere Sfma IEEE PublishedTest, Ada Sfma IEEE PublishedTest, Hopper Sfma IEEE PublishedTest,
         Blackwell Sfma IEEE PublishedTest, RtxBlackwell Sfma IEEE PublishedTest);
-    row!(out; Mma<16, 8, 4, f64, f64, f64, f64>, "DMMA.16x8x4";
-        Hopper Sfma IEEE PublishedTest, RtxBlackwell Sfma IEEE PublishedTest);
-    row!(out; Mma<16, 8, 8, f64, f64, f64, f64>, "DMMA.16x8x8";
-        Hopper Sfma IEEE PublishedTest, RtxBlackwell Sfma IEEE PublishedTest);
-    row!(out; Mma<16, 8, 16, f64, f64, f64, f64>, "DMMA.16x8x16";
-        Hopper Sfma IEEE PublishedTest, RtxBlackwell Sfma IEEE PublishedTest);
-    // Blackwell has chains of DMMA.8x8x4 instead.
-    row!(out; Mma<16, 8, 4, f64, f64, f64, f64>, ""; Blackwell Sfma IEEE CompilerOutput);
-    row!(out; Mma<16, 8, 8, f64, f64, f64, f64>, ""; Blackwell Sfma IEEE CompilerOutput);
-    row!(out; Mma<16, 8, 16, f64, f64, f64, f64>, ""; Blackwell Sfma IEEE CompilerOutput);
+    row!(out; Mma<16, 8, 4, f64, f64, f64, f64>, "DMMA.16x8x4"; Hopper Sfma IEEE PublishedTest);
+    row!(out; Mma<16, 8, 8, f64, f64, f64, f64>, "DMMA.16x8x8"; Hopper Sfma IEEE PublishedTest);
+    row!(out; Mma<16, 8, 16, f64, f64, f64, f64>, "DMMA.16x8x16"; Hopper Sfma IEEE PublishedTest);
+    // Both Blackwells have chains of DMMA.8x8x4 in K order instead.
+    row!(out; Mma<16, 8, 4, f64, f64, f64, f64>, "";
+        Blackwell Sfma IEEE CompilerOutput, RtxBlackwell Sfma IEEE CompilerOutput);
+    row!(out; Mma<16, 8, 8, f64, f64, f64, f64>, "";
+        Blackwell Sfma IEEE CompilerOutput, RtxBlackwell Sfma IEEE CompilerOutput);
+    row!(out; Mma<16, 8, 16, f64, f64, f64, f64>, "";
+        Blackwell Sfma IEEE CompilerOutput, RtxBlackwell Sfma IEEE CompilerOutput);
 }
 
 #[rustfmt::skip]
@@ -178,10 +179,20 @@ fn scaled_rows(out: &mut Vec<Row>) {
     pairs!(mxf8f6f4; [e4m3 e5m2 e2m3 e3m2 e2m1] [e4m3 e5m2 e2m3 e3m2 e2m1]);
     row!(out; MmaScaled<16, 8, 64, 32, e2m1, e2m1, f32, f32, ue8m0>, "OMMA.SF.16864.F32.E2M1.E2M1.E8";
         RtxBlackwell Gdfs BLACKWELL PublishedTest);
-    row!(out; MmaScaled<16, 8, 64, 16, e2m1, e2m1, f32, f32, ue8m0>, "OMMA.SF.16864.F32.E2M1.E2M1.E8.4X";
-        RtxBlackwell Gdfs BLACKWELL PublishedTest);
+    row!(out; MmaScaled<16, 8, 64, 16, e2m1, e2m1, f32, f32, ue8m0>, "";
+        RtxBlackwell Gdfs BLACKWELL PublishedTest "mmasim 2.1.1");
     row!(out; MmaScaled<16, 8, 64, 16, e2m1, e2m1, f32, f32, ue4m3>, "OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X";
         RtxBlackwell Gdfs BLACKWELL PublishedTest);
+}
+
+/// The recordings of wgmma are of fp8 with c = 0.
+const fn wgmma_source(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::HardwareVectors => {
+            "Khattak and Mikaitis, MATLAB-tensor-core model_validation (recorded on GPUs, c = 0 only); MMA-Sim Table III"
+        }
+        other => source(other),
+    }
 }
 
 /// A `wgmma` row stands for every legal n; the entry is n = 8.
@@ -194,7 +205,7 @@ macro_rules! wgmma {
             type Acc = $acc;
             const ACC: $acc = <$acc>::$konst;
             const EVIDENCE: Evidence = Evidence::$evidence;
-            const SOURCE: &'static str = source(Evidence::$evidence);
+            const SOURCE: &'static str = wgmma_source(Evidence::$evidence);
         }
         $out.push(Row::new::<crate::arch::Hopper, Wgmma<8, $a, $b, $d>>($sass));
     };
@@ -220,15 +231,16 @@ fn wgmma_rows(out: &mut Vec<Row>) {
 
 /// A `tcgen05.mma` row stands for every legal m and n; the entry is m64n8.
 macro_rules! tcgen05 {
-    ($out:ident; $a:ident, $b:ident, $d:ident, $sass:expr) => {
+    ($out:ident; $a:ident, $b:ident, $d:ident, $evidence:ident, $sass:expr) => {
         impl<const M: usize, const N: usize> Supports<Tcgen05<M, N, $a, $b, $d>> for crate::arch::Blackwell
         where
             Tile<M, N>: LegalTile,
         {
             type Acc = Fda;
             const ACC: Fda = Fda::BLACKWELL;
-            const EVIDENCE: Evidence = Evidence::PublishedTest;
-            const SOURCE: &'static str = source(Evidence::PublishedTest);
+            // Nobody has published a test of CTA pairs.
+            const EVIDENCE: Evidence = if M == 256 { Evidence::ModelOnly } else { Evidence::$evidence };
+            const SOURCE: &'static str = source(<Self as Supports<Tcgen05<M, N, $a, $b, $d>>>::EVIDENCE);
         }
         $out.push(Row::new::<crate::arch::Blackwell, Tcgen05<64, 8, $a, $b, $d>>($sass));
     };
@@ -252,16 +264,17 @@ macro_rules! tcgen05_scaled {
 
 #[rustfmt::skip]
 fn tcgen05_rows(out: &mut Vec<Row>) {
-    tcgen05!(out; tf32, tf32, f32, "UTCHMMA");
-    tcgen05!(out; f16, f16, f16, "UTCHMMA");
-    macro_rules! f16_kind {
-        ($a:ident $b:ident) => { tcgen05!(out; $a, $b, f32, "UTCHMMA"); };
-    }
-    pairs!(f16_kind; [f16 bf16] [f16 bf16]);
+    tcgen05!(out; tf32, tf32, f32, PublishedTest, "UTCHMMA");
+    tcgen05!(out; f16, f16, f16, PublishedTest, "UTCHMMA");
+    tcgen05!(out; f16, f16, f32, PublishedTest, "UTCHMMA");
+    tcgen05!(out; bf16, bf16, f32, PublishedTest, "UTCHMMA");
+    // The ISA has mixed pairs; MMA-Sim tested equal types only.
+    tcgen05!(out; f16, bf16, f32, ModelOnly, "UTCHMMA");
+    tcgen05!(out; bf16, f16, f32, ModelOnly, "UTCHMMA");
     macro_rules! f8f6f4 {
         ($a:ident $b:ident) => {
-            tcgen05!(out; $a, $b, f32, "UTCQMMA");
-            tcgen05!(out; $a, $b, f16, "UTCQMMA");
+            tcgen05!(out; $a, $b, f32, PublishedTest, "UTCQMMA");
+            tcgen05!(out; $a, $b, f16, PublishedTest, "UTCQMMA");
             tcgen05_scaled!(out; 32, 32, $a, $b, ue8m0, Fda, "UTCQMMA");
         };
     }

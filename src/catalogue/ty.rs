@@ -21,7 +21,7 @@ pub(crate) use half::{bf16, f16};
 #[cfg(not(all(feature = "half", feature = "float8")))]
 macro_rules! stand_in {
     ($($name:ident = $spec:ident),*) => { $(
-        #[derive(Clone, Copy)]
+        #[derive(Clone, Copy, Debug)]
         pub struct $name(u16);
         impl crate::format::Format for $name {
             const SPEC: crate::format::FormatSpec = crate::format::$spec;

@@ -1,5 +1,13 @@
 //! All tests of the library, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
+mod formats;
+#[cfg(feature = "half")]
+mod gemm;
+mod generic;
+mod names;
 mod oracle;
+mod typed;
 mod units;
+mod vectors;
+mod worked_examples;

@@ -12,4 +12,5 @@ pub(crate) mod hardware;
 pub(crate) mod kinds;
 pub(crate) mod names;
 pub(crate) mod numbers;
+#[expect(clippy::module_inception, reason = "the oracle of the units, among its parts")]
 pub(crate) mod oracle;

@@ -103,7 +103,9 @@ impl Out {
         }
         let ones = &Exact::new(2, 0) - &Exact::new(1, -self.p);
         let largest = ones.times_pow2(emax);
-        Val::of(&if x.is_negative() { -&largest } else { largest })
+        let largest = Val::of(&if x.is_negative() { -&largest } else { largest });
+        // Read back as the format's code, so that the next step sees its exponent.
+        ieee_round(self.format, &largest, Round::Rne)
     }
 }
 

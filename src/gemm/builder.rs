@@ -1,0 +1,312 @@
+//! [`Gemm`]: one product with every choice in reach.
+
+use super::driver::OnProgress;
+use super::epilogue::Scaling;
+use super::kernel;
+use super::operand::{Matrix, Source};
+use super::plan::Plan;
+use super::product::{Scales, check_product};
+use super::quantise::Quantised;
+use super::sink::{CodesMut, Values};
+use super::workspace::Workspace;
+use crate::error::Error;
+use crate::format::{Format, FormatSpec, Overflow};
+use crate::round::Rounding;
+use crate::unit::{AsUnit, Unit};
+use core::fmt;
+use core::marker::PhantomData;
+use ndarray::{Array2, Array3, ArrayBase, ArrayView2, Axis, Data, DataMut, Ix2, Ix3};
+use std::sync::Arc;
+
+/// A matrix product, `D = alpha A B + beta C` on a unit, by a plan.
+///
+/// Operands in the unit's own formats enter as they are; other values are rounded to them, to
+/// nearest even unless [`Gemm::round_inputs`] says otherwise. D is in the unit's d, or whatever
+/// [`Gemm::output`] or the result's element type asks for.
+///
+/// ```
+/// use gemmulate::prelude::*;
+/// use ndarray::Array2;
+/// let unit = Unit::find("hopper/wgmma.m64n128k16.f32.f16.f16")?;
+/// let a = Array2::from_shape_fn((3, 40), |(i, k)| (i + k) as f32 / 7.0);
+/// let b = Array2::from_shape_fn((40, 5), |(k, j)| (j as f32 - k as f32) / 3.0);
+/// let d: Array2<f32> = Gemm::on(&unit)
+///     .plan(Plan::cutlass3().split_k(1))
+///     .round_inputs(Rounding::NearestEven)
+///     .run(&a, &b)?;
+/// assert_eq!(d.dim(), (3, 5));
+/// # Ok::<(), gemmulate::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Gemm<'a, D = f32> {
+    pub(super) unit: &'a Unit,
+    pub(super) plan: Plan,
+    pub(super) rounding: Rounding,
+    pub(super) overflow: Overflow,
+    pub(super) alpha: f64,
+    pub(super) beta: f64,
+    pub(super) c: Option<(Arc<dyn Source + Send + 'a>, FormatSpec)>,
+    pub(super) output: Option<FormatSpec>,
+    pub(super) block_scales: Option<[Scales; 2]>,
+    pub(super) promotion_scales: Option<[ArrayView2<'a, f32>; 2]>,
+    pub(super) scale_a: Scaling,
+    pub(super) scale_b: Scaling,
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) threads: Option<usize>,
+    pub(super) progress: Option<OnProgress<'a>>,
+    pub(super) kind: PhantomData<fn() -> D>,
+}
+
+impl<D> fmt::Debug for Gemm<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gemm")
+            .field("unit", &self.unit)
+            .field("plan", &self.plan)
+            .field("alpha", &self.alpha)
+            .field("beta", &self.beta)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Gemm<'a> {
+    /// A product on a unit, one instruction after another until [`Gemm::plan`] says otherwise.
+    pub fn on<U: AsUnit + ?Sized>(unit: &'a U) -> Gemm<'a, U::D> {
+        Gemm {
+            unit: unit.as_unit(),
+            plan: Plan::in_order(),
+            rounding: Rounding::NearestEven,
+            overflow: Overflow::Ieee,
+            alpha: 1.0,
+            beta: 0.0,
+            c: None,
+            output: None,
+            block_scales: None,
+            promotion_scales: None,
+            scale_a: Scaling::One,
+            scale_b: Scaling::One,
+            bias: None,
+            threads: None,
+            progress: None,
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<'a, D: Format> Gemm<'a, D> {
+    /// Sets the plan: everything besides the operands that can change a bit.
+    #[must_use]
+    pub fn plan(mut self, plan: Plan) -> Self {
+        self.plan = plan;
+        self
+    }
+
+    /// How operands of other types are rounded to the unit's formats.
+    #[must_use]
+    pub const fn round_inputs(mut self, rounding: Rounding) -> Self {
+        self.rounding = rounding;
+        self
+    }
+
+    /// What becomes of operands beyond the unit's formats.
+    #[must_use]
+    pub const fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overflow = overflow;
+        self
+    }
+
+    /// The factor of A B; it is rounded to f32, as kernels take it (f64 on f64 units).
+    #[must_use]
+    pub fn alpha(mut self, alpha: impl Into<f64>) -> Self {
+        self.alpha = alpha.into();
+        self
+    }
+
+    /// The factor of C, rounded likewise. With 0, C is never read.
+    #[must_use]
+    pub fn beta(mut self, beta: impl Into<f64>) -> Self {
+        self.beta = beta.into();
+        self
+    }
+
+    /// C: an M x N matrix of values that widen exactly to f32 (to f64 on f64 units).
+    #[must_use]
+    pub fn c<T: Format>(mut self, c: &'a ArrayBase<impl Data<Elem = T>, Ix2>) -> Self {
+        self.c = Some((Arc::new(crate::view::View::from(c)), T::SPEC));
+        self
+    }
+
+    /// C, of an element type known at run time only; codes are in the unit's c.
+    #[must_use]
+    pub fn c_any(mut self, c: super::AnyMatrix<'a>) -> Self {
+        self.c = Some((Arc::new(c), c.format().unwrap_or(self.unit.c)));
+        self
+    }
+
+    /// D's format: f32, f16 or bf16 (f64 or f32 on f64 units), or the unit's own d.
+    #[must_use]
+    pub const fn output(mut self, format: FormatSpec) -> Self {
+        self.output = Some(format);
+        self
+    }
+
+    /// The scales of a block-scaled unit: for A, M x ceil(K / block); for B, ceil(K / block) x N.
+    #[must_use]
+    pub fn block_scales(mut self, scale_a: &impl Matrix, scale_b: &impl Matrix) -> Self {
+        self.block_scales = Some([Scales::new(scale_a), Scales::new(scale_b)]);
+        self
+    }
+
+    /// The scales of two quantised operands, block scales and tensor scales, for the product of
+    /// their codes: `Gemm::on(&unit).quantised(&a, &b).run(&a, &b)`.
+    #[must_use]
+    pub fn quantised(self, a: &Quantised, b: &Quantised) -> Self {
+        let factor = |scale: f32| if scale == 1.0 { Scaling::One } else { Scaling::Tensor(scale) };
+        let scaled = self.block_scales(&a.scale_codes(), &b.scale_codes());
+        scaled.scale_a(factor(a.tensor_scale)).scale_b(factor(b.tensor_scale))
+    }
+
+    /// The f32 scales of a plan with scaled promotion. With [`super::ScaleBlocks`] of `rows`, `k`
+    /// and `columns`: for A, ceil(M / rows) x ceil(K / k); for B, ceil(K / k) x ceil(N / columns).
+    #[must_use]
+    pub fn promotion_scales<S: Data<Elem = f32>, T: Data<Elem = f32>>(
+        mut self,
+        scale_a: &'a ArrayBase<S, Ix2>,
+        scale_b: &'a ArrayBase<T, Ix2>,
+    ) -> Self {
+        self.promotion_scales = Some([scale_a.view(), scale_b.view()]);
+        self
+    }
+
+    /// A's factor outside the unit: one, one per tensor or one per row. The accumulator is
+    /// multiplied by B's factor, then by A's, each product rounded to f32, before alpha, beta and C.
+    #[must_use]
+    pub fn scale_a(mut self, scale: Scaling) -> Self {
+        self.scale_a = scale;
+        self
+    }
+
+    /// B's factor outside the unit: one, one per tensor or one per column.
+    #[must_use]
+    pub fn scale_b(mut self, scale: Scaling) -> Self {
+        self.scale_b = scale;
+        self
+    }
+
+    /// A row of N numbers added to every row of the result, in f32, before it is rounded to D.
+    #[must_use]
+    pub const fn bias(mut self, bias: &'a [f32]) -> Self {
+        self.bias = Some(bias);
+        self
+    }
+
+    /// How many threads work: 1 keeps to the caller's, 0 (the default) uses the current rayon pool.
+    /// The result never depends on it.
+    #[must_use]
+    pub const fn threads(mut self, threads: usize) -> Self {
+        self.threads = if threads == 0 { None } else { Some(threads) };
+        self
+    }
+
+    /// Calls `tell` now and then, from any thread; when it breaks, the product stops with
+    /// [`Error::Cancelled`].
+    #[must_use]
+    pub const fn progress(mut self, tell: OnProgress<'a>) -> Self {
+        self.progress = Some(tell);
+        self
+    }
+
+    /// The name of the kernel that computes this unit's tiles: `reference`, or a fast one.
+    pub fn kernel(&self) -> &'static str {
+        kernel::select(self.unit).name()
+    }
+
+    /// Computes D: M x N for A of M x K and B of K x N.
+    ///
+    /// # Errors
+    /// For shapes that do not fit, plans the unit or the size refuses, values without a code in
+    /// the unit's formats, missing or surplus scales, and cancellation.
+    pub fn run(&self, a: &impl Matrix, b: &impl Matrix) -> Result<Array2<D>, Error> {
+        self.run_as::<D>(a, b)
+    }
+
+    /// Computes D with elements of another type. A type that holds every number of the unit's d
+    /// gets D unrounded; a narrower one is D's type.
+    ///
+    /// # Errors
+    /// As [`Gemm::run`].
+    pub fn run_as<T: Format>(&self, a: &impl Matrix, b: &impl Matrix) -> Result<Array2<T>, Error> {
+        let (left, right) = (a.reader(), b.reader());
+        let size = check_product(left.shape(), right.shape())?;
+        let mut d = Array2::from_elem((size[0], size[1]), T::from_bits(0));
+        let format = self.output_format(&T::SPEC)?;
+        let mut sink = Values { array: d.view_mut(), d: format };
+        self.compute([&left, &right], [a.format(), b.format()], &mut sink, None, format, &mut Workspace::new())?;
+        Ok(d)
+    }
+
+    /// Computes D in place, with the buffers of a workspace. Where beta is not zero and
+    /// [`Gemm::c`] names no other, C is what stands in `d`.
+    ///
+    /// # Errors
+    /// As [`Gemm::run`]. Nothing is written unless the product could begin.
+    pub fn run_into<T: Format>(
+        &self,
+        a: &impl Matrix,
+        b: &impl Matrix,
+        d: &mut ArrayBase<impl DataMut<Elem = T>, Ix2>,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        let format = self.output_format(&T::SPEC)?;
+        let mut sink = Values { array: d.view_mut(), d: format };
+        self.compute([&a.reader(), &b.reader()], [a.format(), b.format()], &mut sink, Some(T::SPEC), format, workspace)
+    }
+
+    /// The strided function underneath: D as codes of its format. As [`Gemm::run_into`].
+    ///
+    /// # Errors
+    /// As [`Gemm::run`].
+    pub fn run_codes(
+        &self,
+        a: &impl Matrix,
+        b: &impl Matrix,
+        mut d: CodesMut<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        let format = self.output.unwrap_or(self.unit.d);
+        self.check_output(&format)?;
+        if d.width() < format.storage_bits {
+            return Err(Error::shape(
+                "D",
+                format!("at least {} bits wide", format.storage_bits),
+                d.width().to_string(),
+            ));
+        }
+        self.compute([&a.reader(), &b.reader()], [a.format(), b.format()], &mut d, Some(format), format, workspace)
+    }
+
+    /// A batch of products: A is batch x M x K and B batch x K x N; a batch of 1 is used for all.
+    ///
+    /// # Errors
+    /// As [`Gemm::run`].
+    pub fn run_batch<A: Format, B: Format>(
+        &self,
+        a: &ArrayBase<impl Data<Elem = A>, Ix3>,
+        b: &ArrayBase<impl Data<Elem = B>, Ix3>,
+    ) -> Result<Array3<D>, Error> {
+        let ([batch_a, m, k], [batch_b, kb, n]) =
+            ([a.dim().0, a.dim().1, a.dim().2], [b.dim().0, b.dim().1, b.dim().2]);
+        check_product([m, k], [kb, n])?;
+        let batch = if batch_a == 1 { batch_b } else { batch_a };
+        if batch_b != batch && batch_b != 1 {
+            return Err(Error::shape("B", format!("a batch of {batch_a} or 1"), format!("one of {batch_b}")));
+        }
+        let mut d = Array3::from_elem((batch, m, n), D::from_bits(0));
+        let mut workspace = Workspace::new();
+        for (t, mut d) in d.axis_iter_mut(Axis(0)).enumerate() {
+            let pick = |batch: usize| if batch == 1 { 0 } else { t };
+            let (a, b) = (a.index_axis(Axis(0), pick(batch_a)), b.index_axis(Axis(0), pick(batch_b)));
+            self.run_into(&a, &b, &mut d, &mut workspace)?;
+        }
+        Ok(d)
+    }
+}

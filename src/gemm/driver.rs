@@ -1,0 +1,354 @@
+//! The loops around the kernel: blocks of D, chunks of K, tiles on threads.
+//!
+//! None of this can change a bit: blocking only decides which elements of D are in hand at once, and
+//! K is always walked in the order that the schedule gives.
+
+use super::epilogue::{Wide, widen};
+use super::kernel::{Panel, Staged};
+use super::operand::{Operand, Source};
+use super::schedule::{Region, Slice};
+use super::sink::Sink;
+use super::tile::{Chunk, Shared, Tile};
+use crate::error::Error;
+use crate::format::FormatSpec;
+use core::ops::{ControlFlow, Range};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use ndarray::Array2;
+use rayon::prelude::*;
+
+/// How far a product has come, in multiply-adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Multiply-adds done.
+    pub done: u64,
+    /// Multiply-adds in all, padding included.
+    pub total: u64,
+}
+
+/// Told of progress from any thread; [`ControlFlow::Break`] stops the product.
+pub type OnProgress<'a> = &'a (dyn Fn(Progress) -> ControlFlow<()> + Sync);
+
+/// Buffers of one product, kept for the next.
+#[derive(Debug)]
+pub(crate) struct Buffers<W: Wide> {
+    a: Vec<Panel>,
+    b: Vec<Panel>,
+    tiles: Vec<Tile<W>>,
+    row: Vec<u64>,
+    pieces: Vec<Range<usize>>,
+}
+
+impl<W: Wide> Default for Buffers<W> {
+    fn default() -> Self {
+        Self { a: Vec::new(), b: Vec::new(), tiles: Vec::new(), row: Vec::new(), pieces: Vec::new() }
+    }
+}
+
+/// One operand with its block scales, one per line and block: lines are rows of A, columns of B.
+pub(crate) struct Side<'a> {
+    pub(crate) operand: Operand<'a>,
+    pub(crate) spec: FormatSpec,
+    pub(crate) scales: Option<&'a Array2<u64>>,
+}
+
+/// Where C comes from.
+pub(crate) enum Addend<'a> {
+    /// There is none.
+    None,
+    /// A matrix in the format named.
+    Matrix(&'a dyn Source, FormatSpec),
+    /// The result's own place, in the format named.
+    InPlace(FormatSpec),
+}
+
+/// Everything about one product.
+pub(crate) struct Product<'a, W: Wide> {
+    pub(crate) shared: Shared<'a, W>,
+    pub(crate) a: Side<'a>,
+    pub(crate) b: Side<'a>,
+    pub(crate) c: Addend<'a>,
+    pub(crate) threaded: bool,
+    pub(crate) progress: Option<OnProgress<'a>>,
+}
+
+/// State of all tiles in hand, at most.
+const STATE_BYTES: usize = 16 << 20;
+/// Panels in hand, at most.
+const PANEL_BYTES: usize = 24 << 20;
+/// Columns of D in hand, at most.
+const COLUMNS: usize = 1024;
+/// Positions of K in a chunk, at most.
+const CHUNK: usize = 512;
+/// Multiply-adds below which threads cost more than they bring.
+const SERIAL: usize = 1 << 16;
+
+/// Sizes of the pieces in hand.
+#[derive(Clone, Copy, Debug)]
+struct Blocking {
+    rows: usize,
+    columns: usize,
+    tile: [usize; 2],
+    chunk: usize,
+}
+
+/// What threads tell one another.
+struct Meter<'a> {
+    done: AtomicU64,
+    total: u64,
+    stop: AtomicBool,
+    tell: Option<OnProgress<'a>>,
+}
+
+impl Meter<'_> {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, work: u64) {
+        let Some(tell) = self.tell else { return };
+        let done = self.done.fetch_add(work, Ordering::Relaxed) + work;
+        if tell(Progress { done, total: self.total }).is_break() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// All items, on threads or not.
+fn for_each<T: Send>(threaded: bool, items: &mut [T], f: impl Fn(usize, &mut T) + Sync) {
+    if threaded && items.len() > 1 {
+        items.par_iter_mut().enumerate().for_each(|(i, item)| f(i, item));
+    } else {
+        items.iter_mut().enumerate().for_each(|(i, item)| f(i, item));
+    }
+}
+
+impl<W: Wide> Product<'_, W> {
+    /// Computes D.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`], when the caller said so; parts of D may be written by then.
+    pub(crate) fn run(&self, sink: &mut dyn Sink, buffers: &mut Buffers<W>) -> Result<(), Error> {
+        let total = if self.progress.is_some() { self.total_work(&mut buffers.pieces)? } else { 0 };
+        let meter = Meter { done: AtomicU64::new(0), total, stop: AtomicBool::new(false), tell: self.progress };
+        meter.add(0);
+        self.shared.schedule.for_each_region(&mut |region| self.region(&region, sink, buffers, &meter))
+    }
+
+    fn total_work(&self, pieces: &mut Vec<Range<usize>>) -> Result<u64, Error> {
+        let (schedule, mut total) = (self.shared.schedule, 0u64);
+        schedule.for_each_region(&mut |region| {
+            schedule.pieces(&region, pieces);
+            let k: usize = pieces.iter().map(|p| schedule.slice(p).len()).sum();
+            total += (region.rows.len() * region.columns.len()) as u64 * k as u64;
+            Ok(())
+        })?;
+        Ok(total)
+    }
+
+    fn blocking(&self, region: &Region, pieces: usize) -> Blocking {
+        let up = |n: usize, to: usize| n.max(1).next_multiple_of(to);
+        let tile = self.shared.kernel.tile();
+        let area = STATE_BYTES / self.shared.state_bytes(pieces);
+        let columns = COLUMNS.min(region.columns.len());
+        let rows = up((area / columns.max(1)).min(region.rows.len()), tile[0]);
+        let lines = up(columns, tile[1]) + rows;
+        let bytes = self.shared.kernel.panel_bytes() + size_of::<u32>();
+        let step = self.shared.schedule.step;
+        let chunk = (PANEL_BYTES / (lines * bytes)).min(CHUNK) / step * step;
+        Blocking { rows, columns: columns.max(1), tile, chunk: chunk.max(step) }
+    }
+
+    fn region(
+        &self,
+        region: &Region,
+        sink: &mut dyn Sink,
+        buffers: &mut Buffers<W>,
+        meter: &Meter<'_>,
+    ) -> Result<(), Error> {
+        let mut pieces = core::mem::take(&mut buffers.pieces);
+        self.shared.schedule.pieces(region, &mut pieces);
+        let blocking = self.blocking(region, pieces.len());
+        let mut result = Ok(());
+        'blocks: for j in region.columns.clone().step_by(blocking.columns) {
+            for i in region.rows.clone().step_by(blocking.rows) {
+                let rows = i..(i + blocking.rows).min(region.rows.end);
+                let columns = j..(j + blocking.columns).min(region.columns.end);
+                self.place(rows, columns, blocking.tile, pieces.len(), sink, buffers);
+                self.block(&pieces, blocking.chunk, buffers, meter);
+                if meter.stopped() {
+                    result = Err(Error::Cancelled);
+                    break 'blocks;
+                }
+                self.deliver(sink, buffers);
+            }
+        }
+        buffers.pieces = pieces;
+        result
+    }
+
+    /// Lays out the tiles of a block of D, and reads C.
+    fn place(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        [tm, tn]: [usize; 2],
+        pieces: usize,
+        sink: &dyn Sink,
+        buffers: &mut Buffers<W>,
+    ) {
+        let (down, across) = (rows.len().div_ceil(tm), columns.len().div_ceil(tn));
+        buffers.tiles.resize_with(down * across, Tile::default);
+        buffers.a.resize_with(down, Panel::default);
+        buffers.b.resize_with(across, Panel::default);
+        for (t, tile) in buffers.tiles.iter_mut().enumerate() {
+            let (i, j) = (rows.start + t / across * tm, columns.start + t % across * tn);
+            tile.place(i..(i + tm).min(rows.end), j..(j + tn).min(columns.end), &self.shared, pieces);
+            if self.shared.reads_c {
+                self.read_c(tile, sink, &mut buffers.row);
+            }
+        }
+    }
+
+    fn read_c(&self, tile: &mut Tile<W>, sink: &dyn Sink, row: &mut Vec<u64>) {
+        let width = tile.columns.len();
+        row.resize(width, 0);
+        for (i, into) in tile.rows.clone().zip(tile.c.chunks_mut(width)) {
+            let spec = match &self.c {
+                Addend::None => return,
+                Addend::Matrix(source, spec) => {
+                    source.read(i, tile.columns.start, row);
+                    spec
+                }
+                Addend::InPlace(spec) => {
+                    sink.read(i, tile.columns.start, row);
+                    spec
+                }
+            };
+            into.iter_mut().zip(&*row).for_each(|(c, &code)| *c = widen(spec, code));
+        }
+    }
+
+    /// All of K for the tiles in hand.
+    fn block(&self, pieces: &[Range<usize>], size: usize, buffers: &mut Buffers<W>, meter: &Meter<'_>) {
+        for (piece, blocks) in pieces.iter().enumerate() {
+            let slice = self.shared.schedule.slice(blocks);
+            let mut from = 0;
+            loop {
+                let to = (from + size).min(slice.len());
+                self.chunk(&Chunk { slice, from, to, piece, pieces: pieces.len() }, buffers, meter);
+                from = to;
+                if from == slice.len() || meter.stopped() {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn chunk(&self, chunk: &Chunk, buffers: &mut Buffers<W>, meter: &Meter<'_>) {
+        let Buffers { a, b, tiles, .. } = buffers;
+        let (down, across) = (a.len(), b.len());
+        let (k, work): (usize, usize) =
+            (chunk.to - chunk.from, tiles.iter().map(|t| t.acc.len()).sum::<usize>() * (chunk.to - chunk.from));
+        let threaded = self.threaded && work > SERIAL;
+        let (rows, columns) = (|i: usize| tiles[i * across].rows.clone(), |j: usize| tiles[j].columns.clone());
+        if k > 0 {
+            for_each(threaded, a, |i, panel| {
+                self.a.stage_rows(panel, rows(i), chunk);
+                self.scales(&self.a, panel, rows(i), chunk);
+                self.shared.kernel.pack_a(panel);
+            });
+            for_each(threaded, b, |j, panel| {
+                self.b.stage_columns(panel, columns(j), chunk);
+                self.scales(&self.b, panel, columns(j), chunk);
+                self.shared.kernel.pack_b(panel);
+            });
+        }
+        debug_assert_eq!(down * across, tiles.len());
+        for_each(threaded, tiles, |t, tile| {
+            if !meter.stopped() {
+                let panels = (k > 0).then(|| (&a[t / across], &b[t % across]));
+                tile.advance(panels, chunk, &self.shared);
+                meter.add((tile.acc.len() * k) as u64);
+            }
+        });
+    }
+
+    /// Block scales of a panel's lines; padding has scale 1.
+    fn scales(&self, side: &Side<'_>, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk) {
+        let (Some(rule), Some(scales)) = (self.shared.unit.scale, side.scales) else { return };
+        let one = rule.format.encode_f64(1.0, Default::default(), Default::default()).unwrap_or_default();
+        panel.scales.clear();
+        for line in lines {
+            for p in (chunk.from..chunk.to).step_by(rule.block) {
+                // The schedule was found to have one scale for each slot.
+                let block = chunk.slice.block_of(p, p + rule.block, rule.block).ok().flatten();
+                panel.scales.push(block.map_or(one, |g| scales[[line, g]]));
+            }
+        }
+    }
+
+    fn deliver(&self, sink: &mut dyn Sink, buffers: &Buffers<W>) {
+        for tile in &buffers.tiles {
+            for (i, row) in tile.rows.clone().zip(tile.acc.chunks(tile.columns.len())) {
+                sink.write(i, tile.columns.start, W::run(row));
+            }
+        }
+    }
+}
+
+/// Zeroed room for a panel's codes, as wide as the format asks.
+fn room(codes: &mut Staged, size: usize, wide: bool) {
+    match codes {
+        Staged::Narrow(codes) if !wide => {
+            codes.clear();
+            codes.resize(size, 0);
+        }
+        Staged::Wide(codes) if wide => {
+            codes.clear();
+            codes.resize(size, 0);
+        }
+        other if wide => *other = Staged::Wide(vec![0; size]),
+        other => *other = Staged::Narrow(vec![0; size]),
+    }
+}
+
+impl Side<'_> {
+    /// Reads a run of codes of row `i` into the panel at `at`.
+    fn copy(&self, i: usize, j: usize, panel: &mut Panel, at: Range<usize>) {
+        match &mut panel.codes {
+            Staged::Narrow(codes) => self.operand.read_narrow(i, j, &mut codes[at]),
+            Staged::Wide(codes) => self.operand.read(i, j, &mut codes[at]),
+        }
+    }
+
+    fn begin(&self, panel: &mut Panel, lines: &Range<usize>, chunk: &Chunk) {
+        (panel.lines, panel.k) = (lines.len(), chunk.to - chunk.from);
+        room(&mut panel.codes, panel.lines * panel.k, self.spec.storage_bits > 32);
+    }
+
+    /// Rows of A: element after element.
+    fn stage_rows(&self, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk) {
+        self.begin(panel, &lines, chunk);
+        for (offset, run) in real_runs(&chunk.slice, chunk.from, chunk.to) {
+            for (line, i) in lines.clone().enumerate() {
+                let at = line * panel.k + offset;
+                self.copy(i, run.start, panel, at..at + run.len());
+            }
+        }
+    }
+
+    /// Columns of B: position after position.
+    fn stage_columns(&self, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk) {
+        self.begin(panel, &lines, chunk);
+        for (offset, run) in real_runs(&chunk.slice, chunk.from, chunk.to) {
+            for (p, k) in run.enumerate() {
+                let at = (offset + p) * panel.lines;
+                self.copy(k, lines.start, panel, at..at + lines.len());
+            }
+        }
+    }
+}
+
+fn real_runs(slice: &Slice, from: usize, to: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+    slice.runs(from, to).into_iter().filter(|(_, run)| !run.is_empty())
+}

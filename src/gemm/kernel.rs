@@ -1,0 +1,192 @@
+//! The seam between the driver and what computes tiles: [`Kernel`], and the reference one.
+
+use crate::accumulate::Dot;
+use crate::num::Num;
+use crate::unit::Unit;
+use core::fmt::Debug;
+use core::ops::Range;
+use std::sync::Arc;
+
+/// Codes of a panel, as narrow as the format allows.
+#[derive(Debug)]
+pub(crate) enum Staged {
+    /// Formats of at most 32 bits.
+    Narrow(Vec<u32>),
+    /// Wider ones.
+    Wide(Vec<u64>),
+}
+
+impl Default for Staged {
+    fn default() -> Self {
+        Self::Narrow(Vec::new())
+    }
+}
+
+impl Staged {
+    pub(crate) fn get(&self, at: usize) -> u64 {
+        match self {
+            Self::Narrow(codes) => codes[at].into(),
+            Self::Wide(codes) => codes[at],
+        }
+    }
+}
+
+/// One operand's part of a K chunk: rows of A, or columns of B, over consecutive positions.
+///
+/// The driver fills `codes` and `scales`; `pack_a` and `pack_b` add what their kernel needs.
+/// Buffers are kept from chunk to chunk.
+#[derive(Debug, Default)]
+pub(crate) struct Panel {
+    /// Rows of A, or columns of B.
+    pub(crate) lines: usize,
+    /// Positions of K: a multiple of the unit's K.
+    pub(crate) k: usize,
+    /// A: line after line, `codes[line * k + p]`. B: position after position, `codes[p * lines + line]`.
+    pub(crate) codes: Staged,
+    /// Block scales' codes, `scales[line * slots + slot]`; empty without.
+    pub(crate) scales: Vec<u64>,
+    /// The reference's: unpacked numbers, line after line.
+    nums: Vec<Num>,
+    /// The reference's: a scale for each of them, or none.
+    scale_nums: Vec<Num>,
+}
+
+/// D's codes of a tile, row-major.
+#[derive(Debug)]
+pub(crate) enum Lanes<'a> {
+    Narrow(&'a mut [u32]),
+    Wide(&'a mut [u64]),
+}
+
+/// The hard pieces of a fast kernel: `(row, column, step, c) -> d`, in codes, row and column within the panels.
+#[allow(dead_code, reason = "fast kernels call it")]
+pub(crate) type Exact<'a> = &'a (dyn Fn(usize, usize, usize, u64) -> u64 + Sync);
+
+/// What computes tiles. Chosen once per product, by what must hold: recipe, format specs and K.
+///
+/// States are codes: of c's format on entry to a chain, of d's format from the first step on (units
+/// where these differ run one step only).
+pub(crate) trait Kernel: Debug + Send + Sync {
+    /// For people: which kernel runs.
+    fn name(&self) -> &'static str;
+
+    /// Rows and columns of D per task.
+    fn tile(&self) -> [usize; 2];
+
+    /// Bytes a panel takes per element, both operands alike.
+    fn panel_bytes(&self) -> usize;
+
+    /// Prepares rows of A, whose codes are in the panel.
+    fn pack_a(&self, panel: &mut Panel);
+
+    /// Prepares columns of B, whose codes are in the panel.
+    fn pack_b(&self, panel: &mut Panel);
+
+    /// Runs steps of the panels, in order, on a tile of states of `b.lines` columns per row.
+    fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, exact: Exact<'_>);
+}
+
+/// The kernel for a unit: the fastest that is exact, in the end the reference.
+pub(crate) fn select(unit: &Unit) -> Arc<dyn Kernel> {
+    Arc::new(Reference { unit: unit.clone() })
+}
+
+/// The accumulator's own method, dot-add by dot-add: any unit, any formats.
+#[derive(Debug)]
+struct Reference {
+    unit: Unit,
+}
+
+impl Reference {
+    /// The scale of every element, for block-scaled units.
+    fn unpack_scales(&self, panel: &mut Panel) {
+        let Some(rule) = self.unit.scale else { return };
+        let slots = panel.k / rule.block;
+        panel.scale_nums.clear();
+        for line in 0..panel.lines {
+            for &code in &panel.scales[line * slots..(line + 1) * slots] {
+                let scale = rule.format.decode(code);
+                panel.scale_nums.extend(core::iter::repeat_n(scale, rule.block));
+            }
+        }
+    }
+
+    fn each(&self, a: &Panel, b: &Panel, steps: &Range<usize>, mut update: impl FnMut(usize, &dyn Fn(u64) -> u64)) {
+        let unit = &*self.unit;
+        let step = unit.shape.k;
+        let part = |panel: &Panel, nums: &Range<usize>| -> Range<usize> {
+            if panel.scale_nums.is_empty() { 0..0 } else { nums.clone() }
+        };
+        for i in 0..a.lines {
+            for j in 0..b.lines {
+                let chain = |state: u64| {
+                    steps.clone().fold(state, |c, s| {
+                        let (ra, rb) = (i * a.k + s * step, j * b.k + s * step);
+                        let (ra, rb) = (ra..ra + step, rb..rb + step);
+                        let dot = Dot {
+                            scale_a: &a.scale_nums[part(a, &ra)],
+                            scale_b: &b.scale_nums[part(b, &rb)],
+                            a: &a.nums[ra],
+                            b: &b.nums[rb],
+                            c: unit.c.decode(c),
+                            out: &unit.d,
+                        };
+                        unit.d.encode_result(&unit.accumulator.dot_add(&dot))
+                    })
+                };
+                update(i * b.lines + j, &chain);
+            }
+        }
+    }
+}
+
+impl Kernel for Reference {
+    fn name(&self) -> &'static str {
+        "reference"
+    }
+
+    fn tile(&self) -> [usize; 2] {
+        [32, 32]
+    }
+
+    fn panel_bytes(&self) -> usize {
+        size_of::<Num>() * if self.unit.scale.is_some() { 2 } else { 1 }
+    }
+
+    fn pack_a(&self, panel: &mut Panel) {
+        panel.nums.clear();
+        panel.nums.extend((0..panel.lines * panel.k).map(|at| self.unit.a.decode(panel.codes.get(at))));
+        self.unpack_scales(panel);
+    }
+
+    fn pack_b(&self, panel: &mut Panel) {
+        let (lines, k) = (panel.lines, panel.k);
+        panel.nums.clear();
+        let transposed = (0..lines).flat_map(|j| (0..k).map(move |p| p * lines + j));
+        panel.nums.extend(transposed.map(|at| self.unit.b.decode(panel.codes.get(at))));
+        self.unpack_scales(panel);
+    }
+
+    fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {
+        match state {
+            Lanes::Narrow(state) => {
+                self.each(a, b, &steps, |at, chain| state[at] = chain(state[at].into()) as u32);
+            }
+            Lanes::Wide(state) => self.each(a, b, &steps, |at, chain| state[at] = chain(state[at])),
+        }
+    }
+}
+
+/// One step of one element by the unit's own method: what a fast kernel falls back to.
+pub(crate) fn exact_step(unit: &Unit, a: &Panel, b: &Panel, at: [usize; 2], s: usize, c: u64) -> u64 {
+    let ([i, j], k) = (at, unit.shape.k);
+    let left: Vec<u64> = (s * k..(s + 1) * k).map(|p| a.codes.get(i * a.k + p)).collect();
+    let right: Vec<u64> = (s * k..(s + 1) * k).map(|p| b.codes.get(p * b.lines + j)).collect();
+    let scales = |panel: &Panel, line: usize| -> Vec<u64> {
+        let Some(rule) = unit.scale else { return Vec::new() };
+        let slots = panel.k / rule.block;
+        panel.scales[line * slots + s * k / rule.block..][..k / rule.block].to_vec()
+    };
+    // The lengths are the unit's own, so this cannot fail.
+    unit.dot_add_scaled_bits(&left, &right, c, &scales(a, i), &scales(b, j)).unwrap_or(c)
+}

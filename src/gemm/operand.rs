@@ -1,0 +1,343 @@
+//! Operands as the driver sees them: rows of codes in the unit's format, whatever they were before.
+
+use crate::error::Error;
+use crate::format::{Format, FormatSpec, Overflow};
+use crate::round::Rounding;
+use crate::view::View;
+use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
+
+/// A matrix read a run at a time.
+pub trait Source: Sync {
+    /// Rows and columns.
+    fn shape(&self) -> [usize; 2];
+
+    /// Codes of row `i` from column `j` on.
+    fn read(&self, i: usize, j: usize, into: &mut [u64]);
+
+    /// The same for codes of at most 32 bits.
+    fn read_narrow(&self, i: usize, j: usize, into: &mut [u32]);
+}
+
+impl<T: Format> Source for View<'_, T> {
+    fn shape(&self) -> [usize; 2] {
+        View::shape(self)
+    }
+
+    fn read(&self, i: usize, j: usize, into: &mut [u64]) {
+        View::read(self, i, j, into, T::to_bits);
+    }
+
+    fn read_narrow(&self, i: usize, j: usize, into: &mut [u32]) {
+        View::read(self, i, j, into, |x| x.to_bits() as u32);
+    }
+}
+
+/// A matrix of bit patterns, each code in the low bits of an unsigned integer.
+#[derive(Clone, Copy, Debug)]
+pub enum Codes<'a> {
+    /// One byte per code: 8-, 6- and 4-bit formats.
+    U8(View<'a, u8>),
+    /// Two bytes per code.
+    U16(View<'a, u16>),
+    /// Four bytes per code.
+    U32(View<'a, u32>),
+    /// Eight bytes per code.
+    U64(View<'a, u64>),
+}
+
+/// The low 32 bits.
+trait Narrow {
+    fn narrow(self) -> u32;
+}
+
+macro_rules! narrow {
+    ($($ty:ty),*) => { $(impl Narrow for $ty {
+        #[inline]
+        #[allow(clippy::unnecessary_cast, reason = "one body for all widths")]
+        fn narrow(self) -> u32 { self as u32 }
+    })* };
+}
+narrow!(u8, u16, u32, u64);
+
+macro_rules! each_width {
+    ($codes:expr, $view:ident => $body:expr) => {
+        match $codes {
+            Codes::U8($view) => $body,
+            Codes::U16($view) => $body,
+            Codes::U32($view) => $body,
+            Codes::U64($view) => $body,
+        }
+    };
+}
+
+impl Codes<'_> {
+    /// Bits per stored code.
+    pub const fn width(&self) -> u32 {
+        match self {
+            Self::U8(_) => 8,
+            Self::U16(_) => 16,
+            Self::U32(_) => 32,
+            Self::U64(_) => 64,
+        }
+    }
+}
+
+impl Source for Codes<'_> {
+    fn shape(&self) -> [usize; 2] {
+        each_width!(self, view => view.shape())
+    }
+
+    fn read(&self, i: usize, j: usize, into: &mut [u64]) {
+        each_width!(self, view => view.read(i, j, into, u64::from));
+    }
+
+    fn read_narrow(&self, i: usize, j: usize, into: &mut [u32]) {
+        each_width!(self, view => view.read(i, j, into, Narrow::narrow));
+    }
+}
+
+/// Anything a product takes as an operand: arrays of any layout and views, of values or of codes.
+pub trait Matrix {
+    #[doc(hidden)]
+    type Reader<'s>: Source
+    where
+        Self: 's;
+
+    #[doc(hidden)]
+    fn reader(&self) -> Self::Reader<'_>;
+
+    /// The elements' format; `None` for codes, which are in whatever format the unit takes.
+    fn format(&self) -> Option<FormatSpec>;
+}
+
+impl<T: Format, S: Data<Elem = T>> Matrix for ArrayBase<S, Ix2> {
+    type Reader<'s>
+        = View<'s, T>
+    where
+        Self: 's;
+
+    fn reader(&self) -> View<'_, T> {
+        self.into()
+    }
+
+    fn format(&self) -> Option<FormatSpec> {
+        Some(T::SPEC)
+    }
+}
+
+impl<T: Format> Matrix for View<'_, T> {
+    type Reader<'s>
+        = View<'s, T>
+    where
+        Self: 's;
+
+    fn reader(&self) -> View<'_, T> {
+        *self
+    }
+
+    fn format(&self) -> Option<FormatSpec> {
+        Some(T::SPEC)
+    }
+}
+
+impl Matrix for Codes<'_> {
+    type Reader<'s>
+        = Codes<'s>
+    where
+        Self: 's;
+
+    fn reader(&self) -> Codes<'_> {
+        *self
+    }
+
+    fn format(&self) -> Option<FormatSpec> {
+        None
+    }
+}
+
+/// A matrix whose element type is known at run time only, as one read from a file.
+#[derive(Clone, Copy, Debug)]
+pub enum AnyMatrix<'a> {
+    /// Double precision.
+    F64(View<'a, f64>),
+    /// Single precision.
+    F32(View<'a, f32>),
+    /// Bit patterns in the format named.
+    Typed(Codes<'a>, FormatSpec),
+    /// Bit patterns in the format that the unit takes.
+    Codes(Codes<'a>),
+}
+
+impl Source for AnyMatrix<'_> {
+    fn shape(&self) -> [usize; 2] {
+        match self {
+            Self::F64(view) => view.shape(),
+            Self::F32(view) => view.shape(),
+            Self::Typed(codes, _) | Self::Codes(codes) => codes.shape(),
+        }
+    }
+
+    fn read(&self, i: usize, j: usize, into: &mut [u64]) {
+        match self {
+            Self::F64(view) => Source::read(view, i, j, into),
+            Self::F32(view) => Source::read(view, i, j, into),
+            Self::Typed(codes, _) | Self::Codes(codes) => codes.read(i, j, into),
+        }
+    }
+
+    fn read_narrow(&self, i: usize, j: usize, into: &mut [u32]) {
+        match self {
+            Self::F64(view) => view.read_narrow(i, j, into),
+            Self::F32(view) => view.read_narrow(i, j, into),
+            Self::Typed(codes, _) | Self::Codes(codes) => codes.read_narrow(i, j, into),
+        }
+    }
+}
+
+impl Matrix for AnyMatrix<'_> {
+    type Reader<'s>
+        = AnyMatrix<'s>
+    where
+        Self: 's;
+
+    fn reader(&self) -> AnyMatrix<'_> {
+        *self
+    }
+
+    fn format(&self) -> Option<FormatSpec> {
+        match self {
+            Self::F64(_) => Some(crate::format::F64),
+            Self::F32(_) => Some(crate::format::F32),
+            Self::Typed(_, spec) => Some(*spec),
+            Self::Codes(_) => None,
+        }
+    }
+}
+
+macro_rules! codes_from {
+    ($($ty:ty => $variant:ident),*) => { $(
+        impl<'a> From<View<'a, $ty>> for Codes<'a> {
+            fn from(view: View<'a, $ty>) -> Self { Self::$variant(view) }
+        }
+        impl<'a> From<ArrayView2<'a, $ty>> for Codes<'a> {
+            fn from(array: ArrayView2<'a, $ty>) -> Self { Self::$variant(array.into()) }
+        }
+    )* };
+}
+codes_from!(u8 => U8, u16 => U16, u32 => U32, u64 => U64);
+
+/// Codes owned by the driver: what a conversion that can fail has made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Owned {
+    shape: [usize; 2],
+    codes: Vec<u8>,
+}
+
+impl Source for Owned {
+    fn shape(&self) -> [usize; 2] {
+        self.shape
+    }
+
+    fn read(&self, i: usize, j: usize, into: &mut [u64]) {
+        let row = &self.codes[i * self.shape[1]..(i + 1) * self.shape[1]];
+        into.iter_mut().zip(&row[j..]).for_each(|(to, &x)| *to = x.into());
+    }
+
+    fn read_narrow(&self, i: usize, j: usize, into: &mut [u32]) {
+        let row = &self.codes[i * self.shape[1]..(i + 1) * self.shape[1]];
+        into.iter_mut().zip(&row[j..]).for_each(|(to, &x)| *to = x.into());
+    }
+}
+
+/// How values become codes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conversion {
+    pub(crate) from: FormatSpec,
+    pub(crate) to: FormatSpec,
+    pub(crate) rounding: Rounding,
+    pub(crate) overflow: Overflow,
+}
+
+impl Conversion {
+    /// The code of a code; total for formats that have NaN and a sign.
+    fn total(&self, code: u64) -> u64 {
+        let x = self.from.to_f64(code);
+        self.to.encode_f64(x, self.rounding, self.overflow).unwrap_or(0)
+    }
+
+    /// Whether some value has no code.
+    const fn can_fail(&self) -> bool {
+        !self.to.has_nan() || !self.to.signed || !self.to.subnormals
+    }
+
+    /// Converts a whole matrix, stopping at the first value without a code.
+    fn all(&self, name: &str, source: &dyn Source) -> Result<Owned, Error> {
+        let shape @ [rows, columns] = source.shape();
+        let (mut row, mut codes) = (vec![0u64; columns], Vec::with_capacity(rows * columns));
+        for i in 0..rows {
+            source.read(i, 0, &mut row);
+            for (j, &code) in row.iter().enumerate() {
+                let x = self.from.to_f64(code);
+                let code = self
+                    .to
+                    .encode_f64(x, self.rounding, self.overflow)
+                    .map_err(|source| Error::Encode { operand: format!("{name}[{i}, {j}] = {x:e}"), source })?;
+                codes.push(code as u8);
+            }
+        }
+        Ok(Owned { shape, codes })
+    }
+}
+
+/// An operand: codes, or values on their way to codes.
+pub(crate) struct Operand<'a> {
+    source: &'a dyn Source,
+    conversion: Option<Conversion>,
+    owned: Option<Owned>,
+}
+
+impl<'a> Operand<'a> {
+    /// Codes as they are.
+    pub(crate) const fn codes(source: &'a dyn Source) -> Self {
+        Self { source, conversion: None, owned: None }
+    }
+
+    /// Values of one format for a unit that takes another.
+    pub(crate) fn converted(name: &str, source: &'a dyn Source, conversion: Conversion) -> Result<Self, Error> {
+        if conversion.from == conversion.to {
+            return Ok(Self::codes(source));
+        }
+        if conversion.can_fail() {
+            // Whatever can fail does so before any result is written.
+            let owned = conversion.all(name, source)?;
+            return Ok(Self { source, conversion: None, owned: Some(owned) });
+        }
+        Ok(Self { source, conversion: Some(conversion), owned: None })
+    }
+
+    pub(crate) fn read(&self, i: usize, j: usize, into: &mut [u64]) {
+        match &self.owned {
+            Some(owned) => owned.read(i, j, into),
+            None => self.source.read(i, j, into),
+        }
+        if let Some(conversion) = &self.conversion {
+            into.iter_mut().for_each(|x| *x = conversion.total(*x));
+        }
+    }
+
+    pub(crate) fn read_narrow(&self, i: usize, j: usize, into: &mut [u32]) {
+        let Some(conversion) = &self.conversion else {
+            match &self.owned {
+                Some(owned) => owned.read_narrow(i, j, into),
+                None => self.source.read_narrow(i, j, into),
+            }
+            return;
+        };
+        let mut wide = [0u64; 64];
+        for (block, part) in into.chunks_mut(64).enumerate() {
+            let wide = &mut wide[..part.len()];
+            self.source.read(i, j + block * 64, wide);
+            part.iter_mut().zip(wide).for_each(|(to, x)| *to = conversion.total(*x) as u32);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Plans as text: a preset, then what differs from it as `key=value`.
+
+use super::plan::{AtomicOrder, Epilogue, Plan, Preset, Promotion, ScaleBlocks, SplitMode, Start, Tail};
+use crate::error::Error;
+
+/// Every key, with what it takes.
+const KEYS: [(&str, &str); 12] = [
+    ("block", "MxNxK, as in 128x128x64"),
+    ("split-k", "a number of slices"),
+    ("split-mode", "parallel, serial or atomic"),
+    ("order", "a permutation of the slices, as in 2,0,1"),
+    ("seed", "a number"),
+    ("flush", "yes or no"),
+    ("stream-k", "a number of workers"),
+    ("promote", "a number of elements, or none"),
+    ("scales", "ROWSxKxCOLUMNS that share a scale, as in 1x128x128, or none"),
+    ("tail", "first or last"),
+    ("start", "zero or c"),
+    ("epilogue", "2x, 3x or plain"),
+];
+
+pub(crate) fn write(plan: &Plan) -> String {
+    let preset = Plan::from(plan.preset);
+    let mut text = plan.preset.to_string();
+    let mut put = |key: &str, value: String| {
+        text.push_str(&format!(" {key}={value}"));
+    };
+    if let Some([m, n, k]) = plan.block {
+        put("block", format!("{m}x{n}x{k}"));
+    }
+    if plan.slices != preset.slices {
+        put("split-k", plan.slices.to_string());
+    }
+    if plan.mode != preset.mode {
+        put("split-mode", name_of(&MODES, plan.mode).into());
+    }
+    match &plan.order {
+        AtomicOrder::Ascending => {}
+        AtomicOrder::Given(order) => {
+            put("order", order.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
+        }
+        AtomicOrder::Seed(seed) => put("seed", seed.to_string()),
+    }
+    if plan.flush != preset.flush {
+        put("flush", if plan.flush { "yes" } else { "no" }.into());
+    }
+    if let Some(workers) = plan.stream_k {
+        put("stream-k", workers.to_string());
+    }
+    match plan.promotion {
+        Promotion::Preset => {}
+        Promotion::Never => put("promote", "none".into()),
+        Promotion::Every(interval) => put("promote", interval.to_string()),
+    }
+    if plan.scales != preset.scales {
+        put("scales", plan.scales.map_or("none".into(), |s| format!("{}x{}x{}", s.rows, s.k, s.columns)));
+    }
+    if plan.tail != preset.tail {
+        put("tail", name_of(&TAILS, plan.tail).into());
+    }
+    if plan.start != preset.start {
+        put("start", name_of(&STARTS, plan.start).into());
+    }
+    if plan.epilogue != preset.epilogue {
+        put("epilogue", name_of(&EPILOGUES, plan.epilogue).into());
+    }
+    text
+}
+
+const MODES: [(SplitMode, &str); 3] =
+    [(SplitMode::Parallel, "parallel"), (SplitMode::Serial, "serial"), (SplitMode::Atomic, "atomic")];
+const TAILS: [(Tail, &str); 2] = [(Tail::Last, "last"), (Tail::First, "first")];
+const STARTS: [(Start, &str); 2] = [(Start::Zero, "zero"), (Start::C, "c")];
+const EPILOGUES: [(Epilogue, &str); 3] = [(Epilogue::TwoX, "2x"), (Epilogue::ThreeX, "3x"), (Epilogue::Plain, "plain")];
+
+fn name_of<T: PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str {
+    names.iter().find(|(x, _)| *x == value).map_or("?", |(_, name)| name)
+}
+
+fn named<T: Copy>(names: &[(T, &str)], text: &str) -> Option<T> {
+    names.iter().find(|(_, name)| *name == text).map(|(x, _)| *x)
+}
+
+pub(crate) fn read(text: &str) -> Result<Plan, Error> {
+    let bad = |expected: String| Error::parse("plan", text, expected);
+    let lower = text.to_ascii_lowercase();
+    let mut words = lower.split_whitespace();
+    let names = Preset::ALL.map(|(_, name)| name).join(", ");
+    let first = words.next().ok_or_else(|| bad(format!("a preset, one of {names}, then key=value")))?;
+    let preset = Preset::ALL.iter().find(|(_, name)| *name == first);
+    let preset = preset.ok_or_else(|| bad(format!("one of the presets {names} first")))?.0;
+    let mut plan = Plan::from(preset);
+    let mut seen: Vec<&str> = Vec::new();
+    for word in words {
+        let (key, value) = word.split_once('=').ok_or_else(|| bad(format!("key=value, not `{word}`")))?;
+        let Some((_, takes)) = KEYS.iter().find(|(name, _)| *name == key) else {
+            let keys: Vec<&str> = KEYS.iter().map(|(name, _)| *name).collect();
+            return Err(bad(format!("`{key}` to be one of {}", keys.join(", "))));
+        };
+        if seen.contains(&key) {
+            return Err(bad(format!("{key} once")));
+        }
+        seen.push(key);
+        set(&mut plan, key, value).ok_or_else(|| bad(format!("{key} to be {takes}, not `{value}`")))?;
+    }
+    finish(&mut plan, &seen).map_err(bad)?;
+    Ok(plan)
+}
+
+/// What keys say of one another.
+fn finish(plan: &mut Plan, seen: &[&str]) -> Result<(), String> {
+    let given = |key: &str| seen.contains(&key);
+    if given("order") && given("seed") {
+        return Err("order or seed, not both".into());
+    }
+    if (given("order") || given("seed")) && !given("split-mode") {
+        plan.mode = SplitMode::Atomic;
+    }
+    if plan.promotion == Promotion::Never && !given("scales") {
+        plan.scales = None;
+    }
+    Ok(())
+}
+
+fn set(plan: &mut Plan, key: &str, value: &str) -> Option<()> {
+    let number = || value.parse::<usize>().ok();
+    match key {
+        "block" => plan.block = Some(three(value)?),
+        "split-k" => plan.slices = number()?,
+        "split-mode" => plan.mode = named(&MODES, value)?,
+        "order" => {
+            let order: Result<Vec<usize>, _> = value.split(',').map(str::parse).collect();
+            plan.order = AtomicOrder::Given(order.ok()?);
+        }
+        "seed" => plan.order = AtomicOrder::Seed(value.parse().ok()?),
+        "flush" => plan.flush = named(&[(true, "yes"), (false, "no")], value)?,
+        "stream-k" => plan.stream_k = Some(number()?),
+        "promote" if value == "none" => plan.promotion = Promotion::Never,
+        "promote" => plan.promotion = Promotion::Every(number()?),
+        "scales" if value == "none" => plan.scales = None,
+        "scales" => {
+            let [rows, k, columns] = three(value)?;
+            plan.scales = Some(ScaleBlocks { rows, k, columns });
+        }
+        "tail" => plan.tail = named(&TAILS, value)?,
+        "start" => plan.start = named(&STARTS, value)?,
+        "epilogue" => plan.epilogue = named(&EPILOGUES, value)?,
+        _ => return None,
+    }
+    Some(())
+}
+
+fn three(value: &str) -> Option<[usize; 3]> {
+    let numbers: Result<Vec<usize>, _> = value.split('x').map(str::parse).collect();
+    numbers.ok()?.try_into().ok()
+}

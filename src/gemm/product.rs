@@ -1,0 +1,317 @@
+//! From a [`Gemm`] to a product that can run: everything that can be wrong is found here, before a
+//! result is written.
+
+use super::builder::Gemm;
+use super::driver::{Addend, Buffers, Product, Side};
+use super::epilogue::{Finish, Scaling, Wide, holds};
+use super::kernel::Kernel;
+use super::operand::{Conversion, Matrix, Operand, Source};
+use super::plan::{SplitMode, Start};
+use super::schedule::Schedule;
+use super::sink::Sink;
+use super::tile::Shared;
+use super::workspace::Workspace;
+use crate::error::Error;
+use crate::format::{BF16, F16, F32, F64, FormatSpec, Overflow};
+use crate::round::Rounding;
+use crate::special::NanRule;
+use crate::unit::Unit;
+use ndarray::Array2;
+use rayon::ThreadPool;
+
+/// Block scales as given: codes, and their format unless they are the unit's.
+#[derive(Clone, Debug)]
+pub(super) struct Scales {
+    codes: Array2<u64>,
+    format: Option<FormatSpec>,
+}
+
+/// M, N and K of a product.
+pub(super) fn check_product([m, k]: [usize; 2], [rows, n]: [usize; 2]) -> Result<[usize; 3], Error> {
+    if rows != k {
+        let found = format!("{rows} x {n}");
+        return Err(Error::shape("B", format!("{k} x N, because A is {m} x {k}"), found));
+    }
+    Ok([m, n, k])
+}
+
+impl Scales {
+    pub(super) fn new(matrix: &impl Matrix) -> Self {
+        let reader = matrix.reader();
+        let [rows, columns] = reader.shape();
+        let mut codes = Array2::zeros((rows, columns));
+        let mut row = vec![0; columns];
+        for (i, mut into) in codes.outer_iter_mut().enumerate() {
+            reader.read(i, 0, &mut row);
+            into.iter_mut().zip(&row).for_each(|(to, &x)| *to = x);
+        }
+        Self { codes, format: matrix.format() }
+    }
+
+    /// The scales in the unit's format, which must hold them exactly.
+    fn in_format(&self, name: &str, to: &FormatSpec, shape: [usize; 2]) -> Result<Array2<u64>, Error> {
+        if [self.codes.nrows(), self.codes.ncols()] != shape {
+            let expected = format!("{} x {}, one scale per block of K", shape[0], shape[1]);
+            return Err(Error::shape(name, expected, format!("{} x {}", self.codes.nrows(), self.codes.ncols())));
+        }
+        let Some(from) = self.format.filter(|f| f != to) else { return Ok(self.codes.clone()) };
+        let mut codes = self.codes.clone();
+        for ((i, j), code) in codes.indexed_iter_mut() {
+            let x = from.to_f64(*code);
+            let operand = || format!("{name}[{i}, {j}] = {x:e}");
+            let scale = to.encode_f64(x, Rounding::NearestEven, Overflow::Ieee);
+            *code = scale.map_err(|source| Error::Encode { operand: operand(), source })?;
+            if !x.is_nan() && to.to_f64(*code) != x {
+                return Err(Error::shape(operand(), format!("a number of {to}"), "between two"));
+            }
+        }
+        Ok(codes)
+    }
+}
+
+impl<D> Gemm<'_, D> {
+    /// D's format for results with elements of `spec`.
+    pub(super) fn output_format(&self, spec: &FormatSpec) -> Result<FormatSpec, Error> {
+        let format = self.output.unwrap_or(if holds(spec, &self.unit.d) { self.unit.d } else { *spec });
+        self.check_output(&format)?;
+        if *spec != format && !holds(spec, &format) {
+            return Err(Error::Format { operand: "the result", expected: format.name, found: spec.name });
+        }
+        Ok(format)
+    }
+
+    pub(super) fn check_output(&self, format: &FormatSpec) -> Result<(), Error> {
+        let d = self.unit.d;
+        let wide = if is_narrow(&d) { [F32, F16, BF16] } else { [F64, F32, F32] };
+        if *format != d && !wide.contains(format) {
+            let names = wide.map(|f| f.name).join(", ");
+            return Err(Error::Plan(format!("{} gives {d} or one of {names}, not {format}", self.unit)));
+        }
+        if self.plan.mode == SplitMode::Atomic && ![F32, F64].contains(format) {
+            return Err(Error::Plan(format!("there are no atomic additions in {format}, only in f32 and f64")));
+        }
+        Ok(())
+    }
+
+    pub(super) fn compute(
+        &self,
+        sources: [&dyn Source; 2],
+        formats: [Option<FormatSpec>; 2],
+        sink: &mut dyn Sink,
+        in_place: Option<FormatSpec>,
+        out: FormatSpec,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        let [m, n, k] = check_product(sources[0].shape(), sources[1].shape())?;
+        if sink.shape() != [m, n] {
+            let [rows, columns] = sink.shape();
+            return Err(Error::shape("D", format!("{m} x {n}"), format!("{rows} x {columns}")));
+        }
+        let schedule = Schedule::new(&self.plan, self.unit, m, n, k)?;
+        schedule.check_scalars(self.alpha, self.beta)?;
+        self.check_factors(&schedule)?;
+        let scales = self.unit_scales(m, n, k)?;
+        let job = Job { sources, formats, in_place, out, schedule: &schedule, scales: scales.as_ref() };
+        let kernel = workspace.kernel(self.unit);
+        let pool = match self.threads {
+            None | Some(1) => None,
+            Some(threads) => Some(workspace.pool(threads)?),
+        };
+        if is_narrow(&self.unit.d) {
+            self.compute_wide::<f32>(&job, &*kernel, pool.as_deref(), sink, &mut workspace.narrow)
+        } else {
+            self.compute_wide::<f64>(&job, &*kernel, pool.as_deref(), sink, &mut workspace.wide)
+        }
+    }
+
+    fn compute_wide<W: Wide>(
+        &self,
+        job: &Job<'_>,
+        kernel: &dyn Kernel,
+        pool: Option<&ThreadPool>,
+        sink: &mut dyn Sink,
+        buffers: &mut Buffers<W>,
+    ) -> Result<(), Error> {
+        let unit = self.unit;
+        let finish = Finish {
+            alpha: scalar::<W>("alpha", self.alpha)?,
+            beta: scalar::<W>("beta", self.beta)?,
+            form: job.schedule.epilogue,
+            scale_a: &self.scale_a,
+            scale_b: &self.scale_b,
+            bias: self.bias,
+            out: job.out,
+            nan: vendor_nan(unit),
+            flush: job.schedule.flush,
+        };
+        let reads_c = finish.beta != W::default() || job.schedule.start == Start::C;
+        let scales = self.promotion_scales.map(|[a, b]| (a, b));
+        let shared = Shared { unit, kernel, schedule: job.schedule, finish, reads_c, scales };
+        let side = |t: usize, name: &str, spec: FormatSpec| -> Result<Side<'_>, Error> {
+            let operand = self.operand(name, job.sources[t], job.formats[t], &spec)?;
+            Ok(Side { operand, spec, scales: job.scales.map(|s| &s[t]) })
+        };
+        let (a, b) = (side(0, "A", unit.a)?, side(1, "B", unit.b)?);
+        let c = if reads_c { self.addend::<W>(job, sink)? } else { Addend::None };
+        let threaded = self.threads != Some(1);
+        let product = Product { shared, a, b, c, threaded, progress: self.progress };
+        match pool {
+            // The sink stays on this thread's side of a borrow, so it need not be `Send`.
+            Some(pool) => pool.in_place_scope(|_| product.run(sink, buffers)),
+            None => product.run(sink, buffers),
+        }
+    }
+
+    fn operand<'s>(
+        &self,
+        name: &str,
+        source: &'s dyn Source,
+        from: Option<FormatSpec>,
+        to: &FormatSpec,
+    ) -> Result<Operand<'s>, Error> {
+        match from {
+            Some(from) if from != *to => Operand::converted(
+                name,
+                source,
+                Conversion { from, to: *to, rounding: self.rounding, overflow: self.overflow },
+            ),
+            _ => Ok(Operand::codes(source)),
+        }
+    }
+
+    /// C, found to widen exactly, and with a start at C to fit the unit.
+    fn addend<'s, W: Wide>(&'s self, job: &Job<'_>, sink: &dyn Sink) -> Result<Addend<'s>, Error> {
+        let shape = sink.shape();
+        let (addend, spec) = match (&self.c, job.in_place) {
+            (Some((source, spec)), _) => (Addend::Matrix(&**source, *spec), *spec),
+            (None, Some(spec)) => (Addend::InPlace(spec), spec),
+            (None, None) => return Err(Error::Plan("C is wanted (beta is not 0), but there is none".into())),
+        };
+        if let Some((source, _)) = self.c.as_ref().filter(|(source, _)| source.shape() != shape) {
+            let [rows, columns] = source.shape();
+            return Err(Error::shape("C", format!("{} x {}", shape[0], shape[1]), format!("{rows} x {columns}")));
+        }
+        if !holds(&W::SPEC, &spec) {
+            return Err(Error::Format { operand: "C", expected: W::SPEC.name, found: spec.name });
+        }
+        if job.schedule.start == Start::C {
+            self.check_start(&addend, &spec, shape, sink)?;
+        }
+        Ok(addend)
+    }
+
+    /// A start at C needs every element of C to be a number of the unit's c.
+    fn check_start(
+        &self,
+        addend: &Addend<'_>,
+        spec: &FormatSpec,
+        [m, n]: [usize; 2],
+        sink: &dyn Sink,
+    ) -> Result<(), Error> {
+        let to = &self.unit.c;
+        if holds(to, spec) {
+            return Ok(());
+        }
+        let mut row = vec![0; n];
+        for i in 0..m {
+            match addend {
+                Addend::Matrix(source, _) => source.read(i, 0, &mut row),
+                _ => sink.read(i, 0, &mut row),
+            }
+            for (j, &code) in row.iter().enumerate() {
+                let x = spec.to_f64(code);
+                let same = to
+                    .encode_f64(x, Rounding::NearestEven, Overflow::Ieee)
+                    .is_ok_and(|code| x.is_nan() || to.to_f64(code) == x);
+                if !same {
+                    let operand = format!("C[{i}, {j}] = {x:e}");
+                    return Err(Error::Plan(format!("a start at C needs C exact in {to}, but {operand}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The block scales of a block-scaled unit, lines first.
+    fn unit_scales(&self, m: usize, n: usize, k: usize) -> Result<Option<[Array2<u64>; 2]>, Error> {
+        match (self.unit.scale, &self.block_scales) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(Error::Plan(format!("{} takes no block scales", self.unit))),
+            (Some(rule), None) => Err(Error::Plan(format!(
+                "{} needs block scales: one {} per {} elements of K, for A and for B",
+                self.unit, rule.format, rule.block
+            ))),
+            (Some(rule), Some([a, b])) => {
+                let blocks = k.div_ceil(rule.block);
+                let a = a.in_format("scale_a", &rule.format, [m, blocks])?;
+                let b = b.in_format("scale_b", &rule.format, [blocks, n])?;
+                Ok(Some([a, b.reversed_axes()]))
+            }
+        }
+    }
+
+    /// Sizes of everything that enters outside the unit, and what combines.
+    fn check_factors(&self, schedule: &Schedule) -> Result<(), Error> {
+        let check = |name: &str, expected: [usize; 2], found: &[usize]| {
+            let expected = format!("{} x {}", expected[0], expected[1]);
+            let found = format!("{} x {}", found[0], found[1]);
+            if expected == found { Ok(()) } else { Err(Error::shape(name, expected, found)) }
+        };
+        match (schedule.scales, &self.promotion_scales) {
+            (None, None) => {}
+            (None, Some(_)) => return Err(Error::Plan("this plan takes no promotion scales".into())),
+            (Some(_), None) => return Err(Error::Plan("this plan needs promotion scales for A and B".into())),
+            (Some(s), Some([a, b])) => {
+                let blocks = schedule.k.div_ceil(s.k);
+                check("promotion scales of A", [schedule.m.div_ceil(s.rows), blocks], a.shape())?;
+                check("promotion scales of B", [blocks, schedule.n.div_ceil(s.columns)], b.shape())?;
+            }
+        }
+        for (name, scaling, lines) in [("scale_a", &self.scale_a, schedule.m), ("scale_b", &self.scale_b, schedule.n)] {
+            if let Scaling::Lines(scales) = scaling {
+                check(name, [1, lines], &[1, scales.len()])?;
+            }
+        }
+        if let Some(bias) = self.bias {
+            check("bias", [1, schedule.n], &[1, bias.len()])?;
+            let several = schedule.mode != SplitMode::Parallel && schedule.slices > 1;
+            if several || schedule.mode == SplitMode::Atomic {
+                return Err(Error::Plan("a bias would enter once per slice; use a parallel split".into()));
+            }
+        }
+        let factors = self.bias.is_some() || self.scale_a != Scaling::One || self.scale_b != Scaling::One;
+        if schedule.start == Start::C && factors {
+            return Err(Error::Plan("a start at C excludes scales and bias".into()));
+        }
+        Ok(())
+    }
+}
+
+/// What [`Gemm::compute`] has found out.
+struct Job<'a> {
+    sources: [&'a dyn Source; 2],
+    formats: [Option<FormatSpec>; 2],
+    in_place: Option<FormatSpec>,
+    out: FormatSpec,
+    schedule: &'a Schedule,
+    scales: Option<&'a [Array2<u64>; 2]>,
+}
+
+/// Whether f32 holds every number of the unit's d, so that its kernels work in f32.
+fn is_narrow(d: &FormatSpec) -> bool {
+    d.storage_bits <= 32 && holds(&F32, d)
+}
+
+/// Alpha or beta as kernels take it.
+fn scalar<W: Wide>(name: &str, x: f64) -> Result<W, Error> {
+    let rounded = W::from_f64(x);
+    if x.is_finite() && !rounded.to_f64().is_finite() {
+        return Err(Error::Plan(format!("{name} = {x:e} is beyond {}", W::SPEC)));
+    }
+    Ok(rounded)
+}
+
+/// The NaN that a unit's vendor makes outside the unit.
+fn vendor_nan(unit: &Unit) -> NanRule {
+    if unit.arch.starts_with("cdna") { NanRule::Quiet } else { NanRule::AllOnes }
+}

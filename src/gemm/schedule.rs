@@ -1,0 +1,340 @@
+//! The K schedule of an output element: slices, pieces, padding, promotion. SPEC section 5, items 1 to 5.
+
+use super::plan::{Epilogue, Plan, ScaleBlocks, SplitMode, Start, Tail};
+use crate::error::Error;
+use crate::unit::Unit;
+use core::ops::Range;
+
+/// A plan on a unit and a size, found possible.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    /// Products per step.
+    pub(crate) step: usize,
+    pub(crate) block: [usize; 3],
+    /// Blocks along K.
+    pub(crate) blocks: usize,
+    pub(crate) tail: Tail,
+    pub(crate) start: Start,
+    pub(crate) slices: usize,
+    pub(crate) mode: SplitMode,
+    /// The order of an atomic split; empty otherwise.
+    order: Vec<usize>,
+    pub(crate) flush: bool,
+    pub(crate) workers: Option<usize>,
+    pub(crate) promotion: Option<usize>,
+    pub(crate) scales: Option<ScaleBlocks>,
+    pub(crate) epilogue: Epilogue,
+}
+
+/// Part of D with one schedule: rows, columns, and with stream-K its tile's index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Region {
+    pub(crate) rows: Range<usize>,
+    pub(crate) columns: Range<usize>,
+    tile: Option<usize>,
+}
+
+/// A contiguous stretch of K with its padding: positions `0..len`, some of them zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slice {
+    /// The k of the first element.
+    start: usize,
+    /// Elements in front of the zeros.
+    head: usize,
+    /// Zeros.
+    pad: usize,
+    /// Elements behind the zeros.
+    rest: usize,
+}
+
+impl Slice {
+    /// Positions: a multiple of the unit's K.
+    pub(crate) const fn len(&self) -> usize {
+        self.head + self.pad + self.rest
+    }
+
+    /// The elements at positions `from..to`: up to two runs, each with its offset from `from`.
+    pub(crate) fn runs(&self, from: usize, to: usize) -> [(usize, Range<usize>); 2] {
+        let clip = |low: usize, high: usize, minus: usize| {
+            let (low, high) = (low.clamp(from, to), high.clamp(from, to));
+            (low - from, self.start + low - minus.min(low)..self.start + high - minus.min(low))
+        };
+        let back = self.head + self.pad;
+        [clip(0, self.head, 0), clip(back, self.len(), self.pad)]
+    }
+
+    /// The one block of `width` that the elements at `from..to` belong to; `None` for zeros only.
+    pub(crate) fn block_of(&self, from: usize, to: usize, width: usize) -> Result<Option<usize>, Error> {
+        let mut blocks = self.runs(from, to).into_iter().filter(|(_, r)| !r.is_empty());
+        let Some((_, first)) = blocks.next() else { return Ok(None) };
+        let last = blocks.next().map_or(first.end, |(_, r)| r.end) - 1;
+        if first.start / width != last / width {
+            return Err(Error::Plan(format!(
+                "elements {} to {last} of K fall together, but belong to two scale blocks of {width}",
+                first.start
+            )));
+        }
+        Ok(Some(last / width))
+    }
+}
+
+fn refuse(when: bool, why: impl FnOnce() -> String) -> Result<(), Error> {
+    if when { Err(Error::Plan(why())) } else { Ok(()) }
+}
+
+/// Blocks above this are nobody's.
+const MAX_BLOCK: usize = 1 << 24;
+
+impl Schedule {
+    pub(crate) fn new(plan: &Plan, unit: &Unit, m: usize, n: usize, k: usize) -> Result<Self, Error> {
+        let block = plan.block_on(unit);
+        let (step, [_, _, bk]) = (unit.shape.k, block);
+        refuse(block.iter().any(|&x| x == 0 || x > MAX_BLOCK), || {
+            format!("block sizes are 1 to {MAX_BLOCK}, not {}x{}x{bk}", block[0], block[1])
+        })?;
+        refuse(bk % step != 0, || format!("a block of {bk} along K is no multiple of the unit's K = {step}"))?;
+        let schedule = Self {
+            m,
+            n,
+            k,
+            step,
+            block,
+            blocks: k.div_ceil(bk),
+            tail: plan.tail,
+            start: plan.start,
+            slices: plan.slices,
+            mode: plan.mode,
+            order: if plan.mode == SplitMode::Atomic { plan.arrivals() } else { Vec::new() },
+            flush: plan.flush,
+            workers: plan.stream_k,
+            promotion: plan.promotion_on(unit),
+            scales: plan.scales,
+            epilogue: plan.epilogue,
+        };
+        schedule.check_split(plan)?;
+        schedule.check_promotion()?;
+        schedule.check_pieces(unit)?;
+        Ok(schedule)
+    }
+
+    fn check_split(&self, plan: &Plan) -> Result<(), Error> {
+        let (slices, blocks) = (self.slices, self.blocks);
+        let atomic = self.mode == SplitMode::Atomic;
+        refuse(slices == 0, || "there is no split into 0 slices".into())?;
+        refuse(slices > 1 && (slices - 1).saturating_mul(self.per_slice()) >= blocks, || {
+            format!("split-k={slices} leaves a slice of K empty: there are {blocks} blocks of {}", self.block[2])
+        })?;
+        refuse(self.workers.is_some() && (slices > 1 || atomic), || "stream-K excludes split-K".into())?;
+        let mut sorted = self.order.clone();
+        sorted.sort_unstable();
+        refuse(atomic && !sorted.iter().copied().eq(0..slices), || {
+            format!("the atomic order {:?} is no permutation of 0 to {}", self.order, slices - 1)
+        })?;
+        refuse(!atomic && plan.order != super::plan::AtomicOrder::Ascending, || {
+            "only atomic splits have an order".into()
+        })?;
+        let plain = slices == 1 && !atomic && self.workers.is_none() && self.promotion.is_none();
+        refuse(self.start == Start::C && !plain, || "a start at C excludes split-K, stream-K and promotion".into())?;
+        let Some(workers) = self.workers else { return Ok(()) };
+        let total = self.total_blocks()?;
+        refuse(workers == 0 || total < workers, || {
+            format!("stream-K with {workers} workers, but there are {total} blocks of work")
+        })
+    }
+
+    fn check_promotion(&self) -> Result<(), Error> {
+        let interval = self.promotion;
+        refuse(interval.is_some_and(|i| i == 0 || i % self.step != 0), || {
+            format!("a promotion interval must be a multiple of the unit's K = {}", self.step)
+        })?;
+        refuse(self.scales.is_some() && interval.is_none(), || "block scales enter by promotion only".into())?;
+        refuse(self.scales.is_some_and(|s| s.rows == 0 || s.k == 0 || s.columns == 0), || {
+            "a scale block has no element".into()
+        })
+    }
+
+    /// What every piece must hold: one type along a chain, one scale per slot.
+    fn check_pieces(&self, unit: &Unit) -> Result<(), Error> {
+        let mut pieces = Vec::new();
+        let interval = self.promotion.unwrap_or(usize::MAX);
+        self.for_each_region(&mut |region| {
+            self.pieces(&region, &mut pieces);
+            for piece in &pieces {
+                let slice = self.slice(piece);
+                refuse(unit.c != unit.d && slice.len().min(interval) > self.step, || {
+                    format!("{unit} takes c as {} but gives {}: one step only", unit.c, unit.d)
+                })?;
+                if let Some(rule) = unit.scale {
+                    self.check_slots(&slice, rule.block, rule.block)?;
+                }
+                if let Some(scales) = self.scales {
+                    self.check_slots(&slice, interval, scales.k)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn check_slots(&self, slice: &Slice, slot: usize, width: usize) -> Result<(), Error> {
+        // Aligned slots cannot straddle: only the front padding, or unequal widths, move them.
+        if slot == width && self.block[2].is_multiple_of(width) && (slice.pad == 0 || slice.rest == 0) {
+            return Ok(());
+        }
+        (0..slice.len())
+            .step_by(slot)
+            .try_for_each(|p| slice.block_of(p, slice.len().min(p.saturating_add(slot)), width).map(drop))
+    }
+
+    /// Whether alpha and beta are possible with this plan.
+    pub(crate) fn check_scalars(&self, alpha: f64, beta: f64) -> Result<(), Error> {
+        refuse(self.start == Start::C && (alpha != 1.0 || beta != 1.0), || {
+            "a start at C needs alpha = beta = 1".into()
+        })?;
+        refuse(self.epilogue == Epilogue::Plain && (alpha != 1.0 || beta != 0.0), || {
+            "a plain epilogue has no alpha and beta".into()
+        })
+    }
+
+    const fn per_slice(&self) -> usize {
+        self.blocks.div_ceil(self.slices)
+    }
+
+    fn tile_columns(&self) -> usize {
+        self.n.div_ceil(self.block[1])
+    }
+
+    fn total_blocks(&self) -> Result<usize, Error> {
+        let tiles = self.m.div_ceil(self.block[0]).checked_mul(self.tile_columns());
+        tiles.and_then(|t| t.checked_mul(self.blocks)).ok_or_else(|| Error::Plan("this product is too large".into()))
+    }
+
+    /// Hands out D in parts that have one schedule each.
+    pub(crate) fn for_each_region(&self, f: &mut dyn FnMut(Region) -> Result<(), Error>) -> Result<(), Error> {
+        let (m, n) = (self.m, self.n);
+        let Some(workers) = self.workers else {
+            return f(Region { rows: 0..m, columns: 0..n, tile: None });
+        };
+        let ([bm, bn, _], columns) = (self.block, self.tile_columns());
+        let (mut here, mut next) = (Vec::new(), Vec::new());
+        for i in 0..m.div_ceil(bm) {
+            let rows = i * bm..((i + 1) * bm).min(m);
+            let mut j = 0;
+            while j < columns {
+                // Neighbours that are cut alike run together.
+                let first = j;
+                self.cuts(i * columns + j, workers, &mut here);
+                j += 1;
+                while j < columns {
+                    self.cuts(i * columns + j, workers, &mut next);
+                    if next != here {
+                        break;
+                    }
+                    j += 1;
+                }
+                f(Region {
+                    rows: rows.clone(),
+                    columns: first * bn..(j * bn).min(n),
+                    tile: Some(i * columns + first),
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a tile's blocks are cut, in ascending order.
+    fn cuts(&self, tile: usize, workers: usize, cuts: &mut Vec<usize>) {
+        let total = self.m.div_ceil(self.block[0]) * self.tile_columns() * self.blocks;
+        let (share, extra) = (total / workers, total % workers);
+        let start_of = |w: usize| w * share + w.min(extra);
+        let from = tile * self.blocks;
+        cuts.clear();
+        // The first worker that starts behind `from`.
+        let (mut low, mut high) = (0, workers);
+        while low < high {
+            let middle = (low + high) / 2;
+            if start_of(middle) > from {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        let starts = (low..workers).map(start_of).take_while(|&s| s < from + self.blocks);
+        cuts.extend(starts.map(|s| s - from));
+    }
+
+    /// The blocks of a region's pieces, in the order in which they are added up.
+    pub(crate) fn pieces(&self, region: &Region, pieces: &mut Vec<Range<usize>>) {
+        pieces.clear();
+        if let (Some(tile), Some(workers)) = (region.tile, self.workers) {
+            let mut cuts = Vec::new();
+            self.cuts(tile, workers, &mut cuts);
+            let mut from = 0;
+            for cut in cuts.into_iter().chain([self.blocks]) {
+                pieces.push(from..cut);
+                from = cut;
+            }
+            return;
+        }
+        let per = self.per_slice();
+        let slice = |s: usize| s * per..((s + 1) * per).min(self.blocks);
+        if self.order.is_empty() {
+            pieces.extend((0..self.slices).map(slice));
+        } else {
+            pieces.extend(self.order.iter().map(|&s| slice(s)));
+        }
+    }
+
+    /// The positions of a piece.
+    pub(crate) fn slice(&self, blocks: &Range<usize>) -> Slice {
+        let bk = self.block[2];
+        let start = blocks.start * bk;
+        let length = (blocks.end * bk).min(self.k) - start;
+        let left = length % bk;
+        if left == 0 {
+            return Slice { start, head: length, pad: 0, rest: 0 };
+        }
+        let head = if self.tail == Tail::Last { length } else { left };
+        Slice { start, head, pad: bk - left, rest: length - head }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_goes_where_the_plan_says() {
+        let unit = Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32").expect("known");
+        let plan = Plan::in_order().block(16, 8, 32).tail(Tail::First);
+        let s = Schedule::new(&plan, &unit, 1, 1, 70).expect("possible");
+        let slice = s.slice(&(0..3));
+        assert_eq!(slice, Slice { start: 0, head: 6, pad: 26, rest: 64 });
+        assert_eq!(slice.runs(0, 16)[0], (0, 0..6));
+        assert!(slice.runs(0, 16)[1].1.is_empty());
+        assert_eq!(slice.runs(16, 48)[1], (16, 6..22));
+        let last = Schedule::new(&plan.tail(Tail::Last), &unit, 1, 1, 70).expect("possible").slice(&(1..3));
+        assert_eq!(last, Slice { start: 32, head: 38, pad: 26, rest: 0 });
+        assert_eq!(last.runs(32, 48)[0], (0, 64..70));
+    }
+
+    #[test]
+    fn stream_k_shares_cover_all_work_once() {
+        let unit = Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32").expect("known");
+        for workers in 1..=24 {
+            let plan = Plan::in_order().stream_k(workers);
+            let s = Schedule::new(&plan, &unit, 30, 20, 64).expect("possible");
+            let (mut covered, mut pieces) = (0, Vec::new());
+            s.for_each_region(&mut |r| {
+                s.pieces(&r, &mut pieces);
+                assert_eq!(pieces.iter().map(ExactSizeIterator::len).sum::<usize>(), 4);
+                covered += r.rows.len() * r.columns.len();
+                Ok(())
+            })
+            .expect("no error");
+            assert_eq!(covered, 600);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Where D goes.
+
+use crate::format::{Format, FormatSpec, Overflow};
+use crate::round::Rounding;
+use crate::view::ViewMut;
+use ndarray::ArrayViewMut2;
+
+/// Codes of D on their way out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Run<'a> {
+    Narrow(&'a [u32]),
+    Wide(&'a [u64]),
+}
+
+/// Where D goes, and where C comes from when D replaces it.
+pub(crate) trait Sink {
+    fn shape(&self) -> [usize; 2];
+
+    /// Writes codes of D's format to row `i` from column `j` on.
+    fn write(&mut self, i: usize, j: usize, codes: Run<'_>);
+
+    /// What stands there now: codes of row `i` from column `j` on.
+    fn read(&self, i: usize, j: usize, into: &mut [u64]);
+}
+
+/// An array of values, which may be of a wider type than D.
+pub(crate) struct Values<'a, T> {
+    pub(crate) array: ArrayViewMut2<'a, T>,
+    pub(crate) d: FormatSpec,
+}
+
+impl<T: Format> Values<'_, T> {
+    fn value(&self, code: u64) -> T {
+        if T::SPEC == self.d {
+            return T::from_bits(code);
+        }
+        // Exact: the caller made sure that T holds every number of D's format.
+        let widened = T::SPEC.encode_f64(self.d.to_f64(code), Rounding::NearestEven, Overflow::Ieee);
+        T::from_bits(widened.unwrap_or(0))
+    }
+}
+
+impl<T: Format> Sink for Values<'_, T> {
+    fn shape(&self) -> [usize; 2] {
+        [self.array.nrows(), self.array.ncols()]
+    }
+
+    fn write(&mut self, i: usize, j: usize, codes: Run<'_>) {
+        match codes {
+            Run::Narrow(codes) => {
+                for (t, &code) in codes.iter().enumerate() {
+                    self.array[[i, j + t]] = self.value(code.into());
+                }
+            }
+            Run::Wide(codes) => {
+                for (t, &code) in codes.iter().enumerate() {
+                    self.array[[i, j + t]] = self.value(code);
+                }
+            }
+        }
+    }
+
+    fn read(&self, i: usize, j: usize, into: &mut [u64]) {
+        for (t, to) in into.iter_mut().enumerate() {
+            *to = self.array[[i, j + t]].to_bits();
+        }
+    }
+}
+
+/// A matrix of bit patterns to write to, each code in the low bits of an unsigned integer.
+#[derive(Debug)]
+pub enum CodesMut<'a> {
+    /// One byte per code.
+    U8(ViewMut<'a, u8>),
+    /// Two bytes per code.
+    U16(ViewMut<'a, u16>),
+    /// Four bytes per code.
+    U32(ViewMut<'a, u32>),
+    /// Eight bytes per code.
+    U64(ViewMut<'a, u64>),
+}
+
+macro_rules! each_width_mut {
+    ($codes:expr, $view:ident => $body:expr) => {
+        match $codes {
+            CodesMut::U8($view) => $body,
+            CodesMut::U16($view) => $body,
+            CodesMut::U32($view) => $body,
+            CodesMut::U64($view) => $body,
+        }
+    };
+}
+
+impl CodesMut<'_> {
+    /// Bits per stored code.
+    pub const fn width(&self) -> u32 {
+        match self {
+            Self::U8(_) => 8,
+            Self::U16(_) => 16,
+            Self::U32(_) => 32,
+            Self::U64(_) => 64,
+        }
+    }
+
+    fn put(&mut self, i: usize, j: usize, code: u64) {
+        each_width_mut!(self, view => {
+            if let Some(to) = view.get_mut(i, j) {
+                *to = code as _;
+            }
+        });
+    }
+}
+
+impl Sink for CodesMut<'_> {
+    fn shape(&self) -> [usize; 2] {
+        each_width_mut!(self, view => view.shape())
+    }
+
+    fn write(&mut self, i: usize, j: usize, codes: Run<'_>) {
+        match codes {
+            Run::Narrow(codes) => (j..).zip(codes).for_each(|(j, &code)| self.put(i, j, code.into())),
+            Run::Wide(codes) => (j..).zip(codes).for_each(|(j, &code)| self.put(i, j, code)),
+        }
+    }
+
+    fn read(&self, i: usize, j: usize, into: &mut [u64]) {
+        for (j, to) in (j..).zip(into) {
+            *to = each_width_mut!(self, view => view.get(i, j).copied().map_or(0, u64::from));
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Strided views of matrices: any layout, reversed and broadcast ones included, without copies.
+#![allow(unsafe_code, reason = "elements are reached by strides; every view proves its bounds when it is made")]
+
+use crate::error::Error;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
+
+/// A read-only matrix anywhere in memory: element (i, j) is `i * row stride + j * column stride`
+/// elements from the first. Strides may be zero (broadcast) or negative (reversed).
+///
+/// ```
+/// use gemmulate::view::View;
+/// let data = [1, 2, 3, 4, 5, 6];
+/// let columns = View::from_slice(&data, [2, 3], [1, 2], 0)?; // column-major
+/// assert_eq!(columns.get(1, 2), Some(&6));
+/// assert_eq!(columns.transposed().get(2, 1), Some(&6));
+/// # Ok::<(), gemmulate::Error>(())
+/// ```
+pub struct View<'a, T> {
+    /// Element (0, 0); dangling when the view is empty.
+    first: NonNull<T>,
+    shape: [usize; 2],
+    strides: [isize; 2],
+    life: PhantomData<&'a T>,
+}
+
+impl<T> Clone for View<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for View<'_, T> {}
+
+impl<T> fmt::Debug for View<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").field("shape", &self.shape).field("strides", &self.strides).finish_non_exhaustive()
+    }
+}
+
+// SAFETY: a view is a shared reference to its elements.
+unsafe impl<T: Sync> Send for View<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for View<'_, T> {}
+
+impl<'a, T> View<'a, T> {
+    /// A matrix inside a slice: element (i, j) is `slice[offset + i * strides[0] + j * strides[1]]`.
+    ///
+    /// # Errors
+    /// When an element would lie outside the slice.
+    pub fn from_slice(slice: &'a [T], shape: [usize; 2], strides: [isize; 2], offset: usize) -> Result<Self, Error> {
+        if shape.contains(&0) {
+            return Ok(Self { first: NonNull::dangling(), shape, strides, life: PhantomData });
+        }
+        let (low, high) = extent(shape, strides, offset)
+            .ok_or_else(|| Error::shape("a strided view", "within the address space", format!("{shape:?}")))?;
+        if low < 0 || high >= slice.len() as i128 {
+            let expected = format!("within its slice of {} elements", slice.len());
+            return Err(Error::shape("a strided view", expected, format!("from {low} to {high}")));
+        }
+        let first = NonNull::from(&slice[offset]);
+        Ok(Self { first, shape, strides, life: PhantomData })
+    }
+
+    /// Rows and columns.
+    pub const fn shape(&self) -> [usize; 2] {
+        self.shape
+    }
+
+    /// The same matrix with rows and columns exchanged.
+    #[must_use]
+    pub const fn transposed(self) -> Self {
+        let ([m, n], [r, c]) = (self.shape, self.strides);
+        Self { shape: [n, m], strides: [c, r], ..self }
+    }
+
+    /// Element (i, j).
+    pub fn get(&self, i: usize, j: usize) -> Option<&'a T> {
+        if i >= self.shape[0] || j >= self.shape[1] {
+            return None;
+        }
+        let offset = i as isize * self.strides[0] + j as isize * self.strides[1];
+        // SAFETY: the view's constructor proved that every element in its shape exists.
+        Some(unsafe { self.first.offset(offset).as_ref() })
+    }
+
+    /// Copies `into.len()` elements of row `i` from column `j` on, each through `f`. Columns beyond
+    /// the matrix are left alone.
+    pub(crate) fn read<U>(&self, i: usize, j: usize, into: &mut [U], f: impl Fn(T) -> U)
+    where
+        T: Copy,
+    {
+        let ([rows, columns], [row_stride, stride]) = (self.shape, self.strides);
+        if i >= rows || j >= columns {
+            return;
+        }
+        let count = into.len().min(columns - j);
+        // SAFETY: (i, j) and the `count - 1` elements behind it lie in the shape, as `get` argues.
+        unsafe {
+            let first = self.first.as_ptr().offset(i as isize * row_stride + j as isize * stride);
+            if stride == 1 {
+                let run = core::slice::from_raw_parts(first, count);
+                into.iter_mut().zip(run).for_each(|(to, &x)| *to = f(x));
+            } else {
+                let all = into.iter_mut().take(count).enumerate();
+                all.for_each(|(t, to)| *to = f(*first.offset(t as isize * stride)));
+            }
+        }
+    }
+}
+
+/// The lowest and highest index reached, if they can be computed.
+fn extent(shape: [usize; 2], strides: [isize; 2], offset: usize) -> Option<(i128, i128)> {
+    let mut low = offset as i128;
+    let mut high = low;
+    for (n, s) in shape.into_iter().zip(strides) {
+        let reach = (n as i128 - 1).checked_mul(s as i128)?;
+        isize::try_from(reach).ok()?;
+        if reach < 0 {
+            low += reach;
+        } else {
+            high += reach;
+        }
+    }
+    Some((low, high))
+}
+
+impl<'a, T> From<ArrayView2<'a, T>> for View<'a, T> {
+    fn from(array: ArrayView2<'a, T>) -> Self {
+        let shape = [array.nrows(), array.ncols()];
+        let strides = [array.strides()[0], array.strides()[1]];
+        let first = NonNull::new(array.as_ptr().cast_mut()).unwrap_or(NonNull::dangling());
+        // ndarray keeps the invariant this type needs: every element of a non-empty shape exists.
+        Self { first, shape, strides, life: PhantomData }
+    }
+}
+
+impl<'a, T, S: Data<Elem = T>> From<&'a ArrayBase<S, Ix2>> for View<'a, T> {
+    fn from(array: &'a ArrayBase<S, Ix2>) -> Self {
+        array.view().into()
+    }
+}
+
+/// A matrix to write to, inside a slice: element (i, j) is
+/// `slice[offset + i * strides[0] + j * strides[1]]`.
+#[derive(Debug)]
+pub struct ViewMut<'a, T> {
+    slice: &'a mut [T],
+    shape: [usize; 2],
+    strides: [isize; 2],
+    offset: usize,
+}
+
+impl<'a, T> ViewMut<'a, T> {
+    /// A matrix inside a slice.
+    ///
+    /// # Errors
+    /// When an element would lie outside the slice, or a stride is zero.
+    pub fn from_slice(
+        slice: &'a mut [T],
+        shape: [usize; 2],
+        strides: [isize; 2],
+        offset: usize,
+    ) -> Result<Self, Error> {
+        View::from_slice(slice, shape, strides, offset)?;
+        let empty = shape.contains(&0);
+        if !empty && shape.iter().zip(&strides).any(|(&n, &s)| n > 1 && s == 0) {
+            return Err(Error::shape("a writable view", "without a zero stride", format!("{strides:?}")));
+        }
+        Ok(Self { slice, shape, strides, offset })
+    }
+
+    /// Rows and columns.
+    pub const fn shape(&self) -> [usize; 2] {
+        self.shape
+    }
+
+    fn at(&self, i: usize, j: usize) -> Option<usize> {
+        if i >= self.shape[0] || j >= self.shape[1] {
+            return None;
+        }
+        self.offset.checked_add_signed(i as isize * self.strides[0] + j as isize * self.strides[1])
+    }
+
+    /// Element (i, j).
+    pub fn get(&self, i: usize, j: usize) -> Option<&T> {
+        self.slice.get(self.at(i, j)?)
+    }
+
+    /// Element (i, j), to be changed.
+    pub fn get_mut(&mut self, i: usize, j: usize) -> Option<&mut T> {
+        let at = self.at(i, j)?;
+        self.slice.get_mut(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array2, s};
+
+    #[test]
+    fn any_layout_reads_as_ndarray_does() {
+        let base = Array2::from_shape_fn((7, 9), |(i, j)| i * 100 + j);
+        let row = Array2::from_shape_fn((1, 9), |(_, j)| j);
+        let views = [
+            base.view(),
+            base.t(),
+            base.slice(s![..;-2, 1..;3]),
+            base.slice(s![2..2, ..]),
+            row.broadcast((4, 9)).expect("broadcast"),
+        ];
+        for array in views {
+            let view = View::from(array);
+            for ((i, j), x) in array.indexed_iter() {
+                assert_eq!(view.get(i, j), Some(x));
+                let mut run = vec![0; array.ncols() - j];
+                view.read(i, j, &mut run, |x| x);
+                assert_eq!(run, array.slice(s![i, j..]).to_vec());
+            }
+            assert_eq!(view.get(array.nrows(), 0), None);
+        }
+    }
+
+    #[test]
+    fn bounds_are_proved() {
+        let data = [0; 12];
+        assert!(View::from_slice(&data, [3, 4], [4, 1], 0).is_ok());
+        assert!(View::from_slice(&data, [3, 4], [-4, 1], 8).is_ok());
+        assert!(View::from_slice(&data, [3, 4], [-4, 1], 7).is_err());
+        assert!(View::from_slice(&data, [3, 5], [4, 1], 0).is_err());
+        assert!(View::from_slice(&data, [usize::MAX, 2], [isize::MAX, 1], 0).is_err());
+        assert!(View::from_slice(&data, [0, 5], [4, 1], 99).is_ok());
+        assert!(ViewMut::from_slice(&mut [0; 12], [3, 4], [0, 1], 0).is_err());
+    }
+}

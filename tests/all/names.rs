@@ -1,0 +1,154 @@
+//! Names: canonical, SASS, PTX, WMMA, AMD's two spellings, wrong ones.
+
+use gemmulate::{Error, Unit};
+
+fn finds(name: &str, canonical: &str) {
+    match Unit::find(name) {
+        Ok(unit) => assert_eq!(unit.name, canonical, "{name}"),
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+#[test]
+fn every_canonical_name_and_alias_finds_its_unit() {
+    for unit in Unit::all() {
+        finds(&unit.name, &unit.name);
+        finds(&format!("  {}\t", unit.name.to_uppercase()), &unit.name);
+        for alias in &unit.aliases {
+            finds(alias, &unit.name);
+            finds(&alias.to_lowercase(), &unit.name);
+        }
+        assert_eq!(unit.name.parse::<Unit>().unwrap(), unit);
+    }
+}
+
+#[test]
+fn sass_names_with_products() {
+    finds("H100 HGMMA.64x8x16.F32", "hopper/wgmma.m64n8k16.f32.f16.f16");
+    finds("h200/hgmma.64X256X16.f32.bf16", "hopper/wgmma.m64n256k16.f32.bf16.bf16");
+    finds("GH200 QGMMA.64x64x32.F16.E5M2.E4M3", "hopper/wgmma.m64n64k32.f16.e5m2.e4m3");
+    finds("a100 HMMA.16816.F32.BF16", "ampere/mma.m16n8k16.f32.bf16.bf16.f32");
+    finds("RTX 4090 HMMA.1688.F16", "ada/mma.m16n8k8.f16.f16.f16.f16");
+    finds("rtx4070 ti QMMA.16832.F32.E4M3.E4M3", "ada/mma.m16n8k32.f32.e4m3.e4m3.f32");
+    finds("V100 HMMA.884.F32.F32", "volta/mma.m8n8k4.f32.f16.f16.f32");
+    finds("sm_90a DMMA.16x8x8", "hopper/mma.m16n8k8.f64.f64.f64.f64");
+    finds(
+        "RTX PRO 6000 OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X",
+        "rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3",
+    );
+    finds("NVIDIA GeForce RTX 4090 HMMA.1688.F16", "ada/mma.m16n8k8.f16.f16.f16.f16");
+    finds("A40 HMMA.1684.F32.TF32", "ampere/mma.m16n8k4.f32.tf32.tf32.f32");
+}
+
+#[test]
+fn ptx_spellings() {
+    finds("hopper/mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "hopper/mma.m16n8k16.f32.f16.f16.f32");
+    finds("sm_90 wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16", "hopper/wgmma.m64n128k16.f32.f16.f16");
+    finds(
+        "sm_120a mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32",
+        "rtx-blackwell/mma.m16n8k32.f32.e2m1.e3m2.f32",
+    );
+    finds(
+        "rtx 5090 mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e5m2.f32.ue8m0",
+        "rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e5m2.f32.ue8m0",
+    );
+    finds(
+        "rtx-blackwell/mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0",
+        "rtx-blackwell/mma.m16n8k64.block32.f32.e2m1.e2m1.f32.ue8m0",
+    );
+    finds(
+        "rtx-blackwell/mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3",
+        "rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3",
+    );
+    finds(
+        "B200 tcgen05.mma.cta_group::1.kind::f16.m128n64k16.f32.f16.bf16",
+        "blackwell/tcgen05.mma.m128n64k16.f32.f16.bf16",
+    );
+    finds("a100 mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64.rn", "ampere/mma.m8n8k4.f64.f64.f64.f64");
+    let rz = Unit::find("a100 mma.sync.aligned.m8n8k4.row.col.rz.f64.f64.f64.f64").unwrap();
+    let one = 1f64.to_bits();
+    let tiny = 2f64.powi(-60).to_bits();
+    let d = rz.dot_add_bits(&[one, tiny, 0, 0], &[one, (-1f64).to_bits(), 0, 0], 0).unwrap();
+    assert_eq!(f64::from_bits(d), 1.0 - f64::EPSILON / 2.0);
+    // wgmma exists on one architecture only, mma on many.
+    finds("wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32", "hopper/wgmma.m64n8k8.f32.tf32.tf32");
+    let Err(Error::AmbiguousUnit { fits, .. }) = Unit::find("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32") else {
+        panic!("not ambiguous");
+    };
+    assert_eq!(fits.len(), 5);
+}
+
+#[test]
+fn wmma_names_are_chains() {
+    let volta = Unit::find("volta/wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32").unwrap();
+    assert_eq!((volta.shape.k, volta.recipe.unwrap().to_string().as_str()), (16, "dot:block=4:F=23:e_zero=emin-5"));
+    let turing = Unit::find("t4 wmma.m16n16k16.f32.f16.f16.f32").unwrap();
+    assert_eq!(turing.recipe.unwrap().to_string(), "dot:block=8:F=24:e_zero=emin-6");
+    let hopper = Unit::find("h100 wmma.m16n16k8.f32.tf32.tf32.f32").unwrap();
+    assert_eq!(hopper.recipe.unwrap().to_string(), "dot:block=4:F=25");
+    let ampere = Unit::find("a100 wmma.m32n8k16.f32.bf16.bf16.f32").unwrap();
+    assert_eq!(ampere.recipe, Unit::find("ampere/mma.m16n8k16.f32.bf16.bf16.f32").unwrap().recipe);
+}
+
+#[test]
+fn amd_spellings() {
+    finds("MI300X v_mfma_f32_32x32x8f16", "cdna3/v_mfma_f32_32x32x8_f16");
+    finds("cdna3/v_mfma_f32_32x32x4f16", "cdna3/v_mfma_f32_32x32x4_2b_f16");
+    finds("cdna3/v_mfma_f32_32x32x4bf16_1k", "cdna3/v_mfma_f32_32x32x4_2b_bf16");
+    finds("gfx942 v_mfma_f64_4x4x4f64", "cdna3/v_mfma_f64_4x4x4_4b_f64");
+    finds("MI250X v_mfma_f32_32x32x4bf16_1k", "cdna2/v_mfma_f32_32x32x4bf16_1k");
+    finds("mi100 V_MFMA_F32_16X16X8BF16", "cdna1/v_mfma_f32_16x16x8bf16");
+    for name in ["32x32x2bf16", "16x16x2bf16", "4x4x2bf16", "32x32x4bf16", "16x16x8bf16"] {
+        let refused = Unit::find(&format!("cdna3/v_mfma_f32_{name}"));
+        assert!(
+            matches!(&refused, Err(Error::RefusedUnit { why, .. }) if why.contains("CDNA1")),
+            "{name}: {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn every_legal_size_and_no_other() {
+    for n in 0..300 {
+        let legal = (8..=256).contains(&n) && n % 8 == 0;
+        assert_eq!(Unit::find(&format!("hopper/wgmma.m64n{n}k32.f16.e4m3.e5m2")).is_ok(), legal, "{n}");
+        for (m, step) in [(64, 8), (128, 16), (256, 32), (32, 8)] {
+            let legal = m != 32 && n >= step && n <= 256 && n % step == 0;
+            assert_eq!(
+                Unit::find(&format!("blackwell/tcgen05.mma.m{m}n{n}k8.f32.tf32.tf32")).is_ok(),
+                legal,
+                "{m} {n}"
+            );
+        }
+        let scaled = format!("blackwell/tcgen05.mma.m128n{n}k64.block16.f32.e2m1.e2m1.ue4m3");
+        assert_eq!(Unit::find(&scaled).is_ok(), legal, "{n}");
+    }
+}
+
+#[test]
+fn wrong_names_help() {
+    let message = |name: &str| Unit::find(name).unwrap_err().to_string();
+    assert!(message("hoper/wgmma.m64n8k16.f32.f16.f16").contains("hopper/wgmma.m64n8k16.f32.f16.f16"));
+    assert!(message("volta/mma.m16n8k16.f32.f16.f16.f32").contains("volta/mma.m8n8k4.f32.f16.f16.f32"));
+    assert!(message("B200 UTCHMMA").contains("fits several units"));
+    assert!(message("B200 tcgen05.mma.cta_group::1.kind::f8f6f4").contains("m64n8k32.f32.e4m3.e5m2"));
+    finds(
+        "B200 tcgen05.mma.cta_group::2.kind::mxf4.block_scale",
+        "blackwell/tcgen05.mma.m128n8k64.block32.f32.e2m1.e2m1.ue8m0",
+    );
+    assert!(message("B200 tcgen05.mma.cta_group::1.kind::i8").contains("integer"));
+    assert!(message("H100 HGMMA.64x8x16").contains("fits several units"));
+    assert!(message("a100 mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32").contains("sparse"));
+    assert!(message("a100 IMMA.16832.S8.S8").contains("integer"));
+    assert!(message("a100 mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32").contains("integer"));
+    assert!(message("H100 QMMA.16832.F32.E4M3.E4M3").contains("HMMA"));
+    assert!(message("hopper/wgmma.m64n100k16.f32.f16.f16").contains("n = 8, 16"));
+    for wild in
+        ["", "/", "//", "custom/", "custom/x/y", "a100", "H100 ", "\u{1F980}", "mma", &"x".repeat(100_000), "a/b/c/d"]
+    {
+        assert!(Unit::find(wild).is_err(), "{wild}");
+    }
+    for wild in ["custom/m1n1k99999999999999999999.f32.f32.f32.f32/fma", "custom/m1n1k0.f32.f32.f32.f32/fma"] {
+        assert!(Unit::find(wild).is_err(), "{wild}");
+    }
+}
