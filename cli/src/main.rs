@@ -1,11 +1,17 @@
 //! The command-line tool: one module per command, each a thin layer over the library.
 
+mod authenticate;
 mod check;
+mod classes;
+mod diff;
 mod eval;
+mod fit;
 mod format;
 mod generate;
 mod io;
+mod probe;
 mod show;
+mod target;
 mod trace;
 mod units;
 mod validate;
@@ -52,6 +58,11 @@ enum Command {
     Trace(trace::Args),
     Format(format::Args),
     Validate(validate::Args),
+    Probe(probe::Args),
+    Fit(fit::Args),
+    Diff(diff::Args),
+    Classes(classes::Args),
+    Authenticate(authenticate::Args),
 }
 
 fn main() -> ExitCode {
@@ -64,6 +75,11 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::run(args),
         Command::Format(args) => format::run(args),
         Command::Validate(args) => validate::run(args),
+        Command::Probe(args) => probe::run(args),
+        Command::Fit(args) => fit::run(args),
+        Command::Diff(args) => diff::run(args),
+        Command::Classes(args) => classes::run(args),
+        Command::Authenticate(args) => authenticate::run(args),
     };
     io::exit(outcome)
 }

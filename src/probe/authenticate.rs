@@ -6,6 +6,7 @@
 
 use super::bench::exact;
 use super::black_box::{BlackBox, Interface};
+use crate::accumulate::Recipe;
 use crate::error::Error;
 use crate::num::Fixed;
 use crate::unit::Unit;
@@ -34,11 +35,46 @@ pub struct Authentication {
     pub d: u64,
     /// The conclusion drawn from it, if the result is one the authors foresaw.
     pub conclusion: Option<String>,
+    /// Whether the conclusion is true of the unit, if it speaks of a known property.
+    pub holds: Option<bool>,
+}
+
+/// What is true of a unit: the properties a conclusion can speak of.
+fn truth(unit: &Unit, property: &str) -> Option<String> {
+    let Some(Recipe::Generic(x)) = unit.recipe else { return None };
+    let text = match property {
+        "block" => x.block.min(unit.shape.k).to_string(),
+        "extra-bits" => (i64::from(x.frac_bits) - i64::from(unit.d.fraction_bits)).to_string(),
+        "F" => x.frac_bits.to_string(),
+        "out" => x.output_rounding.to_string(),
+        "align" => x.alignment.to_string(),
+        "sticky" => x.sticky.to_string(),
+        "normalise" => x.normalise_products.to_string(),
+        "flush-in" => x.flush_inputs.to_string(),
+        "flush-out" => x.flush_results.to_string(),
+        _ => return None,
+    };
+    Some(text)
+}
+
+/// Whether `block>=9`, `out=rz|rd` or the like is true of a unit.
+fn holds(unit: &Unit, conclusion: &str) -> Option<bool> {
+    for (sign, compare) in [(">=", i64::ge as fn(&i64, &i64) -> bool), ("<=", i64::le)] {
+        if let Some((property, bound)) = conclusion.split_once(sign) {
+            let value: i64 = truth(unit, property.trim())?.parse().ok()?;
+            return Some(compare(&value, &bound.trim().parse().ok()?));
+        }
+    }
+    let (property, values) = conclusion.split_once('=')?;
+    let value = truth(unit, property.trim())?;
+    Some(values.split('|').any(|v| v.trim() == value))
 }
 
 /// Reads tests: a line is `property`, `a x b, a x b, ...`, `c`, `d => conclusion; d => conclusion`,
 /// columns split by tabs. Values are decimal numbers, sums and powers of two: `1+2^-23`.
-/// Lines that begin with `#` are comments.
+/// Lines that begin with `#` are comments. Conclusions are like `out=rz|rd`, `block>=9`,
+/// `extra-bits=0`, of the properties block, extra-bits, F, out, align, sticky, normalise, flush-in
+/// and flush-out; others are shown but not checked.
 ///
 /// # Errors
 /// For a line that cannot be read, with its number and what was expected.
@@ -130,11 +166,13 @@ pub fn authenticate(tests: &[PublishedTest], units: &[Unit]) -> Result<Vec<Authe
             let d = unit.dot_add_bits(&a, &b, c)?;
             let result = interface.d.to_f64(d);
             let conclusion = test.conclusions.iter().find(|(x, _)| *x == result);
+            let conclusion = conclusion.map(|(_, what)| what.clone());
             all.push(Authentication {
+                holds: conclusion.as_ref().and_then(|c| holds(unit, c)),
                 property: test.property.clone(),
                 unit: unit.to_string(),
                 d,
-                conclusion: conclusion.map(|(_, what)| what.clone()),
+                conclusion,
             });
         }
     }

@@ -39,10 +39,6 @@ impl Random {
     pub(crate) const fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
-
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
-        if from.is_empty() { None } else { Some(from[self.below(from.len() as u64) as usize]) }
-    }
 }
 
 /// The code of `(-1)^negative * magnitude * 2^exponent` if the format holds it exactly.
@@ -125,11 +121,6 @@ impl Bench {
         (low.max(i.c.emin()).max(i.d.emin()), high.min(top(&i.c)).min(top(&i.d)))
     }
 
-    /// Operands with product +-2^e, as balanced and as normal as can be.
-    pub(crate) fn power_product(&self, negative: bool, e: i32) -> Option<(u64, u64)> {
-        self.split(negative, 1, e)
-    }
-
     /// Operands with product `magnitude * 2^e`: the magnitude sits in a if it fits, else in b.
     pub(crate) fn split(&self, negative: bool, magnitude: u128, e: i32) -> Option<(u64, u64)> {
         let Interface { a, b, .. } = self.interface;
@@ -158,11 +149,6 @@ impl Bench {
         let ea = (e - (ma as i32) + mb as i32) / 2;
         (ea - 24..ea + 24)
             .find_map(|ea| Some((exact(&a, negative, odd / factor, ea)?, exact(&b, false, factor, e - ea)?)))
-    }
-
-    /// Sets product k to +-2^e.
-    pub(crate) fn set(&self, input: &mut Input, k: usize, negative: bool, e: i32) -> Option<()> {
-        self.set_value(input, k, negative, 1, e)
     }
 
     /// Sets product k to `magnitude * 2^e`; k = K means c.

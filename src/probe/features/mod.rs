@@ -140,11 +140,6 @@ impl Lab<'_> {
         let answers = self.target.dot_adds(&inputs)?;
         Ok(kept.into_iter().zip(answers).map(|((x, why), d)| Observation::new(x, d, why)).collect())
     }
-
-    /// Asks one input.
-    fn ask_one(&mut self, input: Option<Input>, shows: &str) -> Result<Option<Observation>, Error> {
-        Ok(self.ask(vec![(input, shows.into())])?.pop())
-    }
 }
 
 /// Runs every test.

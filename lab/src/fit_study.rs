@@ -1,9 +1,9 @@
 //! Fits units drawn at random, or every built-in one, and reports how that went.
 //!
-//! `fit_study custom COUNT SEED` or `fit_study catalogue`.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a study may fail by panic")]
+//! `fit-study custom COUNT SEED`, `fit-study catalogue` or `fit-study UNIT`.
+#![allow(clippy::unwrap_used, reason = "a study may fail by panic")]
 
-#[path = "../tests/all/custom.rs"]
+#[path = "../../tests/all/custom.rs"]
 #[allow(unreachable_pub, reason = "shared with the tests")]
 mod custom;
 
@@ -13,7 +13,6 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 fn study(unit: &Unit, vectors: usize) -> (bool, f64) {
-    println!("{unit}");
     let options = FitOptions { vectors, ..FitOptions::default() };
     let start = Instant::now();
     let found = fit(&mut unit.clone(), &options).unwrap();
