@@ -77,6 +77,14 @@ pub enum Error {
     /// The caller asked a long product to stop.
     #[error("the product was cancelled")]
     Cancelled,
+    /// An external program that does not do its part.
+    #[error("`{command}` {why}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// What it did, and what was expected.
+        why: String,
+    },
     /// Recorded data that cannot be read.
     #[error("{file}{}{}: {why}", .line.map_or(String::new(), |n| format!(":{n}")), .column.map_or(String::new(), |n| format!(":{n}")))]
     Data {

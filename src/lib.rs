@@ -18,6 +18,7 @@ pub mod gemm;
 pub mod instr;
 pub mod mma;
 pub mod num;
+pub mod probe;
 pub mod round;
 pub mod special;
 pub mod trace;

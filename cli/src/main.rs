@@ -1,16 +1,22 @@
 //! The command-line tool: one module per command, each a thin layer over the library.
 
+mod authenticate;
 mod check;
+mod classes;
 mod compare;
+mod diff;
 mod eval;
+mod fit;
 mod format;
 mod gemm;
 mod generate;
 mod identify;
 mod io;
 mod npy;
+mod probe;
 mod show;
 mod svg;
+mod target;
 mod trace;
 mod units;
 mod validate;
@@ -60,6 +66,11 @@ enum Command {
     Compare(compare::Args),
     Identify(identify::Args),
     Validate(validate::Args),
+    Probe(probe::Args),
+    Fit(fit::Args),
+    Diff(diff::Args),
+    Classes(classes::Args),
+    Authenticate(authenticate::Args),
 }
 
 fn main() -> ExitCode {
@@ -75,6 +86,11 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(args),
         Command::Identify(args) => identify::run(args),
         Command::Validate(args) => validate::run(args),
+        Command::Probe(args) => probe::run(args),
+        Command::Fit(args) => fit::run(args),
+        Command::Diff(args) => diff::run(args),
+        Command::Classes(args) => classes::run(args),
+        Command::Authenticate(args) => authenticate::run(args),
     };
     io::exit(outcome)
 }

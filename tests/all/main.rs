@@ -1,12 +1,14 @@
 //! All tests of the library, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
+mod custom;
 mod formats;
 #[cfg(feature = "half")]
 mod gemm;
 mod generic;
 mod names;
 mod oracle;
+mod probe;
 mod typed;
 mod units;
 mod vectors;

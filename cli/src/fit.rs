@@ -1,0 +1,113 @@
+//! `gemmulate fit`: the model of an unknown unit.
+
+use crate::io::{self, Failure, Outcome};
+use crate::probe::interface_in_words;
+use crate::target::{Target, in_words, input_json, number};
+use gemmulate::probe::{BlackBox, Fit, FitOptions, Interface, fit};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
+
+/// Find the model of a unit, and try to falsify it.
+///
+/// Prints the model's name, which every command accepts in place of a unit's, how many vectors it
+/// passed, and which parameters could as well have other values. Exit status 1, with the smallest
+/// counterexample found, if no model of the library's family gives the unit's bits.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  gemmulate fit \"H100 HGMMA.64x8x16.F32\"
+  gemmulate fit --command ./capture --a bf16 --b bf16 --c f32 --d f32 --k 16 --json")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Vectors a model must pass
+    #[arg(long, default_value_t = 100_000)]
+    vectors: usize,
+    /// Seed of all random choices
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Seconds after which no other model is looked for
+    #[arg(long, default_value_t = 60)]
+    time: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let (mut target, _) = args.target.open()?;
+    let options = FitOptions { vectors: args.vectors, seed: args.seed, time: Duration::from_secs(args.time) };
+    let found = fit(&mut *target, &options)?;
+    let interface = target.interface();
+    let mut out = io::output();
+    if args.json {
+        writeln!(out, "{:#}", to_json(&found))?;
+    } else {
+        print(&found, &interface, &mut out)?;
+    }
+    out.flush()?;
+    Ok(found.mismatches == 0)
+}
+
+fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out, "{}", found.model)?;
+    writeln!(out, "  {}", interface_in_words(interface))?;
+    writeln!(out, "  {} vectors, {} mismatches", found.vectors, found.mismatches)?;
+    if let Some(c) = &found.counterexample {
+        let value = |d: u64| number(interface.d.to_f64(d));
+        writeln!(out, "  counterexample: {}", in_words(&c.input, interface))?;
+        writeln!(out, "    line:  {}", c.input)?;
+        writeln!(
+            out,
+            "    unit:  {:x} ({})\n    model: {:x} ({})",
+            c.answer,
+            value(c.answer),
+            c.model,
+            value(c.model)
+        )?;
+    }
+    let mut by_parameter: BTreeMap<(&str, Option<&str>), Vec<String>> = BTreeMap::new();
+    for a in &found.alternatives {
+        let values = by_parameter.entry((a.parameter, a.proof.as_deref())).or_default();
+        values.push(value_of(&a.recipe.to_string(), a.parameter));
+    }
+    for ((parameter, proof), values) in by_parameter {
+        let few = if values.len() > 6 {
+            [&values[..5], &["...".into(), values[values.len() - 1].clone()]].concat()
+        } else {
+            values
+        };
+        let why = proof.map_or("no vector tried tells them apart".into(), |w| format!("the same function; {w}"));
+        writeln!(out, "  {parameter} could as well be {}: {why}", few.join(", "))?;
+    }
+    Ok(())
+}
+
+/// A parameter's value in a recipe's text; the default is not written there.
+fn value_of(recipe: &str, parameter: &str) -> String {
+    let mut pairs = recipe.split(':').filter_map(|p| p.split_once('='));
+    let value = pairs.find(|(name, _)| *name == parameter).map(|(_, v)| v.to_owned());
+    value.unwrap_or_else(|| "its default".into())
+}
+
+fn to_json(found: &Fit) -> serde_json::Value {
+    let alternatives: Vec<serde_json::Value> = found
+        .alternatives
+        .iter()
+        .map(|a| json!({ "parameter": a.parameter, "accumulator": a.recipe.to_string(), "same_function": a.proof }))
+        .collect();
+    json!({
+        "unit": found.model.to_string(),
+        "accumulator": found.recipe.to_string(),
+        "vectors": found.vectors,
+        "mismatches": found.mismatches,
+        "counterexample": found.counterexample.as_ref().map(|c| json!({
+            "input": input_json(&c.input),
+            "d": format!("{:x}", c.answer),
+            "model": format!("{:x}", c.model),
+        })),
+        "alternatives": alternatives,
+    })
+}

@@ -1,0 +1,87 @@
+//! `gemmulate probe`: what an unknown unit does, with evidence.
+
+use crate::io::{self, Failure, Outcome};
+use crate::target::{Target, in_words, input_json, number};
+use gemmulate::probe::{Feature, Features, Interface, Value, features};
+use serde_json::{Map, json};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Find out what a unit does: widths, roundings, order of additions, special values.
+///
+/// Every property comes with the inputs and bits that show it; "cannot tell" where none can.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  gemmulate probe volta/mma.m8n8k4.f32.f16.f16.f32
+  gemmulate probe --command \"python3 my_model.py\" --a f16 --b f16 --c f32 --d f32 --k 16 --json
+  gemmulate probe cdna2/v_mfma_f32_32x32x8f16 --svg tree.svg")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Print JSON: an object with one key per property, each with its value and evidence
+    #[arg(long)]
+    json: bool,
+    /// Draw the summation tree into a file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Print the inputs and results that show each property
+    #[arg(long)]
+    evidence: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let (mut target, name) = args.target.open()?;
+    let found = features(&mut target)?;
+    if let Some(path) = &args.svg {
+        let why = "the order of additions cannot be told: there is no tree to draw";
+        let tree = found.tree.as_ref().ok_or_else(|| Failure::Message(why.into()))?;
+        std::fs::write(path, tree.svg()).map_err(|e| Failure::Message(format!("{}: {e}", path.display())))?;
+    }
+    let mut out = io::output();
+    if args.json {
+        let all: Map<String, serde_json::Value> =
+            found.all.iter().map(|f| (f.name.to_owned(), feature_json(f))).collect();
+        writeln!(out, "{:#}", serde_json::Value::Object(all))?;
+    } else {
+        writeln!(out, "{name}")?;
+        print(&found, args.evidence, &mut out)?;
+    }
+    out.flush()?;
+    Ok(true)
+}
+
+fn print(found: &Features, evidence: bool, out: &mut impl Write) -> Result<(), Failure> {
+    for feature in &found.all {
+        writeln!(out, "  {:24}{}", feature.name.replace('_', " "), feature.value)?;
+        let shown = if evidence { feature.evidence.len() } else { 0 };
+        for o in feature.evidence.iter().take(shown) {
+            let d = number(found.interface.d.to_f64(o.d));
+            writeln!(out, "      {}: {} -> {d} ({:x})", o.shows, in_words(&o.input, &found.interface), o.d)?;
+        }
+    }
+    if !evidence {
+        writeln!(out, "  (--evidence prints the inputs that show it)")?;
+    }
+    Ok(())
+}
+
+/// A property's value and evidence; a value that cannot be told is null, with the reason.
+fn feature_json(feature: &Feature) -> serde_json::Value {
+    let evidence: Vec<serde_json::Value> = feature
+        .evidence
+        .iter()
+        .map(|o| json!({ "shows": o.shows, "input": input_json(&o.input), "d": format!("{:x}", o.d) }))
+        .collect();
+    match &feature.value {
+        Value::CannotTell(why) => json!({ "value": null, "evidence": evidence, "cannot_tell": why }),
+        Value::Number(n) => json!({ "value": n, "evidence": evidence }),
+        Value::Flag(yes) => json!({ "value": yes, "evidence": evidence }),
+        Value::Text(text) => json!({ "value": text, "evidence": evidence }),
+    }
+}
+
+/// The formats and K of a box, in words.
+pub(crate) fn interface_in_words(i: &Interface) -> String {
+    format!("{} = {} * {} + {}, K = {}", i.d, i.a, i.b, i.c, i.k)
+}

@@ -1,0 +1,187 @@
+//! The workbench: exact numbers as codes of any format, and inputs built from them.
+
+use super::black_box::{Input, Interface};
+use crate::format::{FormatSpec, Overflow, Value};
+use crate::num::{Class, Fixed};
+use crate::round::Rounding;
+
+/// A small pseudo-random generator (SplitMix64, Steele et al. 2014): reproducible, no dependency.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which must not be 0.
+    pub(crate) const fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// A number in `low..=high`.
+    pub(crate) const fn range(&mut self, low: i32, high: i32) -> i32 {
+        if high <= low {
+            return low;
+        }
+        low + self.below((high - low) as u64 + 1) as i32
+    }
+
+    /// True once in `n` times.
+    pub(crate) const fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// The code of `(-1)^negative * magnitude * 2^exponent` if the format holds it exactly.
+pub(crate) fn exact(format: &FormatSpec, negative: bool, magnitude: u128, exponent: i32) -> Option<u64> {
+    let x = Fixed { negative, magnitude, exponent, sticky: false };
+    let code = format.encode(Value::Finite(x), Rounding::TowardZero, Overflow::Saturate).ok()?;
+    let back = format.decode(code).fixed();
+    let same = back.negative == negative || magnitude == 0;
+    (same && trimmed(back) == trimmed(x)).then_some(code)
+}
+
+const fn trimmed(x: Fixed) -> (u128, i32) {
+    if x.magnitude == 0 {
+        return (0, 0);
+    }
+    let zeros = x.magnitude.trailing_zeros();
+    (x.magnitude >> zeros, x.exponent + zeros as i32)
+}
+
+/// The code with these fields; out-of-range exponents are clamped to the normal range.
+pub(crate) fn normal(format: &FormatSpec, negative: bool, exponent: i32, fraction: u64) -> u64 {
+    let exponent = exponent.clamp(format.emin(), format.max().exponent);
+    let field = (exponent + format.bias).max(0) as u64;
+    let fraction = fraction & ((1 << format.fraction_bits) - 1);
+    let sign = u64::from(negative && format.signed);
+    let code =
+        ((((sign << format.exponent_bits) | field) << format.fraction_bits) | fraction) << format.ignored_low_bits;
+    if format.decode(code).is_finite() { code } else { format.max_code(negative) }
+}
+
+/// A code of 2^e, or of -2^e.
+pub(crate) fn power(format: &FormatSpec, negative: bool, e: i32) -> Option<u64> {
+    exact(format, negative, 1, e)
+}
+
+/// The code of 1 (for UE8M0 and UE4M3 too).
+pub(crate) fn one(format: &FormatSpec) -> u64 {
+    power(format, false, 0).unwrap_or(0)
+}
+
+/// Whether a format holds normal numbers of exponent `e`.
+fn is_normal(format: &FormatSpec, e: i32) -> bool {
+    e >= format.emin() && e <= format.max().exponent && power(format, false, e).is_some()
+}
+
+/// Builds inputs of one interface: products and c by value, everything else zero, scales 1.
+#[derive(Clone, Debug)]
+pub(crate) struct Bench {
+    pub(crate) interface: Interface,
+}
+
+impl Bench {
+    pub(crate) const fn new(interface: Interface) -> Self {
+        Self { interface }
+    }
+
+    /// All zeros (scales one).
+    pub(crate) fn zeros(&self) -> Input {
+        let i = &self.interface;
+        let scale = i.scale.map_or(0, |s| one(&s.format));
+        Input {
+            a: vec![0; i.k],
+            b: vec![0; i.k],
+            c: 0,
+            scale_a: vec![scale; i.scales()],
+            scale_b: vec![scale; i.scales()],
+        }
+    }
+
+    /// Exponents that a product of two normal powers of two may have.
+    pub(crate) fn product_range(&self) -> (i32, i32) {
+        let i = &self.interface;
+        (i.a.emin() + i.b.emin(), top(&i.a) + top(&i.b))
+    }
+
+    /// Exponents e for which 2^e is a product of normal numbers, a normal c, and a normal result.
+    pub(crate) fn common_range(&self) -> (i32, i32) {
+        let (low, high) = self.product_range();
+        let i = &self.interface;
+        (low.max(i.c.emin()).max(i.d.emin()), high.min(top(&i.c)).min(top(&i.d)))
+    }
+
+    /// Operands with product `magnitude * 2^e`: the magnitude sits in a if it fits, else in b.
+    pub(crate) fn split(&self, negative: bool, magnitude: u128, e: i32) -> Option<(u64, u64)> {
+        let Interface { a, b, .. } = self.interface;
+        let middle = e / 2;
+        let mut by_distance: Vec<i32> = (e - top(&b) - 1..=e - b.emin() + b.fraction_bits as i32 + 1).collect();
+        by_distance.sort_by_key(|x| (!is_normal(&a, *x) || !is_normal(&b, e - *x), (x - middle).abs()));
+        let found = by_distance.iter().find_map(|&ea| {
+            let in_a = || Some((exact(&a, negative, magnitude, ea)?, power(&b, false, e - ea)?));
+            let in_b = || Some((power(&a, negative, ea)?, exact(&b, false, magnitude, e - ea)?));
+            in_a().or_else(in_b)
+        });
+        found.or_else(|| self.factors(negative, magnitude, e))
+    }
+
+    /// Operands of two odd significands, for a magnitude that neither holds alone.
+    fn factors(&self, negative: bool, magnitude: u128, e: i32) -> Option<(u64, u64)> {
+        let Interface { a, b, .. } = self.interface;
+        let zeros = magnitude.trailing_zeros();
+        let (odd, e) = (magnitude >> zeros, e + zeros as i32);
+        let (ma, mb) = (a.fraction_bits, b.fraction_bits);
+        if odd >> (ma + mb + 2).min(127) != 0 {
+            return None;
+        }
+        let factor = (3..1u128 << (mb + 1).min(12)).step_by(2).find(|f| odd % f == 0 && odd / f < 2 << ma)?;
+        // Both as near to 1 as e allows.
+        let ea = (e - (ma as i32) + mb as i32) / 2;
+        (ea - 24..ea + 24)
+            .find_map(|ea| Some((exact(&a, negative, odd / factor, ea)?, exact(&b, false, factor, e - ea)?)))
+    }
+
+    /// Sets product k to `magnitude * 2^e`; k = K means c.
+    pub(crate) fn set_value(&self, input: &mut Input, k: usize, negative: bool, magnitude: u128, e: i32) -> Option<()> {
+        if k == self.interface.k {
+            input.c = exact(&self.interface.c, negative, magnitude, e)?;
+            return Some(());
+        }
+        (input.a[k], input.b[k]) = self.split(negative, magnitude, e)?;
+        Some(())
+    }
+
+    /// An input with these terms `(k, negative, magnitude, exponent)`; k = K means c.
+    pub(crate) fn terms(&self, terms: &[(usize, bool, u128, i32)]) -> Option<Input> {
+        let mut input = self.zeros();
+        for &(k, negative, magnitude, e) in terms {
+            self.set_value(&mut input, k, negative, magnitude, e)?;
+        }
+        Some(input)
+    }
+
+    /// d's code of an exact value.
+    pub(crate) fn d(&self, negative: bool, magnitude: u128, e: i32) -> Option<u64> {
+        exact(&self.interface.d, negative, magnitude, e)
+    }
+}
+
+/// The exponent of the largest power of two of a format.
+pub(crate) const fn top(format: &FormatSpec) -> i32 {
+    format.max().exponent
+}
+
+/// Whether a code of this format is zero.
+pub(crate) const fn is_zero(format: &FormatSpec, code: u64) -> bool {
+    matches!(format.decode(code).class, Class::Zero)
+}

@@ -1,0 +1,144 @@
+//! What a unit under test looks like from outside: formats, K, and answers to inputs.
+
+use crate::error::Error;
+use crate::format::FormatSpec;
+use crate::instr::{ScaleRule, Shape};
+use crate::unit::Unit;
+use core::fmt;
+
+/// The codes of one dot-add: `a`, `b`, `c` and, for block-scaled units, the scales.
+///
+/// `Display` writes the line that `eval` reads: `a  b  c  [scale_a  scale_b]`, divided by tabs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Input {
+    /// The row of A: K codes.
+    pub a: Vec<u64>,
+    /// The column of B: K codes.
+    pub b: Vec<u64>,
+    /// The addend.
+    pub c: u64,
+    /// One scale per block of A; empty without block scales.
+    pub scale_a: Vec<u64>,
+    /// One scale per block of B; empty without block scales.
+    pub scale_b: Vec<u64>,
+}
+
+/// Appends a code in lower-case hex, without leading zeros.
+fn push_hex(code: u64, out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = (64 - code.leading_zeros()).div_ceil(4).max(1);
+    out.extend((0..digits).rev().map(|i| char::from(DIGITS[(code >> (4 * i)) as usize & 15])));
+}
+
+fn push_codes(codes: &[u64], out: &mut String) {
+    for (i, &code) in codes.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        push_hex(code, out);
+    }
+}
+
+impl Input {
+    /// Appends the line that `eval` reads, without its newline.
+    pub fn write_line(&self, out: &mut String) {
+        push_codes(&self.a, out);
+        out.push('\t');
+        push_codes(&self.b, out);
+        out.push('\t');
+        push_hex(self.c, out);
+        if !self.scale_a.is_empty() {
+            out.push('\t');
+            push_codes(&self.scale_a, out);
+            out.push('\t');
+            push_codes(&self.scale_b, out);
+        }
+    }
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = String::new();
+        self.write_line(&mut line);
+        f.write_str(&line)
+    }
+}
+
+/// What one knows of a black box before asking it anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Products per dot-add.
+    pub k: usize,
+    /// Format of A.
+    pub a: FormatSpec,
+    /// Format of B.
+    pub b: FormatSpec,
+    /// Format of C.
+    pub c: FormatSpec,
+    /// Format of D.
+    pub d: FormatSpec,
+    /// How scales are taken, if they are.
+    pub scale: Option<ScaleRule>,
+}
+
+impl Interface {
+    /// Scales per operand; 0 without block scales.
+    pub fn scales(&self) -> usize {
+        self.scale.map_or(0, |s| self.k / s.block.max(1))
+    }
+
+    /// A unit with this interface (one dot-add: M = N = 1) that computes what `recipe` says.
+    ///
+    /// # Errors
+    /// When the recipe refuses the formats.
+    pub fn unit(&self, recipe: crate::accumulate::Recipe) -> Result<Unit, Error> {
+        let formats = [self.a, self.b, self.c, self.d];
+        Unit::custom(recipe, Shape { m: 1, n: 1, k: self.k }, formats, self.scale)
+    }
+}
+
+/// A unit whose inside is unknown: it answers dot-adds on codes.
+///
+/// Implemented for every [`Unit`] and for external commands
+/// ([`Command`](crate::probe::Command)).
+pub trait BlackBox {
+    /// Formats, K and scales.
+    fn interface(&self) -> Interface;
+
+    /// One answer per input, in order. Ask in large batches: a batch may be one round trip to
+    /// another machine.
+    ///
+    /// # Errors
+    /// When the box fails to answer, with the reason.
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error>;
+}
+
+impl BlackBox for Unit {
+    fn interface(&self) -> Interface {
+        Interface { k: self.shape.k, a: self.a, b: self.b, c: self.c, d: self.d, scale: self.scale }
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
+        inputs.iter().map(|x| self.dot_add_scaled_bits(&x.a, &x.b, x.c, &x.scale_a, &x.scale_b)).collect()
+    }
+}
+
+impl<B: BlackBox + ?Sized> BlackBox for &mut B {
+    fn interface(&self) -> Interface {
+        (**self).interface()
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
+        (**self).dot_adds(inputs)
+    }
+}
+
+impl BlackBox for Box<dyn BlackBox> {
+    fn interface(&self) -> Interface {
+        (**self).interface()
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
+        (**self).dot_adds(inputs)
+    }
+}

@@ -1,0 +1,210 @@
+//! A black box that is another program: a GPU's, a Python model's, a simulator's.
+
+use super::black_box::{BlackBox, Input, Interface};
+use crate::error::Error;
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// The longest answer that is read; an `f64` has 16 hex digits.
+const LONGEST_LINE: u64 = 256;
+
+/// Lines written at a time, so that a partner that answers as it reads cannot make both sides wait.
+const CHUNK: usize = 4096;
+
+/// An external program that speaks `eval`'s line protocol: it reads lines `a  b  c  [scale_a
+/// scale_b]` (hex codes, commas within, tabs between) from its standard input and writes one hex
+/// code per line, in order. It must flush its answers when it has no more input to read.
+#[derive(Debug)]
+pub struct Command {
+    text: String,
+    interface: Interface,
+    timeout: Duration,
+    child: Child,
+    lines: SyncSender<String>,
+    answers: Receiver<Answer>,
+    stderr: Arc<Mutex<VecDeque<String>>>,
+    asked: usize,
+}
+
+type Answer = Result<String, String>;
+
+impl Command {
+    /// Starts `command` in a shell (`sh -c`). It is ended when this value is dropped.
+    ///
+    /// `timeout` bounds the wait for the next answer, not the whole run.
+    ///
+    /// # Errors
+    /// When the shell cannot be started.
+    pub fn start(command: &str, interface: Interface, timeout: Duration) -> Result<Self, Error> {
+        let failed = |why: String| Error::Command { command: command.into(), why };
+        let mut shell = std::process::Command::new("sh");
+        shell.arg("-c").arg(command).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A group of its own, so that what the shell starts can be ended with it.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut shell, 0);
+        let mut child = shell.spawn().map_err(|e| failed(format!("cannot be started: {e}")))?;
+        let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(failed("has no pipes".into()));
+        };
+        let (lines, to_write) = sync_channel(4);
+        let (found, answers) = sync_channel(1 << 16);
+        let last = Arc::new(Mutex::new(VecDeque::new()));
+        thread::spawn(move || write_lines(stdin, &to_write));
+        thread::spawn(move || read_answers(stdout, &found));
+        let kept = Arc::clone(&last);
+        thread::spawn(move || keep_last_lines(stderr, &kept));
+        Ok(Self { text: command.into(), interface, timeout, child, lines, answers, stderr: last, asked: 0 })
+    }
+
+    /// An error about this command, with the last thing it said on standard error.
+    fn failed(&self, why: String) -> Error {
+        let said = self.stderr.lock().map(|l| l.iter().cloned().collect::<Vec<_>>().join(" | ")).unwrap_or_default();
+        let why = if said.is_empty() { why } else { format!("{why}; it said: {said}") };
+        Error::Command { command: self.text.clone(), why }
+    }
+
+    /// Why there is no answer: the program ended, or its pipe did.
+    fn ended(&mut self, have: usize) -> Error {
+        thread::sleep(Duration::from_millis(50));
+        let status = match self.child.try_wait() {
+            Ok(Some(status)) => format!("ended ({status})"),
+            _ => "closed its output".into(),
+        };
+        self.failed(format!("{status} after {have} answers, {} were expected", self.asked))
+    }
+
+    fn send(&mut self, chunk: Option<&[Input]>, answered: usize) -> Result<(), Error> {
+        let Some(chunk) = chunk else { return Ok(()) };
+        let mut text = String::new();
+        for input in chunk {
+            input.write_line(&mut text);
+            text.push('\n');
+        }
+        if self.lines.send(text).is_err() { Err(self.ended(answered)) } else { Ok(()) }
+    }
+
+    fn next_answer(&mut self, answered: usize) -> Result<u64, Error> {
+        let line = match self.answers.recv_timeout(self.timeout) {
+            Ok(Ok(line)) => line,
+            Ok(Err(why)) => return Err(self.failed(format!("answer {}: {why}", answered + 1))),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(self.failed(format!(
+                    "gave no answer for {} s after {answered} answers of {}: does it flush its output before it waits?",
+                    self.timeout.as_secs_f32(),
+                    self.asked
+                )));
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err(self.ended(answered)),
+        };
+        let code = u64::from_str_radix(line.trim(), 16).ok().filter(|c| c & !self.interface.d.code_mask() == 0);
+        code.ok_or_else(|| {
+            let d = self.interface.d;
+            self.failed(format!("answer {} is `{}`, not a hex code of {d}", answered + 1, line.trim()))
+        })
+    }
+
+    /// Refuses a program that has said more than it was asked.
+    fn refuse_babble(&mut self) -> Result<(), Error> {
+        match self.answers.try_recv() {
+            Ok(Ok(line)) => {
+                Err(self.failed(format!("said `{}` after its {} answers, unasked", line.trim(), self.asked)))
+            }
+            Ok(Err(why)) => Err(self.failed(why)),
+            Err(TryRecvError::Disconnected) if self.asked == 0 => Err(self.ended(0)),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl BlackBox for Command {
+    fn interface(&self) -> Interface {
+        self.interface
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
+        self.refuse_babble()?;
+        let mut answered = self.asked;
+        self.asked += inputs.len();
+        let mut answers = Vec::with_capacity(inputs.len());
+        // One chunk is ahead of the answers, so that both sides work at once.
+        let mut chunks = inputs.chunks(CHUNK);
+        self.send(chunks.next(), answered)?;
+        for chunk in inputs.chunks(CHUNK) {
+            self.send(chunks.next(), answered)?;
+            for _ in chunk {
+                answers.push(self.next_answer(answered)?);
+                answered += 1;
+            }
+        }
+        Ok(answers)
+    }
+}
+
+impl Drop for Command {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        let _ = std::process::Command::new("kill")
+            .args(["-KILL", "--", &format!("-{}", self.child.id())])
+            .stderr(Stdio::null())
+            .status();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn write_lines(stdin: ChildStdin, lines: &Receiver<String>) {
+    let mut stdin = BufWriter::new(stdin);
+    while let Ok(text) = lines.recv() {
+        if stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_answers(stdout: impl Read, found: &SyncSender<Answer>) {
+    let mut stdout = BufReader::new(stdout);
+    loop {
+        let mut line = Vec::new();
+        let read = stdout.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+        let answer = match read {
+            Ok(0) => return,
+            Ok(_) if line.last() != Some(&b'\n') && line.len() as u64 == LONGEST_LINE => {
+                Err(format!("a line of more than {LONGEST_LINE} bytes"))
+            }
+            Ok(_) => match String::from_utf8(line) {
+                Ok(text) if text.trim().is_empty() => continue,
+                Ok(text) => Ok(text),
+                Err(_) => Err("not text".into()),
+            },
+            Err(e) => Err(format!("cannot be read: {e}")),
+        };
+        let stop = answer.is_err();
+        if found.send(answer).is_err() || stop {
+            return;
+        }
+    }
+}
+
+fn keep_last_lines(stderr: impl Read, kept: &Mutex<VecDeque<String>>) {
+    let mut stderr = BufReader::new(stderr);
+    loop {
+        let mut line = Vec::new();
+        match stderr.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let text = String::from_utf8_lossy(&line).trim().to_owned();
+        if let Ok(mut kept) = kept.lock() {
+            kept.push_back(text);
+            if kept.len() > 3 {
+                kept.pop_front();
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! An input on which two units differ, as small as can be, or why there is none.
+
+use super::bench::{Bench, Random};
+use super::black_box::{BlackBox, Input};
+use super::generate::Generator;
+use super::same::same_function;
+use super::shrink;
+use crate::error::Error;
+use crate::trace::Trace;
+use crate::unit::Unit;
+use std::time::{Duration, Instant};
+
+/// An input on which two units give different bits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// The input: no term can be left out, no significand shortened and no exponent moved nearer
+    /// to the others without the units agreeing.
+    pub input: Input,
+    /// The first unit's result.
+    pub first: u64,
+    /// The second unit's result.
+    pub second: u64,
+    /// How the first unit gets there.
+    pub first_trace: Trace,
+    /// How the second unit gets there.
+    pub second_trace: Trace,
+}
+
+/// Whether two units differ.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Sameness {
+    /// They do, on this input.
+    Different(Box<Difference>),
+    /// They are one function, for these reasons (none for equal recipes).
+    Same(Vec<String>),
+    /// No input was found that tells them apart; this many were tried.
+    NotToldApart(u64),
+}
+
+/// How long a search without success goes on.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Inputs tried at least.
+const TRIED: u64 = 60_000;
+
+/// Starting points of the shrinking: the smallest end counts.
+const STARTS: usize = 12;
+
+/// Compares two units of equal formats and K.
+///
+/// ```
+/// use gemmulate::Unit;
+/// use gemmulate::probe::{Sameness, diff};
+/// let volta = Unit::find("custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=23")?;
+/// let ampere = Unit::find("custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=24")?;
+/// let Sameness::Different(found) = diff(&volta, &ampere)? else { unreachable!() };
+/// assert_ne!(found.first, found.second);
+/// # Ok::<(), gemmulate::Error>(())
+/// ```
+///
+/// # Errors
+/// When formats, K or scales differ.
+pub fn diff(first: &Unit, second: &Unit) -> Result<Sameness, Error> {
+    let interface = first.interface();
+    let other = second.interface();
+    if interface != other {
+        let show = |u: &Unit| format!("{}, K = {}", u.equation(), u.shape.k);
+        return Err(Error::shape(second.to_string(), show(first), show(second)));
+    }
+    if let (Some(x), Some(y)) = (&first.recipe, &second.recipe) {
+        if let Some(reasons) = same_function(x, y, &interface) {
+            return Ok(Sameness::Same(reasons));
+        }
+    }
+    let (tried, found) = search(first, second, STARTS)?;
+    if found.is_empty() {
+        return Ok(Sameness::NotToldApart(tried));
+    }
+    let mut best: Option<(Input, u64, u64)> = None;
+    for input in found {
+        let smaller = shrink::shrink(&input, &mut first.clone(), &mut second.clone())?;
+        let size = |x: &(Input, u64, u64)| shrink::size(&x.0, &interface);
+        if best.as_ref().is_none_or(|b| size(&smaller) < size(b)) {
+            best = Some(smaller);
+        }
+    }
+    let Some((input, first_d, second_d)) = best else { return Ok(Sameness::NotToldApart(tried)) };
+    let trace = |u: &Unit| u.trace_bits(&input.a, &input.b, input.c, &input.scale_a, &input.scale_b);
+    let (first_trace, second_trace) = (trace(first)?.1, trace(second)?.1);
+    Ok(Sameness::Different(Box::new(Difference { input, first: first_d, second: second_d, first_trace, second_trace })))
+}
+
+/// Inputs of every kind on which the units differ: up to `enough`, and how many were tried.
+pub(crate) fn search(first: &Unit, second: &Unit, enough: usize) -> Result<(u64, Vec<Input>), Error> {
+    let interface = first.interface();
+    let mut generator = Generator::new(Bench::new(interface), 0xD1FF);
+    let mut random = Random::new(0xD1FF);
+    let until = Instant::now() + PATIENCE;
+    let (mut tried, mut found) = (0, Vec::new());
+    let mut second = second.clone();
+    while found.len() < enough && (tried < TRIED || !found.is_empty()) && Instant::now() < until {
+        let inputs = generator.batch(1024);
+        tried += inputs.len() as u64;
+        let answers = first.clone().dot_adds(&inputs)?;
+        let others = second.dot_adds(&inputs)?;
+        let differing = inputs.into_iter().zip(answers.into_iter().zip(others)).filter(|(_, (x, y))| x != y);
+        let mut differing: Vec<Input> = differing.map(|(x, _)| x).collect();
+        // A few of each batch, the sparse ones first: they shrink best.
+        differing.sort_by_key(|x| shrink::size(x, &interface));
+        if differing.len() > 4 {
+            let any = random.below(differing.len() as u64) as usize;
+            differing.swap(3, any);
+            differing.truncate(4);
+        }
+        found.append(&mut differing);
+        if tried >= TRIED && !found.is_empty() {
+            break;
+        }
+    }
+    found.truncate(enough);
+    Ok((tried, found))
+}

@@ -1,0 +1,187 @@
+//! How far below the largest term a sum keeps bits, and how the rest is rounded off.
+//!
+//! X - X + y in one sum leaves what alignment kept of y, undisturbed by the output rounding
+//! (MMA-Sim III-D; the generalised form of Fasi 3.1.4). The answers are compared with what every
+//! width, rounding and sticky bit would leave.
+
+use super::super::fit::roundings;
+use super::structure::Site;
+use super::{Feature, Lab, Observation, Value, cannot};
+use crate::error::Error;
+use crate::num::Fixed;
+use crate::round::{self, Rounding};
+
+/// A way of aligning: fraction bits, rounding, sticky bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Width {
+    pub(super) bits: i32,
+    pub(super) rounding: Rounding,
+    pub(super) sticky: bool,
+}
+
+/// What the answers left possible.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Widths {
+    /// Every way of aligning that explains them.
+    pub(super) possible: Vec<Width>,
+}
+
+impl Widths {
+    /// The one width there can be.
+    pub(super) fn bits(&self) -> Option<i32> {
+        one(self.possible.iter().map(|w| w.bits))
+    }
+}
+
+/// The value all agree on.
+pub(super) fn one<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
+    let first = values.next()?;
+    values.all(|x| x == first).then_some(first)
+}
+
+impl Width {
+    /// `magnitude * 2^e` aligned to `e_max`, exactly: units and the unit's exponent.
+    pub(super) fn align(&self, negative: bool, magnitude: u128, e: i32, e_max: i32) -> (i128, i32) {
+        let unit = e_max - self.bits;
+        let x = Fixed { negative, magnitude, exponent: e, sticky: false };
+        let rounded = round::to_multiple(x, unit, self.rounding);
+        let sign = if negative { -1 } else { 1 };
+        let units = sign * rounded.magnitude as i128;
+        if !self.sticky {
+            return (units, unit);
+        }
+        let up = match self.rounding {
+            Rounding::Down => true,
+            Rounding::Up => false,
+            _ => !negative,
+        };
+        let bit = i128::from(!rounded.exact);
+        (2 * units + if up { bit } else { -bit }, unit - 1)
+    }
+}
+
+/// Significands of y.
+const Y: [u128; 3] = [1, 3, 5];
+
+/// The widest alignment looked for.
+const WIDEST: i32 = 76;
+
+/// A question: y's sign, magnitude and exponent relative to X.
+type Question = (bool, u128, i32);
+
+fn questions() -> Vec<Question> {
+    let gaps = 1..=WIDEST + 2;
+    gaps.flat_map(|gap| Y.into_iter().flat_map(move |y| [(false, y, -gap), (true, y, -gap)])).collect()
+}
+
+/// The ways of aligning y at `place` beside X and -X at `beside` that explain the answers.
+fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<(Vec<Width>, Vec<Observation>, bool), Error> {
+    let (low, high) = lab.bench.common_range();
+    let (product_low, product_high) = lab.bench.product_range();
+    // X as large as a partial sum may be, so that y can be far below and still a result.
+    let x = if beside.contains(&lab.bench.interface.k) { high } else { product_high.min(60).min(high + 40) };
+    let x = x.min(super::super::bench::top(&lab.bench.interface.d) - 1);
+    let floor = if place == lab.bench.interface.k { low } else { product_low.max(lab.bench.interface.d.emin()) };
+    let mut asked = Vec::new();
+    let mut inputs = Vec::new();
+    for (negative, y, gap) in questions() {
+        let e = x + gap;
+        if e < floor {
+            continue;
+        }
+        let terms = [(beside[0], false, 1, x), (beside[1], true, 1, x), (place, negative, y, e)];
+        if let Some(input) = lab.bench.terms(&terms) {
+            asked.push((negative, y, e));
+            inputs.push((Some(input), format!("X - X {} {y} * 2^{e}, X = 2^{x}", if negative { '-' } else { '+' })));
+        }
+    }
+    let seen = lab.ask(inputs)?;
+    let d = lab.bench.interface.d;
+    let explains = |w: &Width| {
+        asked.iter().zip(&seen).all(|(&(negative, y, e), o)| {
+            let (units, unit) = w.align(negative, y, e, x);
+            let want = super::super::bench::exact(&d, units < 0, units.unsigned_abs(), unit);
+            want == Some(o.d) || (units == 0 && d.decode(o.d).is_zero())
+        })
+    };
+    let widths = (1..=WIDEST).flat_map(|bits| {
+        roundings().flat_map(move |rounding| [false, true].map(|sticky| Width { bits, rounding, sticky }))
+    });
+    let possible: Vec<Width> = widths.filter(explains).collect();
+    let exact = asked.iter().zip(&seen).all(|(&(n, y, e), o)| super::super::bench::exact(&d, n, y, e) == Some(o.d));
+    Ok((possible, telling(&asked, seen), exact))
+}
+
+/// The observations around the last bit kept: the last exact one, and what follows.
+fn telling(asked: &[Question], seen: Vec<Observation>) -> Vec<Observation> {
+    let first_lost = asked.windows(7).position(|_| false).unwrap_or_else(|| {
+        let zeroish = seen.windows(2).position(|w| w[0].d == w[1].d);
+        zeroish.unwrap_or(seen.len())
+    });
+    let from = first_lost.saturating_sub(8).min(seen.len());
+    seen.into_iter().skip(from).take(16).collect()
+}
+
+/// `fraction_bits`, `extra_alignment_bits`, `alignment_rounding` and `sticky`.
+pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -> Result<Widths, Error> {
+    let k = lab.bench.interface.k;
+    let p = &site.products;
+    let among_products = (p.len() >= 3).then(|| ([p[0], p[1]], p[2]));
+    let with_c = (p.len() >= 2 && site.with_c).then(|| ([p[0], p[1]], k));
+    let mut found = Vec::new();
+    for (name, sites) in [("products", among_products), ("c", with_c)] {
+        if let Some((beside, place)) = sites {
+            found.push((name, measure(lab, beside, place)?));
+        }
+    }
+    let Some((_, (possible, evidence, exact))) = found.first().cloned() else {
+        push_unknown(all, "no sum holds three terms: what each addition rounds to is its output");
+        return Ok(Widths::default());
+    };
+    if exact && possible.len() != 1 {
+        let widest = possible.iter().map(|w| w.bits).min();
+        push_unknown(all, &format!("every term is kept whole: exact, or at least {} bits", widest.unwrap_or(WIDEST)));
+        return Ok(Widths::default());
+    }
+    if possible.is_empty() {
+        push_unknown(all, "no single width, rounding and sticky bit explains what is left of y");
+        return Ok(Widths::default());
+    }
+    report(lab, all, &found, &evidence);
+    Ok(Widths { possible })
+}
+
+type Found = (&'static str, (Vec<Width>, Vec<Observation>, bool));
+
+fn report(lab: &Lab<'_>, all: &mut Vec<Feature>, found: &[Found], evidence: &[Observation]) {
+    let per_place = |of: &dyn Fn(&Width) -> String| -> Value {
+        let told: Vec<(&str, Option<String>)> =
+            found.iter().map(|(name, (ways, _, _))| (*name, one(ways.iter().map(of)))).collect();
+        let first = told[0].1.clone();
+        let Some(first) = first else { return cannot("several explain the answers") };
+        let differ = told.iter().any(|(_, v)| v.as_ref().is_some_and(|v| *v != first));
+        if !differ {
+            return first.parse().map_or_else(|_| first.clone().into(), Value::Number);
+        }
+        let each = told.iter().map(|(name, v)| format!("{} ({name})", v.as_deref().unwrap_or("cannot tell")));
+        each.collect::<Vec<_>>().join(", ").into()
+    };
+    let mut push = |name, value| all.push(Feature { name, value, evidence: evidence.to_vec() });
+    let output = i64::from(lab.bench.interface.d.fraction_bits);
+    let bits = per_place(&|w| w.bits.to_string());
+    let extra = match (&bits, one(found[0].1.0.iter().map(|w| w.bits))) {
+        (_, Some(f)) => Value::Number(i64::from(f) - output),
+        (other, None) => other.clone(),
+    };
+    push("fraction_bits", bits);
+    push("extra_alignment_bits", extra);
+    push("alignment_rounding", per_place(&|w| w.rounding.to_string()));
+    let sticky = one(found[0].1.0.iter().map(|w| w.sticky));
+    push("sticky", sticky.map_or_else(|| cannot("both explain the answers"), Value::Flag));
+}
+
+fn push_unknown(all: &mut Vec<Feature>, why: &str) {
+    for name in ["fraction_bits", "extra_alignment_bits", "alignment_rounding", "sticky"] {
+        all.push(Feature { name, value: cannot(why), evidence: Vec::new() });
+    }
+}

@@ -1,0 +1,254 @@
+//! How a sum becomes a result: output rounding, exact and normalised products, normalisation of
+//! partial sums, carry bits.
+
+use super::super::bench::{exact, normal, top};
+use super::super::black_box::Input;
+use super::super::fit::roundings;
+use super::alignment::{Widths, one};
+use super::structure::Site;
+use super::{Feature, Lab, Observation, Value, cannot};
+use crate::accumulate::Finish;
+use crate::error::Error;
+use crate::num::Fixed;
+use crate::round::Rounding;
+
+/// Runs the tests of this file.
+pub(super) fn features(lab: &mut Lab<'_>, site: &Site, widths: &Widths, all: &mut Vec<Feature>) -> Result<(), Error> {
+    let tests: [(&'static str, Answer); 5] = [
+        ("output_rounding", output_rounding(lab, site, widths)?),
+        ("products_exact", products_exact(lab, site, widths)?),
+        ("products_normalised", products_normalised(lab, site, widths)?),
+        ("partial_sums_normalised", partial_sums(lab, site, widths)?),
+        ("carry_bits", carry_bits(lab, site)?),
+    ];
+    all.extend(tests.into_iter().map(|(name, (value, evidence))| Feature { name, value, evidence }));
+    Ok(())
+}
+
+type Answer = (Value, Vec<Observation>);
+
+/// `1.xx + y` whose exact sum the alignment keeps, around the output's last bits (MMA-Sim Tables I
+/// and II), or for narrow alignments sums with carries, whose last bits then lie below the output.
+fn output_rounding(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answer, Error> {
+    let (asked, seen) = rounded_sums(lab, site, widths)?;
+    let d = lab.bench.interface.d;
+    let explains = |rounding: Rounding, bits: Option<u32>| {
+        asked.iter().zip(&seen).all(|(&(negative, units, unit), o)| {
+            let finish = Finish { rounding, frac_bits: bits, ieee_overflow: false, negative_zero: false };
+            let x = Fixed { negative, magnitude: units, exponent: unit, sticky: false };
+            d.encode_result(&finish.apply(x, &d)) == o.d
+        })
+    };
+    let widths = || core::iter::once(None).chain((1..d.fraction_bits).rev().map(Some));
+    let found: Vec<(Rounding, Option<u32>)> =
+        widths().flat_map(|bits| roundings().map(move |r| (r, bits))).filter(|&(r, bits)| explains(r, bits)).collect();
+    let inexact: Vec<Observation> = seen.into_iter().take(24).collect();
+    let value = match (one(found.iter().map(|f| f.0)), one(found.iter().map(|f| f.1))) {
+        (Some(r), Some(None)) => r.to_string().into(),
+        (Some(r), Some(Some(bits))) => format!("{r} at {bits} fraction bits").into(),
+        (Some(r), None) => r.to_string().into(),
+        _ if found.is_empty() => cannot("no single rounding explains the results"),
+        _ => {
+            let mut names: Vec<String> = found.iter().map(|f| f.0.to_string()).collect();
+            names.dedup();
+            cannot(format!("{} explain the results", names.join(", ")))
+        }
+    };
+    Ok((value, inexact))
+}
+
+/// An exact sum: sign, magnitude, exponent.
+type Sum = (bool, u128, i32);
+
+/// Sums of one fused node (or of c and a product) that need more bits than the output has.
+fn rounded_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<(Vec<Sum>, Vec<Observation>), Error> {
+    let k = lab.bench.interface.k;
+    let p = lab.bench.interface.d.fraction_bits as i32;
+    let kept = widths.bits().unwrap_or(p + 3).min(p + 12);
+    // The last term may be c only where c is summed with the products; alone with one product
+    // there is nothing else to add.
+    let mut places = site.products.clone();
+    if site.with_c || places.len() < 2 {
+        places.push(k);
+    }
+    let (low, high) = lab.bench.common_range();
+    let lead = (high - 6).min(low + p + 30).min(8).max(low);
+    let mut asked = Vec::new();
+    let mut inputs = Vec::new();
+    for negative in [false, true] {
+        for big in 1..places.len() {
+            for tail in (1..16u128).chain([17, 31, 33, 47, 63]) {
+                for unit in [kept - 1, kept, p + 1, p + 2, p + 3, 13, 14, 15, 16] {
+                    let unit = unit.min(kept);
+                    // `big` terms of 1.5 and one small one.
+                    let mut terms: Vec<_> = places[..big].iter().map(|&i| (i, negative, 3, lead - 1)).collect();
+                    terms.push((places[big], negative, tail, lead - unit));
+                    let input = lab.bench.terms(&terms);
+                    if input.is_some() && unit > 4 {
+                        let magnitude = (3 * big as u128) << (unit - 1);
+                        asked.push((negative, magnitude + tail, lead - unit));
+                        inputs.push((input, format!("{big} times 1.5 * 2^{lead} + {tail} * 2^{}", lead - unit)));
+                    }
+                }
+            }
+        }
+        if asked.len() > 6000 {
+            break;
+        }
+    }
+    Ok((asked, lab.ask(inputs)?))
+}
+
+/// The all-ones product minus its head leaves its last bit, if products are exact (generalised
+/// from Fasi 3.1.2).
+fn products_exact(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answer, Error> {
+    let i = lab.bench.interface;
+    let (ma, mb) = (i.a.fraction_bits as i32, i.b.fraction_bits as i32);
+    let place = site.products.first().copied().unwrap_or(0);
+    let other = site.products.get(1).copied().unwrap_or(i.k);
+    let mut input = lab.bench.zeros();
+    (input.a[place], input.b[place]) = (normal(&i.a, false, 0, u64::MAX), normal(&i.b, false, 0, u64::MAX));
+    // (2 - 2^-ma)(2 - 2^-mb) = head + tail, the tail being what one operand cannot hold.
+    let full = ((1u128 << (ma + 1)) - 1) * ((1u128 << (mb + 1)) - 1);
+    let tail = full & ((1 << mb.min(ma)) - 1);
+    let head = full - tail;
+    let set = lab.bench.set_value(&mut input, other, true, head, -ma - mb);
+    let zero = lab.bench.zeros();
+    let alone = Input { a: input.a.clone(), b: input.b.clone(), ..zero };
+    let seen = lab.ask(vec![
+        (
+            set.map(|()| input),
+            format!("the all-ones product minus its head: its last bits are {tail} * 2^{}", -ma - mb),
+        ),
+        (Some(alone), "the operands of that product".into()),
+    ])?;
+    let want = exact(&i.d, false, tail, -ma - mb);
+    let value = match (seen.len(), want) {
+        (2, Some(want)) if seen[0].d == want => true.into(),
+        (2, Some(_)) if widths.bits().is_none_or(|f| f < ma + mb) => {
+            cannot("alignment keeps fewer bits than a product has")
+        }
+        (2, Some(_)) => false.into(),
+        _ => cannot("no other term holds the head of the product"),
+    };
+    Ok((value, seen.into_iter().take(1).collect()))
+}
+
+/// 1.5 x 1.5 against a term just inside alignment's reach of exponent 0, just outside that of 1
+/// (Khattak and Mikaitis IV-A1).
+fn products_normalised(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answer, Error> {
+    let p = &site.products;
+    let k = lab.bench.interface.k;
+    let last = if site.with_c { Some(k) } else { None };
+    let places: Vec<usize> = p.iter().copied().chain(last).collect();
+    let Some(width) = widths.possible.first().copied().filter(|_| places.len() >= 3 && p.len() >= 2) else {
+        return Ok((cannot("no sum of three terms whose width is known"), Vec::new()));
+    };
+    let (low, high) = lab.bench.common_range();
+    let lead = (high - 3).min(8).max(low);
+    let half = |lab: &Lab<'_>, negative: bool| {
+        let i = lab.bench.interface;
+        let quarter = |f: &crate::format::FormatSpec| 1u64 << f.fraction_bits.saturating_sub(1);
+        let ea = (lead / 2).clamp(i.a.emin(), top(&i.a));
+        (normal(&i.a, negative, ea, quarter(&i.a)), normal(&i.b, false, lead - ea, quarter(&i.b)))
+    };
+    let mut asked = Vec::new();
+    let mut inputs = Vec::new();
+    for tail in [1u128, 3, 5] {
+        for gap in width.bits - 1..=width.bits + 2 {
+            let mut input = lab.bench.zeros();
+            (input.a[p[0]], input.b[p[0]]) = half(lab, false);
+            (input.a[p[1]], input.b[p[1]]) = half(lab, true);
+            if lab.bench.set_value(&mut input, places[2], false, tail, lead - gap).is_some() {
+                asked.push((tail, lead - gap));
+                inputs.push((Some(input), format!("1.5 x 1.5 - 1.5 x 1.5 + {tail} * 2^-{gap} (all times 2^{lead})")));
+            }
+        }
+    }
+    let seen = lab.ask(inputs)?;
+    let d = lab.bench.interface.d;
+    let explains = |e_max: i32| {
+        asked.iter().zip(&seen).all(|(&(tail, e), o)| {
+            let (units, unit) = width.align(false, tail, e, e_max);
+            exact(&d, units < 0, units.unsigned_abs(), unit) == Some(o.d)
+        })
+    };
+    let value = match (explains(lead), explains(lead + 1)) {
+        _ if seen.is_empty() => cannot("these formats hold no such terms"),
+        (true, false) => false.into(),
+        (false, true) => true.into(),
+        _ => cannot("the answers fit both or neither"),
+    };
+    Ok((value, seen))
+}
+
+/// 1 + 1 + y - 1.75 in every order: a sum normalised after 1 + 1 loses the last bit y (Fasi 3.1.4).
+fn partial_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answer, Error> {
+    let k = lab.bench.interface.k;
+    let mut places = site.products.clone();
+    if site.with_c {
+        places.push(k);
+    }
+    let (Some(f), true) = (widths.bits(), places.len() >= 4) else {
+        return Ok((cannot("no sum of four terms whose width is known"), Vec::new()));
+    };
+    let f = f + i32::from(one(widths.possible.iter().map(|w| w.sticky)).unwrap_or(false));
+    let p = lab.bench.interface.d.fraction_bits as i32;
+    // -(2 - 2^-m) leaves 2^-m, beside which the output still shows 2^-f.
+    let m = (f - p).max(1);
+    let (low, high) = lab.bench.common_range();
+    let lead = (high - 3).min(8).max(low);
+    let minus = (1u128 << (m + 1)) - 1;
+    let values = [(false, 1, lead), (false, 1, lead), (false, 1, lead - f), (true, minus, lead - m)];
+    let mut inputs = Vec::new();
+    for order in orders() {
+        let terms: Vec<_> =
+            order.iter().zip(&places).map(|(&v, &i)| (i, values[v].0, values[v].1, values[v].2)).collect();
+        inputs.push((lab.bench.terms(&terms), format!("1 + 1 + 2^-{f} - (2 - 2^-{m}), in the order {order:?}")));
+    }
+    let seen = lab.ask(inputs)?;
+    let want = lab.bench.d(false, (1 << (f - m)) + 1, lead - f);
+    let value = match want {
+        _ if seen.is_empty() => cannot("these formats hold no such terms"),
+        Some(want) => Value::Flag(!seen.iter().all(|o| o.d == want)),
+        None => cannot("the result would not be exact"),
+    };
+    Ok((value, seen.into_iter().take(6).collect()))
+}
+
+/// Every order of four.
+fn orders() -> Vec<[usize; 4]> {
+    let all = (0..256usize).map(|n| [n & 3, n >> 2 & 3, n >> 4 & 3, n >> 6 & 3]);
+    all.filter(|o| (0..4).all(|i| o.contains(&i))).collect()
+}
+
+/// The largest sum the terms can have, which wraps if carry bits are missing (Fasi 3.1.4).
+fn carry_bits(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
+    let i = lab.bench.interface;
+    let terms = site.terms;
+    if site.products.len() < 2 || terms < 3 {
+        return Ok((cannot("terms are added two at a time"), Vec::new()));
+    }
+    let (low, high) = lab.bench.common_range();
+    let lead = (high - 12).min(4).max(low);
+    let mut input = lab.bench.zeros();
+    let ea = (lead / 2).clamp(i.a.emin(), top(&i.a));
+    for &k in &site.products {
+        (input.a[k], input.b[k]) = (normal(&i.a, false, ea, u64::MAX), normal(&i.b, false, lead - ea, u64::MAX));
+    }
+    // Without c among them an earlier sum, which c starts, is the last term.
+    let with_c = site.terms > site.products.len();
+    if with_c {
+        input.c = normal(&i.c, false, lead, u64::MAX);
+    }
+    let largest = |f: &crate::format::FormatSpec| 2.0 - 2f64.powi(-(f.fraction_bits as i32));
+    let c = if with_c { largest(&i.c) } else { 0.0 };
+    let sum = (site.products.len() as f64 * largest(&i.a) * largest(&i.b) + c) * 2f64.powi(lead);
+    let seen = lab.ask(vec![(Some(input), format!("{terms} terms of the largest significands: {sum:.3}"))])?;
+    let got = seen.first().map_or(0.0, |o| i.d.to_f64(o.d));
+    let right = (got - sum).abs() <= sum * 2f64.powi(-(i.d.fraction_bits.min(12) as i32));
+    let bits = usize::BITS - (terms - 1).leading_zeros();
+    let value =
+        if right { Value::Number(bits.into()) } else { cannot(format!("the sum of {terms} terms came out as {got}")) };
+    Ok((value, seen))
+}

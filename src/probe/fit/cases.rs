@@ -1,0 +1,162 @@
+//! What the box was asked and what it answered, ready for testing many models against it.
+
+use super::super::black_box::{Input, Interface};
+use crate::accumulate::{Accumulator, Dot, GenericDot, Pattern, Recipe};
+use crate::num::Num;
+
+/// One input, unpacked, and the box's answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) input: Input,
+    pub(crate) answer: u64,
+    want: Num,
+    a: Vec<Num>,
+    b: Vec<Num>,
+    c: Num,
+    scale_a: Vec<Num>,
+    scale_b: Vec<Num>,
+    /// The k whose operands are not both +0.
+    present: Vec<usize>,
+}
+
+fn spread(codes: &[u64], interface: &Interface) -> Vec<Num> {
+    let Some(rule) = interface.scale else { return Vec::new() };
+    codes.iter().flat_map(|&x| std::iter::repeat_n(rule.format.decode(x), rule.block)).collect()
+}
+
+impl Case {
+    pub(crate) fn new(interface: &Interface, input: Input, answer: u64) -> Self {
+        let unpack = |codes: &[u64], f: &crate::format::FormatSpec| codes.iter().map(|&x| f.decode(x)).collect();
+        let present = (0..interface.k).filter(|&k| input.a[k] != 0 || input.b[k] != 0).collect();
+        Self {
+            want: interface.d.decode(answer),
+            answer,
+            a: unpack(&input.a, &interface.a),
+            b: unpack(&input.b, &interface.b),
+            c: interface.c.decode(input.c),
+            scale_a: spread(&input.scale_a, interface),
+            scale_b: spread(&input.scale_b, interface),
+            present,
+            input,
+        }
+    }
+
+    fn dot<'a>(&'a self, interface: &'a Interface) -> Dot<'a> {
+        Dot { a: &self.a, b: &self.b, c: self.c, scale_a: &self.scale_a, scale_b: &self.scale_b, out: &interface.d }
+    }
+
+    /// Whether a model gives the box's answer; any NaN for any NaN if `nan` is not asked for.
+    pub(crate) fn agrees(&self, recipe: &Recipe, interface: &Interface, nan: bool) -> bool {
+        self.same(&recipe.dot_add(&self.dot(interface)), interface, nan)
+    }
+
+    fn same(&self, got: &Num, interface: &Interface, nan: bool) -> bool {
+        let same_nan = got.is_nan() && self.want.is_nan() && !nan;
+        *got == self.want || same_nan || interface.d.encode_result(got) == self.answer
+    }
+
+    /// Whether operands and answer are ordinary: no special value, nothing subnormal.
+    pub(crate) fn is_ordinary(&self) -> bool {
+        let normal = |x: &Num| x.is_finite() && !x.is_subnormal();
+        let scales = self.scale_a.iter().chain(&self.scale_b);
+        let operands = self.a.iter().chain(&self.b).chain(scales).chain([&self.c]);
+        operands.chain([&self.want]).all(normal) && !self.want.is_zero()
+    }
+
+    /// Significant fraction bits of the answer.
+    pub(crate) const fn answer_bits(&self) -> u32 {
+        if !self.want.is_finite() || self.want.significand == 0 {
+            return 0;
+        }
+        let lead = self.want.significand.ilog2();
+        lead - self.want.significand.trailing_zeros()
+    }
+}
+
+/// A case with its zero products left out, for one way of cutting K into blocks: full blocks of
+/// one size, in order. Runs of empty blocks are one empty block: a second one changes nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Compact {
+    a: Vec<Num>,
+    b: Vec<Num>,
+    c: Num,
+    scale_a: Vec<Num>,
+    scale_b: Vec<Num>,
+    block: usize,
+    at: usize,
+}
+
+/// More non-zero products than this, and leaving out the rest saves nothing.
+const SPARSE: usize = 6;
+
+/// The blocks of `partition`, each reduced to the members in `present`; runs of empty ones once.
+pub(crate) fn reduced(partition: &[Vec<usize>], present: &[usize]) -> Vec<Vec<usize>> {
+    let mut blocks: Vec<Vec<usize>> = Vec::new();
+    for block in partition {
+        let members: Vec<usize> = block.iter().copied().filter(|k| present.contains(k)).collect();
+        if members.is_empty() && blocks.last().is_some_and(Vec::is_empty) {
+            continue;
+        }
+        blocks.push(members);
+    }
+    blocks
+}
+
+impl Compact {
+    /// The compact form of case number `at`.
+    pub(crate) fn new(case: &Case, at: usize, partition: &[Vec<usize>], interface: &Interface) -> Self {
+        let finite = |s: &[Num]| s.iter().all(|x| x.is_finite() && !x.is_zero());
+        let sparse = case.present.len() <= SPARSE && finite(&case.scale_a) && finite(&case.scale_b);
+        let blocks = if sparse { reduced(partition, &case.present) } else { partition.to_vec() };
+        let block = blocks.iter().map(Vec::len).max().unwrap_or(1).max(1);
+        let pick = |from: &[Num], pad: Num| -> Vec<Num> {
+            let padded = |ks: &Vec<usize>| -> Vec<Num> {
+                let mut nums: Vec<Num> = ks.iter().map(|&k| from[k]).collect();
+                nums.resize(block, pad);
+                nums
+            };
+            if from.is_empty() { Vec::new() } else { blocks.iter().flat_map(padded).collect() }
+        };
+        let scale_pad = case.scale_a.first().copied().unwrap_or(case.c);
+        Self {
+            a: pick(&case.a, interface.a.zero()),
+            b: pick(&case.b, interface.b.zero()),
+            c: case.c,
+            scale_a: pick(&case.scale_a, scale_pad),
+            scale_b: pick(&case.scale_b, scale_pad),
+            block,
+            at,
+        }
+    }
+
+    /// Whether a generic model with this partition gives the answer of its case.
+    pub(crate) fn agrees(&self, model: &GenericDot, cases: &[Case], interface: &Interface) -> bool {
+        let (a, b) = (&self.a, &self.b);
+        let dot = Dot { a, b, c: self.c, scale_a: &self.scale_a, scale_b: &self.scale_b, out: &interface.d };
+        let model = GenericDot { block: self.block, pattern: Pattern::Runs, ..*model };
+        cases[self.at].same(&model.dot_add(&dot), interface, false)
+    }
+}
+
+/// Tests models against cases, the case that refuted the last model first.
+#[derive(Debug)]
+pub(crate) struct Jury<T> {
+    pub(crate) cases: Vec<T>,
+}
+
+impl<T> Jury<T> {
+    /// How many cases refute a model, counted up to `limit`.
+    pub(crate) fn refutations(&mut self, limit: usize, agrees: impl Fn(&T) -> bool) -> usize {
+        let mut count = 0;
+        for i in 0..self.cases.len() {
+            if !agrees(&self.cases[i]) {
+                count += 1;
+                self.cases.swap(i, i / 2);
+                if count >= limit {
+                    break;
+                }
+            }
+        }
+        count
+    }
+}

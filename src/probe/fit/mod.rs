@@ -1,0 +1,383 @@
+//! From a black box to a model of the library's family, and the attempt to falsify it.
+//!
+//! Khattak and Mikaitis (Algorithm 1) let an expert change the model at each mismatch. Here the
+//! expert is a search: the box's answers leave few ways of cutting K into blocks; for each, all
+//! combinations of width, roundings and place of c are tested against answers from the middle of
+//! the range, then all combinations of the rules at its ends; every later mismatch is one more
+//! answer that the next hypothesis, one or two parameters away, must explain.
+
+pub(super) mod cases;
+mod options;
+mod refine;
+mod search;
+mod structure;
+
+use super::bench::{Bench, Random};
+use super::black_box::{BlackBox, Input, Interface};
+use super::generate::{Generator, Kind, MIDDLE};
+use super::shrink;
+use crate::accumulate::{CPosition, GenericDot, Recipe};
+use crate::error::Error;
+use crate::unit::Unit;
+use cases::{Case, Jury};
+pub(super) use options::{options as parameter_options, roundings};
+use std::time::{Duration, Instant};
+pub(super) use structure::{Structure, all as structures};
+
+/// How hard to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FitOptions {
+    /// Vectors that a model must pass before it is believed.
+    pub vectors: usize,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// When to stop looking for another model.
+    pub time: Duration,
+}
+
+impl Default for FitOptions {
+    /// 100,000 vectors, seed 1, one minute.
+    fn default() -> Self {
+        Self { vectors: 100_000, seed: 1, time: Duration::from_secs(60) }
+    }
+}
+
+/// An input on which a model is wrong, as small as can be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counterexample {
+    /// The input.
+    pub input: Input,
+    /// What the box answered.
+    pub answer: u64,
+    /// What the model gives.
+    pub model: u64,
+}
+
+/// Another value of a parameter that gives the same answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alternative {
+    /// The parameter, by its name in the recipe's text.
+    pub parameter: &'static str,
+    /// The model with the other value.
+    pub recipe: Recipe,
+    /// Why it is the same function, or None if only no vector tried told them apart.
+    pub proof: Option<String>,
+}
+
+/// The outcome of [`fit()`].
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// The model, named by a text that [`Unit::find`] accepts.
+    pub model: Unit,
+    /// The model as data.
+    pub recipe: Recipe,
+    /// Vectors put to the box.
+    pub vectors: u64,
+    /// How many of them the model gets wrong.
+    pub mismatches: u64,
+    /// The smallest of those found, if any.
+    pub counterexample: Option<Counterexample>,
+    /// Parameters whose other values give the same answers.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// A box, what it was asked, and how long there is.
+pub(super) struct Lab<'a> {
+    target: &'a mut dyn BlackBox,
+    interface: Interface,
+    bench: Bench,
+    asked: u64,
+    /// Every answer that models are tested against.
+    jury: Jury<Case>,
+    deadline: Instant,
+    seed: u64,
+}
+
+impl core::fmt::Debug for Lab<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Lab({} asked)", self.asked)
+    }
+}
+
+/// Finds the model of `target`.
+///
+/// # Errors
+/// When the box fails to answer. A box outside the library's family is no error: the result then
+/// has mismatches and a counterexample.
+pub fn fit(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error> {
+    let interface = target.interface();
+    let mut lab = Lab {
+        target,
+        interface,
+        bench: Bench::new(interface),
+        asked: 0,
+        jury: Jury { cases: Vec::new() },
+        deadline: Instant::now() + options.time,
+        seed: options.seed,
+    };
+    let allowed = structure::allowed(lab.target, options.seed)?;
+    let middle = lab.first_answers()?;
+    let hypotheses = Hypotheses { stage: 0, allowed, middle };
+    let best = lab.try_all(hypotheses, options)?;
+    lab.report(best, options)
+}
+
+/// Starting models, the likeliest first.
+struct Hypotheses {
+    stage: usize,
+    allowed: Vec<Structure>,
+    middle: Vec<Case>,
+}
+
+/// A start that explains less than this part of the middle-range answers is not worth refining.
+const WORTH_REFINING: f64 = 0.5;
+
+impl Hypotheses {
+    /// The next stage's models, best first; None when there is no further stage.
+    fn next(&mut self, interface: &Interface) -> Option<Vec<Recipe>> {
+        self.stage += 1;
+        match self.stage {
+            1 => Some(self.families(interface, 0)),
+            2 => Some(self.generic(interface, 0)),
+            3 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
+            4 => Some(self.generic(interface, self.middle.len() / 50)),
+            5 => Some(self.generic(interface, self.middle.len() / 8)),
+            _ => None,
+        }
+    }
+
+    /// Non-generic families that at most `allowed` middle-range answers refute.
+    fn families(&self, interface: &Interface, allowed: usize) -> Vec<Recipe> {
+        let mut jury = Jury { cases: self.middle.clone() };
+        let mut scored: Vec<(usize, Recipe)> = options::families(interface)
+            .into_iter()
+            .map(|r| (jury.refutations(allowed + 1, |case| case.agrees(&r, interface, false)), r))
+            .filter(|(refuted, _)| *refuted <= allowed)
+            .collect();
+        scored.sort_by_key(|(refuted, _)| *refuted);
+        scored.into_iter().map(|(_, r)| r).take(6).collect()
+    }
+
+    fn generic(&self, interface: &Interface, allowed: usize) -> Vec<Recipe> {
+        let ordinary: Vec<Case> = self.middle.iter().filter(|c| c.is_ordinary()).cloned().collect();
+        let likely = search::likely_output_bits(&ordinary, interface);
+        let all = structures(interface.k);
+        let cuts = if self.allowed.is_empty() { &all } else { &self.allowed };
+        // Two cuts that explain everything are enough: refining can still change the cut.
+        let find = |endings: &[GenericDot], known: bool| -> Vec<GenericDot> {
+            let per_cut = cuts.iter().map(|s| search::middle(s, &ordinary, endings, known, interface, allowed));
+            per_cut.filter(|found| !found.is_empty()).take(2).flatten().collect()
+        };
+        let mut found = Vec::new();
+        for known in [true, false] {
+            if found.is_empty() {
+                found = find(&search::endings(&likely, &EVERYWHERE, known), known);
+            }
+            if found.is_empty() && allowed == 0 {
+                // With late c the output's width is not the width of the blocks' sums.
+                let every: Vec<Option<u32>> = options::output_bits(interface).collect();
+                found = find(&search::endings(&every, &[CPosition::Late], known), known);
+            }
+        }
+        found.sort_by_key(search::rank);
+        found.into_iter().map(Recipe::Generic).collect()
+    }
+}
+
+/// The places c can enter.
+const EVERYWHERE: [CPosition; 3] = [CPosition::With, CPosition::Last, CPosition::Late];
+
+/// Starting models polished per stage.
+const STARTS: usize = 8;
+
+/// Vectors per round trip while falsifying.
+const BATCH: usize = 8192;
+
+/// Mismatches kept per round of falsifying.
+const KEPT: usize = 48;
+
+impl Lab<'_> {
+    fn ask(&mut self, inputs: Vec<Input>) -> Result<Vec<Case>, Error> {
+        let answers = self.target.dot_adds(&inputs)?;
+        self.asked += inputs.len() as u64;
+        Ok(inputs.into_iter().zip(answers).map(|(x, d)| Case::new(&self.interface, x, d)).collect())
+    }
+
+    /// Asks inputs of the middle range (returned) and of every kind (kept for the edges).
+    fn first_answers(&mut self) -> Result<Vec<Case>, Error> {
+        let mut generator = Generator::new(self.bench.clone(), self.seed ^ 0xA11CE);
+        let mut inputs = generator.of_kinds(&[Kind::FewTerms], 500);
+        inputs.extend(cancelling(&self.bench, self.seed, 300));
+        inputs.extend(generator.of_kinds(&MIDDLE, 160));
+        let middle = self.ask(inputs)?;
+        let edges = generator.batch(1400);
+        let edges = self.ask(edges)?;
+        self.jury.cases.extend(edges);
+        self.jury.cases.extend(middle.iter().cloned());
+        Ok(middle)
+    }
+
+    /// Polishes and falsifies starting models until one survives or time is up.
+    fn try_all(&mut self, mut hypotheses: Hypotheses, options: &FitOptions) -> Result<Recipe, Error> {
+        let fallback = Recipe::Generic(GenericDot { block: self.interface.k, ..GenericDot::default() });
+        let mut best = (fallback, usize::MAX);
+        while let Some(starts) = hypotheses.next(&self.interface) {
+            for start in starts.into_iter().take(STARTS) {
+                let (recipe, refuted) = self.settle(start, &hypotheses.allowed, options)?;
+                if refuted < best.1 {
+                    best = (recipe, refuted);
+                }
+                if refuted == 0 || Instant::now() > self.deadline {
+                    return Ok(best.0);
+                }
+            }
+        }
+        Ok(best.0)
+    }
+
+    /// Refines one start, and again with each batch of mismatches that falsifying finds.
+    fn settle(&mut self, start: Recipe, cuts: &[Structure], options: &FitOptions) -> Result<(Recipe, usize), Error> {
+        let mut recipe = start;
+        if let Recipe::Generic(x) = start {
+            recipe = Recipe::Generic(search::with_edges(x, &mut self.jury, &self.interface).0);
+        }
+        loop {
+            let refuted;
+            (recipe, refuted) = refine::refine(recipe, &mut self.jury, &self.interface, cuts, self.deadline);
+            if refuted > 0 {
+                return Ok((recipe, refuted));
+            }
+            let mut wrong = self.falsify(&recipe, options)?;
+            if wrong.is_empty() {
+                wrong = self.question_neighbours(&recipe, cuts)?;
+            }
+            if wrong.is_empty() {
+                return Ok((recipe, 0));
+            }
+            self.jury.cases.splice(0..0, wrong);
+            if Instant::now() > self.deadline {
+                return Ok((recipe, 1));
+            }
+        }
+    }
+
+    /// Fresh vectors of every kind; returns those the model gets wrong.
+    fn falsify(&mut self, recipe: &Recipe, options: &FitOptions) -> Result<Vec<Case>, Error> {
+        let mut generator = Generator::new(self.bench.clone(), self.seed ^ self.asked.rotate_left(32) ^ 0xFA15E);
+        let mut model = self.interface.unit(*recipe)?;
+        let mut left = options.vectors;
+        while left > 0 {
+            let count = left.min(BATCH);
+            let inputs = generator.batch(count);
+            let answers = self.target.dot_adds(&inputs)?;
+            self.asked += count as u64;
+            let expected = model.dot_adds(&inputs)?;
+            let differing = inputs.into_iter().zip(answers).zip(expected).filter(|((_, d), want)| d != want);
+            let wrong: Vec<Case> = differing.take(KEPT).map(|((x, d), _)| Case::new(&self.interface, x, d)).collect();
+            if !wrong.is_empty() {
+                return Ok(wrong);
+            }
+            left -= count;
+        }
+        Ok(Vec::new())
+    }
+
+    /// Asks, for every other value of every parameter, an input on which it would differ, unless
+    /// the answers so far refute it; returns the answers that refute the model itself.
+    fn question_neighbours(&mut self, recipe: &Recipe, cuts: &[Structure]) -> Result<Vec<Case>, Error> {
+        let interface = self.interface;
+        let mut generator = Generator::new(self.bench.clone(), self.seed ^ 0x0DD);
+        let pool = shrink::Pool::new(&interface, recipe, generator.batch(NEIGHBOUR_POOL));
+        let mut inputs = Vec::new();
+        for (_, others) in parameter_options(recipe, &interface, cuts) {
+            for other in others.into_iter().filter(|r| r != recipe) {
+                if super::same_function(recipe, &other, &interface).is_some() {
+                    continue;
+                }
+                if self.jury.refutations(1, |case| case.agrees(&other, &interface, true)) == 0 {
+                    inputs.extend(pool.separating(&other, &interface).cloned());
+                }
+            }
+        }
+        let mut answers = self.ask(inputs)?;
+        let wrong: Vec<Case> = answers.iter().filter(|c| !c.agrees(recipe, &interface, true)).cloned().collect();
+        answers.retain(|c| c.agrees(recipe, &interface, true));
+        self.jury.cases.extend(answers);
+        Ok(wrong)
+    }
+
+    fn report(mut self, recipe: Recipe, options: &FitOptions) -> Result<Fit, Error> {
+        let interface = self.interface;
+        let model = interface.unit(recipe)?;
+        let mut wrong: Vec<Case> =
+            self.jury.cases.iter().filter(|c| !c.agrees(&recipe, &interface, true)).cloned().collect();
+        if wrong.is_empty() && Instant::now() > self.deadline {
+            wrong = self.falsify(&recipe, options)?;
+        }
+        let counterexample = match wrong.iter().min_by_key(|c| shrink::size(&c.input, &interface)) {
+            Some(case) => Some(self.smallest(case, &model)?),
+            None => None,
+        };
+        let alternatives = if wrong.is_empty() { self.alternatives(&recipe) } else { Vec::new() };
+        let (vectors, mismatches) = (self.asked, wrong.len() as u64);
+        Ok(Fit { model, recipe, vectors, mismatches, counterexample, alternatives })
+    }
+
+    fn smallest(&mut self, case: &Case, model: &Unit) -> Result<Counterexample, Error> {
+        let mut model = model.clone();
+        let (input, answer, wrong) = shrink::shrink(&case.input, self.target, &mut model)?;
+        Ok(Counterexample { input, answer, model: wrong })
+    }
+
+    /// Other parameter values that no answer refutes.
+    fn alternatives(&mut self, recipe: &Recipe) -> Vec<Alternative> {
+        let interface = self.interface;
+        let mut found = Vec::new();
+        for (parameter, others) in parameter_options(recipe, &interface, &structures(interface.k)) {
+            for other in others.into_iter().filter(|r| r != recipe) {
+                let proof = super::same_function(recipe, &other, &interface);
+                let refuted = |jury: &mut Jury<Case>| jury.refutations(1, |c| c.agrees(&other, &interface, true)) > 0;
+                if proof.is_none() && refuted(&mut self.jury) {
+                    continue;
+                }
+                let proof = proof.map(|why| why.into_iter().find(|w| w.starts_with(parameter)).unwrap_or_default());
+                found.push(Alternative { parameter, recipe: other, proof });
+            }
+        }
+        found
+    }
+}
+
+/// Inputs searched for one that separates a model from a neighbour.
+const NEIGHBOUR_POOL: usize = 2500;
+
+/// X - X + y and more: what alignment keeps of y shows undisturbed by the output rounding.
+fn cancelling(bench: &Bench, seed: u64, count: usize) -> Vec<Input> {
+    let mut random = Random::new(seed ^ 0xCA9CE1);
+    let k = bench.interface.k;
+    let (low, high) = bench.product_range();
+    let (c_low, c_high) = bench.common_range();
+    let mut inputs = Vec::new();
+    for _ in 0..20 * count {
+        if inputs.len() == count {
+            break;
+        }
+        let place = |random: &mut Random| random.below(k as u64 + 1) as usize;
+        let (i, j, l) = (place(&mut random), place(&mut random), place(&mut random));
+        if i == j || l == i || l == j {
+            continue;
+        }
+        let flip = random.one_in(2);
+        let e = if random.one_in(2) { random.range(c_low, c_high) } else { random.range(low.max(-30), high.min(60)) };
+        let small = (e - random.range(0, 75)).max(low);
+        let more = u128::from(random.below(4));
+        let magnitude = if random.one_in(2) { 1 } else { u128::from(random.below(7)) + 1 };
+        let terms = [
+            (i, flip, 16, e - 4),
+            (j, !flip, 16 + more * u128::from(random.below(2)), e - 4),
+            (l, random.one_in(2), magnitude, small),
+        ];
+        inputs.extend(bench.terms(&terms));
+    }
+    inputs
+}

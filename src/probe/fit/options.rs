@@ -1,0 +1,132 @@
+//! Every value each parameter of a model can take: the neighbourhood that hypotheses come from.
+
+use super::super::black_box::Interface;
+use super::structure::Structure;
+use crate::accumulate::{
+    BlockedC, CPosition, Floor, GenericDot, GroupScaledDot, GroupedRoundDown, OverflowBesideC, PairwiseSum, Recipe,
+    RoundDown, SequentialFma, SoftwareDot, SubnormalC, ZeroProducts,
+};
+use crate::round::{ROUNDINGS, Rounding};
+use crate::special::NanRule;
+
+/// Widths of alignment tried.
+pub(crate) const WIDTHS: core::ops::RangeInclusive<u32> = 1..=72;
+
+/// The roundings, those of known designs first.
+pub(crate) fn roundings() -> impl Iterator<Item = Rounding> {
+    use Rounding::{Down, NearestEven, TowardZero, Up};
+    let known = [TowardZero, NearestEven, Down, Up];
+    known.into_iter().chain(ROUNDINGS.iter().map(|(r, _)| *r).filter(move |r| !known.contains(r)))
+}
+
+/// Alignment floors tried, those of known designs first.
+pub(crate) fn floors() -> impl Iterator<Item = Floor> {
+    let known = [7, 6, 5, 13].map(Floor::BelowEmin);
+    let more = (-20..=90).map(Floor::BelowEmin).filter(move |f| !known.contains(f));
+    known.into_iter().chain([Floor::None, Floor::ZeroC]).chain(more)
+}
+
+/// Output widths tried: full, then from wide to narrow.
+pub(crate) fn output_bits(interface: &Interface) -> impl Iterator<Item = Option<u32>> {
+    core::iter::once(None).chain((1..interface.d.fraction_bits).rev().map(Some))
+}
+
+const NANS: [NanRule; 2] = [NanRule::AllOnes, NanRule::Quiet];
+
+/// A parameter's name, and the model with each of its values.
+pub(crate) type Options = Vec<(&'static str, Vec<Recipe>)>;
+
+macro_rules! options {
+    ($wrap:expr, $base:expr; $($name:literal => $field:ident: $values:expr),* $(,)?) => {
+        vec![$(($name, $values.into_iter().map(|v| { let mut x = $base; x.$field = v; $wrap(x) }).collect()),)*]
+    };
+}
+
+const BOTH: [bool; 2] = [false, true];
+
+fn generic(x: GenericDot, interface: &Interface, structures: &[Structure]) -> Options {
+    let cuts =
+        structures.iter().map(|s| Recipe::Generic(GenericDot { pattern: s.pattern, block: s.block, ..x })).collect();
+    let mut all: Options = vec![("block", cuts)];
+    all.extend(options![Recipe::Generic, x;
+        "F" => frac_bits: WIDTHS,
+        "align" => alignment: roundings(),
+        "sticky" => sticky: BOTH,
+        "normalise" => normalise_products: BOTH,
+        "e_zero" => floor: floors(),
+        "zero-products" => zero_products: [ZeroProducts::Ignored, ZeroProducts::OwnExponent],
+        "subnormal-c" => subnormal_c: [SubnormalC::Stored, SubnormalC::Normalised],
+        "c" => c: [CPosition::With, CPosition::Last, CPosition::Late],
+        "out" => output_rounding: roundings(),
+        "out-bits" => output_bits: output_bits(interface),
+        "via-f16" => via_f16: BOTH,
+        "flush-in" => flush_inputs: BOTH,
+        "flush-out" => flush_results: BOTH,
+        "limit" => product_limit: BOTH,
+        "exact" => exact: BOTH,
+        "negative-zero" => negative_zero: BOTH,
+        "nan" => nan: NANS,
+    ]);
+    all
+}
+
+fn totals() -> impl Iterator<Item = Option<u32>> {
+    core::iter::once(None).chain(WIDTHS.map(Some))
+}
+
+const OVERFLOWS: [OverflowBesideC; 2] = [OverflowBesideC::Infinity, OverflowBesideC::CWins];
+
+fn round_down(x: RoundDown, k: usize, wrap: impl Fn(RoundDown) -> Recipe) -> Options {
+    options![wrap, x;
+        "G" => group: 1..=k,
+        "F" => frac_bits: WIDTHS,
+        "sum" => sum_bits: WIDTHS,
+        "total" => total_bits: totals(),
+        "overflow-beside-c" => overflow_beside_c: OVERFLOWS,
+        "nan" => nan: NANS,
+    ]
+}
+
+/// Every parameter of a model with every value it can take.
+pub(crate) fn options(recipe: &Recipe, interface: &Interface, structures: &[Structure]) -> Options {
+    let k = interface.k;
+    match *recipe {
+        Recipe::Generic(x) => generic(x, interface, structures),
+        Recipe::Sequential(x) => options![Recipe::Sequential, x; "round" => rounding: roundings(), "nan" => nan: NANS],
+        Recipe::Pairwise(x) => options![Recipe::Pairwise, x;
+            "G" => group: 1..=k, "flush-in" => flush_inputs: BOTH, "flush-out" => flush_results: BOTH, "nan" => nan: NANS],
+        Recipe::RoundDown(x) => round_down(x, k, Recipe::RoundDown),
+        Recipe::GroupedRoundDown(x) => {
+            let mut all = round_down(x.base, k, |base| Recipe::GroupedRoundDown(GroupedRoundDown { base, ..x }));
+            all.extend(options![Recipe::GroupedRoundDown, x;
+                "c-reach" => c_reach: 0..=80, "special-c" => special_c: [BlockedC::Propagates, BlockedC::Dropped]]);
+            all
+        }
+        Recipe::GroupScaled(x) => options![Recipe::GroupScaled, x;
+            "G" => group: 1..=k, "F" => frac_bits: WIDTHS, "e_zero" => floor: floors(),
+            "out" => output_rounding: roundings(), "nan" => nan: NANS],
+        Recipe::Software(x) => options![Recipe::Software, x; "nan" => nan: NANS],
+    }
+}
+
+/// Where the search of each family other than the generic one starts.
+pub(crate) fn families(interface: &Interface) -> Vec<Recipe> {
+    let groups = || (1..=interface.k).rev();
+    let mut starts: Vec<Recipe> =
+        roundings().map(|rounding| Recipe::Sequential(SequentialFma { rounding, ..SequentialFma::IEEE })).collect();
+    starts.push(Recipe::Software(SoftwareDot::NVIDIA));
+    for flush in [true, false] {
+        starts.extend(groups().map(|group| {
+            Recipe::Pairwise(PairwiseSum { group, flush_inputs: flush, flush_results: flush, ..PairwiseSum::CDNA2 })
+        }));
+    }
+    starts.extend(groups().map(|group| Recipe::RoundDown(RoundDown { group, ..RoundDown::CDNA3 })));
+    starts.extend(groups().map(|group| {
+        let base = RoundDown { group, ..GroupedRoundDown::CDNA3.base };
+        Recipe::GroupedRoundDown(GroupedRoundDown { base, ..GroupedRoundDown::CDNA3 })
+    }));
+    if interface.scale.is_some() {
+        starts.extend(groups().map(|group| Recipe::GroupScaled(GroupScaledDot { group, ..GroupScaledDot::BLACKWELL })));
+    }
+    starts
+}

@@ -1,0 +1,405 @@
+//! Inputs at random, aimed at what units differ in.
+//!
+//! The kinds are those of the shared vectors (random bits, near one, wide exponents, cancellation,
+//! specials, sparse, tiny, huge, very wide, ties) and four more: few terms of exact powers, sums at
+//! the alignment floor, overflow edges, and zeros of both signs.
+
+use super::bench::{Bench, Random, normal, one, top};
+use super::black_box::Input;
+use crate::format::FormatSpec;
+
+/// A kind of input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    RandomBits,
+    NearOne,
+    Wide,
+    Cancellation,
+    Specials,
+    Sparse,
+    Tiny,
+    Huge,
+    VeryWide,
+    Ties,
+    FewTerms,
+    Floor,
+    Overflow,
+    Zeros,
+}
+
+/// Every kind.
+pub(crate) const KINDS: [Kind; 14] = [
+    Kind::RandomBits,
+    Kind::NearOne,
+    Kind::Wide,
+    Kind::Cancellation,
+    Kind::Specials,
+    Kind::Sparse,
+    Kind::Tiny,
+    Kind::Huge,
+    Kind::VeryWide,
+    Kind::Ties,
+    Kind::FewTerms,
+    Kind::Floor,
+    Kind::Overflow,
+    Kind::Zeros,
+];
+
+/// Kinds whose inputs are normal numbers and whose sums stay far from underflow and overflow.
+pub(crate) const MIDDLE: [Kind; 4] = [Kind::NearOne, Kind::Cancellation, Kind::Ties, Kind::FewTerms];
+
+/// A stream of inputs for one interface.
+#[derive(Clone, Debug)]
+pub(crate) struct Generator {
+    bench: Bench,
+    random: Random,
+    at: usize,
+}
+
+/// A significand: a power of two, all ones, few bits, or anything.
+fn fraction(random: &mut Random, bits: u32) -> u64 {
+    match random.below(6) {
+        0 => 0,
+        1 => u64::MAX,
+        2 if bits > 0 => 1 << random.below(u64::from(bits)),
+        3 if bits > 1 => u64::MAX << random.below(u64::from(bits)),
+        _ => random.next(),
+    }
+}
+
+impl Generator {
+    pub(crate) const fn new(bench: Bench, seed: u64) -> Self {
+        Self { bench, random: Random::new(seed), at: 0 }
+    }
+
+    /// The next input, kinds in turn.
+    pub(crate) fn next(&mut self) -> Input {
+        self.at += 1;
+        self.of_kind(KINDS[(self.at - 1) % KINDS.len()])
+    }
+
+    pub(crate) fn batch(&mut self, count: usize) -> Vec<Input> {
+        (0..count).map(|_| self.next()).collect()
+    }
+
+    pub(crate) fn of_kinds(&mut self, kinds: &[Kind], count: usize) -> Vec<Input> {
+        (0..count).map(|i| self.of_kind(kinds[i % kinds.len()])).collect()
+    }
+
+    fn number(&mut self, format: &FormatSpec, low: i32, high: i32) -> u64 {
+        let e = self.random.range(low, high);
+        let fraction = fraction(&mut self.random, format.fraction_bits);
+        normal(format, self.random.one_in(2), e, fraction)
+    }
+
+    fn bits(&mut self, format: &FormatSpec) -> u64 {
+        self.random.next() & format.code_mask()
+    }
+
+    /// Every operand a normal number with its exponent in a range; c's range is its own.
+    fn between(&mut self, (low, high): (i32, i32), (c_low, c_high): (i32, i32)) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.bench.zeros();
+        for k in 0..i.k {
+            input.a[k] = self.number(&i.a, low, high);
+            input.b[k] = self.number(&i.b, low, high);
+        }
+        input.c = self.number(&i.c, c_low, c_high);
+        input
+    }
+
+    pub(crate) fn of_kind(&mut self, kind: Kind) -> Input {
+        let i = self.bench.interface;
+        let mut input = match kind {
+            Kind::RandomBits => self.random_bits(),
+            Kind::NearOne => self.between((-1, 1), (-4, 4)),
+            Kind::Wide => self.between((-12, 12), (-24, 24)),
+            Kind::Cancellation => self.cancellation(),
+            Kind::Specials => self.specials(),
+            Kind::Sparse => self.sparse(),
+            Kind::Tiny => self.tiny(),
+            Kind::Huge => {
+                let high = top(&i.a).max(top(&i.b));
+                self.between((high - 6, high), (top(&i.c) - 8, top(&i.c)))
+            }
+            Kind::VeryWide => self.between((-200, 200), (-200, 200)),
+            Kind::Ties => self.ties(),
+            Kind::FewTerms => self.few_terms(),
+            Kind::Floor => self.floor(),
+            Kind::Overflow => self.overflow(),
+            Kind::Zeros => self.zeros(),
+        };
+        self.scales(&mut input, kind);
+        input
+    }
+
+    fn random_bits(&mut self) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.bench.zeros();
+        for k in 0..i.k {
+            (input.a[k], input.b[k]) = (self.bits(&i.a), self.bits(&i.b));
+        }
+        input.c = self.bits(&i.c);
+        input
+    }
+
+    /// Pairs of products that cancel, or almost.
+    fn cancellation(&mut self) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.between((-6, 6), (-10, 10));
+        let flip = |f: &FormatSpec, x: u64| {
+            let sign = 1 << (f.exponent_bits + f.fraction_bits + f.ignored_low_bits);
+            if f.signed { x ^ sign } else { x }
+        };
+        for k in 0..i.k {
+            if k > 0 && !self.random.one_in(3) {
+                let from = self.random.below(k as u64) as usize;
+                input.a[k] = flip(&i.a, input.a[from]);
+                input.b[k] = input.b[from];
+                if self.random.one_in(4) {
+                    input.b[k] ^= 1 << i.b.ignored_low_bits;
+                }
+            }
+        }
+        input
+    }
+
+    fn specials(&mut self) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.between((-3, 3), (-3, 3));
+        for _ in 0..=self.random.below(3) {
+            let k = self.random.below(i.k as u64 + 1) as usize;
+            let special = |random: &mut Random, f: &FormatSpec| {
+                let infinity = f.infinity_code(random.one_in(2)).unwrap_or(f.max_code(random.one_in(2)));
+                match random.below(5) {
+                    0 => f.nan_code(crate::special::NanRule::Quiet).unwrap_or(0),
+                    1 | 2 => infinity,
+                    3 => f.max_code(random.one_in(2)),
+                    _ => 0,
+                }
+            };
+            if k == i.k {
+                input.c = special(&mut self.random, &i.c);
+            } else {
+                input.a[k] = special(&mut self.random, &i.a);
+                if self.random.one_in(3) {
+                    input.b[k] = special(&mut self.random, &i.b);
+                }
+            }
+        }
+        input
+    }
+
+    fn sparse(&mut self) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.between((-8, 8), (-16, 16));
+        for k in 0..i.k {
+            if !self.random.one_in(4) {
+                input.a[k] = 0;
+                if self.random.one_in(2) {
+                    input.b[k] = 0;
+                }
+            }
+        }
+        if self.random.one_in(2) {
+            input.c = 0;
+        }
+        input
+    }
+
+    fn tiny(&mut self) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.between((i.a.emin().min(i.b.emin()), i.a.emin().max(i.b.emin()) + 8), (0, 0));
+        for k in 0..i.k {
+            if self.random.one_in(3) {
+                input.a[k] = self.subnormal(&i.a);
+            }
+            if self.random.one_in(3) {
+                input.b[k] = self.subnormal(&i.b);
+            }
+        }
+        input.c = if self.random.one_in(2) {
+            self.subnormal(&i.c)
+        } else {
+            let low = i.c.emin();
+            self.number(&i.c, low, low + 30)
+        };
+        input
+    }
+
+    /// A subnormal number or zero.
+    fn subnormal(&mut self, f: &FormatSpec) -> u64 {
+        if !f.subnormals {
+            return one(f);
+        }
+        let fraction = fraction(&mut self.random, f.fraction_bits) & ((1 << f.fraction_bits) - 1);
+        let sign = u64::from(f.signed && self.random.one_in(2)) << (f.exponent_bits + f.fraction_bits);
+        (sign | fraction) << f.ignored_low_bits
+    }
+
+    /// Short significands whose exponents are about an output's width apart.
+    fn ties(&mut self) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.bench.zeros();
+        let (low, high) = self.bench.common_range();
+        let p = i.d.fraction_bits as i32;
+        let lead = self.random.range((low + p).min(high), high.min(20 + p / 2));
+        for k in 0..=i.k {
+            if self.random.one_in(3) {
+                continue;
+            }
+            let gap = match self.random.below(3) {
+                0 => self.random.range(0, 3),
+                1 => self.random.range(p - 3, p + 5),
+                _ => self.random.range(0, p + 12),
+            };
+            let magnitude = self.random.below(3) + 1;
+            let negative = self.random.one_in(2);
+            let _ = self.bench.set_value(&mut input, k, negative, magnitude.into(), lead - gap);
+        }
+        input
+    }
+
+    /// One to four terms, c among them or not.
+    fn few_terms(&mut self) -> Input {
+        let k = self.bench.interface.k;
+        let places: Vec<usize> = (0..=self.random.below(3)).map(|_| self.random.below(k as u64) as usize).collect();
+        let with_c = !self.random.one_in(3);
+        self.terms_at(&places, with_c)
+    }
+
+    /// Non-zero products at these places, and c or not: normal numbers, sums in the middle range.
+    pub(crate) fn terms_at(&mut self, places: &[usize], with_c: bool) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.bench.zeros();
+        let (low, high) = self.bench.common_range();
+        let reach = self.random.range(0, 50);
+        let lead = self.random.range(low.max(-40) + (high - low).min(24) / 2, high.min(40) - 2);
+        for &k in places {
+            let e = (lead - self.random.range(0, reach)).max(self.bench.product_range().0);
+            let (negative, f) = (self.random.one_in(2), fraction(&mut self.random, i.a.fraction_bits));
+            let half = self.random.range(-2, 2) + e.div_euclid(2);
+            let half = half.clamp(i.a.emin().max(e - top(&i.b)), top(&i.a).min(e - i.b.emin()).max(i.a.emin()));
+            input.a[k] = normal(&i.a, negative, half, f);
+            let f = fraction(&mut self.random, i.b.fraction_bits);
+            input.b[k] = normal(&i.b, false, e - half, f);
+        }
+        if with_c {
+            let e = lead + if self.random.one_in(3) { self.random.range(0, 30) } else { -self.random.range(0, reach) };
+            input.c = self.number(&i.c, e.max(i.c.emin()), e.max(i.c.emin()));
+        }
+        input
+    }
+
+    /// Products around the output's smallest numbers, c zero or as small.
+    fn floor(&mut self) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.bench.zeros();
+        let (low, _) = self.bench.product_range();
+        let low = low - (i.a.fraction_bits + i.b.fraction_bits) as i32;
+        let base = (i.d.emin() - i.d.fraction_bits as i32).max(low);
+        for _ in 0..=self.random.below(4) {
+            let k = self.random.below(i.k as u64) as usize;
+            let e = base + self.random.range(-24, 6);
+            let (negative, magnitude) = (self.random.one_in(2), self.random.below(3) + 1);
+            let _ = self.bench.set_value(&mut input, k, negative, magnitude.into(), e.max(low));
+        }
+        if self.random.one_in(3) {
+            input.c = self.subnormal(&i.c);
+        }
+        if self.random.one_in(2) {
+            // A zero product with a large operand: does it count in the largest exponent?
+            let k = self.random.below(i.k as u64) as usize;
+            if input.a[k] == 0 {
+                input.b[k] = self.number(&i.b, -20, top(&i.b));
+            }
+        }
+        input
+    }
+
+    /// Sums and products near the largest numbers, of the output and of f32.
+    fn overflow(&mut self) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.bench.zeros();
+        let limit = if self.random.one_in(2) { top(&i.d) } else { 127 };
+        for _ in 0..=self.random.below(4) {
+            let k = self.random.below(i.k as u64) as usize;
+            let e = limit + self.random.range(-2, 1);
+            let ea = (e / 2 + self.random.range(-3, 3)).max(e - top(&i.b)).min(top(&i.a));
+            input.a[k] = self.number(&i.a, ea, ea);
+            input.b[k] = self.number(&i.b, e - ea, e - ea);
+        }
+        let p = i.d.fraction_bits as i32;
+        let gap = match self.random.below(3) {
+            0 => 0,
+            1 => self.random.range(p, p + 3),
+            _ => 200,
+        };
+        if gap < 100 {
+            input.c = self.number(&i.c, top(&i.c) - gap, top(&i.c) - gap);
+        }
+        input
+    }
+
+    fn zeros(&mut self) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.bench.zeros();
+        let signed = |random: &mut Random, f: &FormatSpec| {
+            let sign = u64::from(f.has_negative_zero() && random.one_in(2));
+            sign << (f.exponent_bits + f.fraction_bits + f.ignored_low_bits)
+        };
+        let mostly_negative = self.random.one_in(2);
+        for k in 0..i.k {
+            input.a[k] = if mostly_negative && i.a.has_negative_zero() {
+                normal_negative_zero(&i.a)
+            } else {
+                signed(&mut self.random, &i.a)
+            };
+            if self.random.one_in(2) {
+                input.b[k] = self.number(&i.b, -6, 6);
+                if mostly_negative {
+                    input.b[k] = normal(&i.b, false, 0, 0);
+                }
+            }
+        }
+        input.c = if mostly_negative && i.c.has_negative_zero() {
+            normal_negative_zero(&i.c)
+        } else {
+            signed(&mut self.random, &i.c)
+        };
+        if self.random.one_in(3) {
+            let k = self.random.below(i.k as u64) as usize;
+            input.a[k] = normal(&i.a, true, i.a.emin(), 0);
+            input.b[k] = normal(&i.b, false, i.b.emin(), 0);
+        }
+        input
+    }
+
+    /// Scales: mostly near one, sometimes wide, rarely special.
+    fn scales(&mut self, input: &mut Input, kind: Kind) {
+        let Some(rule) = self.bench.interface.scale else { return };
+        let wide = matches!(kind, Kind::Wide | Kind::VeryWide | Kind::RandomBits | Kind::Tiny | Kind::Huge);
+        for n in 0..input.scale_a.len() {
+            for side in [false, true] {
+                let code = match kind {
+                    Kind::Tiny => self.number(&rule.format, -127, -60),
+                    Kind::Floor if side => self.number(&rule.format, -90, -55),
+                    Kind::Floor => self.number(&rule.format, -100, -65),
+                    Kind::Huge => self.number(&rule.format, 50, 127),
+                    Kind::Overflow => self.number(&rule.format, 58, 66),
+                    Kind::Specials | Kind::RandomBits => self.bits(&rule.format),
+                    _ if wide => self.number(&rule.format, -30, 30),
+                    Kind::NearOne => self.number(&rule.format, -1, 1),
+                    Kind::Zeros if self.random.one_in(3) => 0,
+                    _ => self.number(&rule.format, -12, 12),
+                };
+                let scales = if side { &mut input.scale_b } else { &mut input.scale_a };
+                scales[n] = code;
+            }
+        }
+    }
+}
+
+const fn normal_negative_zero(f: &FormatSpec) -> u64 {
+    1 << (f.exponent_bits + f.fraction_bits + f.ignored_low_bits)
+}

@@ -1,0 +1,209 @@
+//! Making an input on which two boxes differ as small as it can be.
+
+use super::bench::{exact, is_zero, one};
+use super::black_box::{BlackBox, Input, Interface};
+use super::fit::cases::Case;
+use crate::accumulate::Recipe;
+use crate::error::Error;
+use crate::format::FormatSpec;
+
+/// How large an input is: non-zero terms, then significand bits, then the span of exponents, then
+/// how far its exponents and signs are from those of +1.
+pub(crate) fn size(input: &Input, interface: &Interface) -> (usize, u32, i32, i32) {
+    let Interface { a, b, c, .. } = interface;
+    let live = (0..interface.k).filter(|&k| !is_zero(a, input.a[k]) && !is_zero(b, input.b[k]));
+    let mut exponents = Vec::new();
+    let mut bits = 0;
+    for k in live {
+        let (x, y) = (a.decode(input.a[k]), b.decode(input.b[k]));
+        bits += width(x.significand) + width(y.significand);
+        exponents.push(x.exponent + y.exponent);
+    }
+    let terms = exponents.len() + usize::from(!is_zero(c, input.c));
+    if !is_zero(c, input.c) {
+        let x = c.decode(input.c);
+        bits += width(x.significand);
+        exponents.push(x.exponent);
+    }
+    let span = exponents.iter().max().unwrap_or(&0) - exponents.iter().min().unwrap_or(&0);
+    (terms, bits, span, clutter(input, interface))
+}
+
+/// Everything that could be plainer: codes of zero terms, distances from +1, special values.
+fn clutter(input: &Input, interface: &Interface) -> i32 {
+    let weigh = |f: &FormatSpec, code: u64| {
+        let x = f.decode(code);
+        let special = if x.is_finite() { 0 } else { 1000 };
+        let exponent = if x.is_finite() && !x.is_zero() { x.exponent.abs() + 1 } else { 0 };
+        special + exponent + i32::from(x.negative && !x.is_nan())
+    };
+    let operands = |codes: &[u64], f: &FormatSpec| codes.iter().map(|&x| weigh(f, x)).sum::<i32>();
+    let scale =
+        interface.scale.map_or(0, |s| operands(&input.scale_a, &s.format) + operands(&input.scale_b, &s.format));
+    operands(&input.a, &interface.a) + operands(&input.b, &interface.b) + weigh(&interface.c, input.c) + scale
+}
+
+/// Significant bits of an integer.
+const fn width(x: u64) -> u32 {
+    if x == 0 { 0 } else { 64 - x.leading_zeros() - x.trailing_zeros() }
+}
+
+/// Every input one step smaller than this one.
+fn smaller(input: &Input, interface: &Interface) -> Vec<Input> {
+    let mut all = Vec::new();
+    for k in 0..interface.k {
+        if input.a[k] != 0 || input.b[k] != 0 {
+            let mut x = input.clone();
+            (x.a[k], x.b[k]) = (0, 0);
+            all.push(x);
+        }
+        for code in plainer(&interface.a, input.a[k]) {
+            let mut x = input.clone();
+            x.a[k] = code;
+            all.push(x);
+        }
+        for code in plainer(&interface.b, input.b[k]) {
+            let mut x = input.clone();
+            x.b[k] = code;
+            all.push(x);
+        }
+        for by in [-8, -1, 1, 8] {
+            all.extend(balanced(input, interface, k, by));
+        }
+    }
+    for code in plainer(&interface.c, input.c) {
+        all.push(Input { c: code, ..input.clone() });
+    }
+    if input.c != 0 {
+        all.push(Input { c: 0, ..input.clone() });
+    }
+    all.extend(scales(input, interface));
+    all.extend([-1, 1].into_iter().filter_map(|by| shifted(input, interface, by)));
+    let now = size(input, interface);
+    all.retain(|x| size(x, interface) < now);
+    all.sort_by_key(|x| size(x, interface));
+    all.dedup();
+    all
+}
+
+/// Codes with a bit less in the significand, or an exponent nearer to 0, or no sign.
+fn plainer(f: &FormatSpec, code: u64) -> Vec<u64> {
+    let x = f.decode(code);
+    let mut all = Vec::new();
+    if !x.is_finite() || x.is_zero() {
+        if code != 0 {
+            all.push(0);
+            all.push(one(f));
+        }
+        return all;
+    }
+    let q = x.exponent - x.frac_bits as i32;
+    let s = u128::from(x.significand);
+    let low = s & (s - 1);
+    let high = s & !(1 << s.ilog2());
+    all.extend([low, high, 1 << s.ilog2()].into_iter().filter(|m| *m != 0).filter_map(|m| exact(f, x.negative, m, q)));
+    for by in [-16, -4, -1, 1, 4, 16] {
+        all.extend(exact(f, x.negative, s, q + by));
+    }
+    all.extend(exact(f, x.negative, 1, 0));
+    all.extend(exact(f, false, s, q));
+    all.retain(|&other| other != code);
+    all
+}
+
+/// The same product with its exponent moved from a to b.
+fn balanced(input: &Input, interface: &Interface, k: usize, by: i32) -> Option<Input> {
+    let (x, y) = (interface.a.decode(input.a[k]), interface.b.decode(input.b[k]));
+    if !x.is_finite() || !y.is_finite() || x.is_zero() || y.is_zero() {
+        return None;
+    }
+    let mut moved = input.clone();
+    moved.a[k] = exact(&interface.a, x.negative, x.significand.into(), x.exponent - x.frac_bits as i32 + by)?;
+    moved.b[k] = exact(&interface.b, y.negative, y.significand.into(), y.exponent - y.frac_bits as i32 - by)?;
+    Some(moved)
+}
+
+/// Scales nearer to 1.
+fn scales(input: &Input, interface: &Interface) -> Vec<Input> {
+    let Some(rule) = interface.scale else { return Vec::new() };
+    let mut all = Vec::new();
+    for n in 0..input.scale_a.len() {
+        for code in plainer(&rule.format, input.scale_a[n]).into_iter().chain([one(&rule.format)]) {
+            let mut x = input.clone();
+            x.scale_a[n] = code;
+            all.push(x);
+        }
+        for code in plainer(&rule.format, input.scale_b[n]).into_iter().chain([one(&rule.format)]) {
+            let mut x = input.clone();
+            x.scale_b[n] = code;
+            all.push(x);
+        }
+    }
+    all
+}
+
+/// Every term times 2^by.
+fn shifted(input: &Input, interface: &Interface, by: i32) -> Option<Input> {
+    let scaled = |f: &FormatSpec, code: u64| {
+        let x = f.decode(code);
+        if !x.is_finite() || x.is_zero() {
+            return Some(code);
+        }
+        exact(f, x.negative, x.significand.into(), x.exponent - x.frac_bits as i32 + by)
+    };
+    let a = input.a.iter().map(|&x| scaled(&interface.a, x)).collect::<Option<Vec<_>>>()?;
+    Some(Input { a, c: scaled(&interface.c, input.c)?, ..input.clone() })
+}
+
+/// Steps asked for in one batch.
+const AT_ONCE: usize = 512;
+
+/// Shrinks an input on which two boxes differ until no single step keeps the difference; returns
+/// it with both answers.
+///
+/// # Errors
+/// When a box fails to answer.
+pub(crate) fn shrink(
+    input: &Input,
+    one: &mut dyn BlackBox,
+    other: &mut dyn BlackBox,
+) -> Result<(Input, u64, u64), Error> {
+    let interface = one.interface();
+    let first = one.dot_adds(std::slice::from_ref(input))?;
+    let second = other.dot_adds(std::slice::from_ref(input))?;
+    let mut best = (input.clone(), first[0], second[0]);
+    'smaller: loop {
+        for steps in smaller(&best.0, &interface).chunks(AT_ONCE) {
+            let (first, second) = (one.dot_adds(steps)?, other.dot_adds(steps)?);
+            let differs = first.iter().zip(&second).position(|(x, y)| x != y);
+            if let Some(at) = differs {
+                best = (steps[at].clone(), first[at], second[at]);
+                continue 'smaller;
+            }
+        }
+        return Ok(best);
+    }
+}
+
+/// Inputs with one model's answers, to find some on which another model differs.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    cases: Vec<Case>,
+}
+
+impl Pool {
+    pub(crate) fn new(interface: &Interface, recipe: &Recipe, inputs: Vec<Input>) -> Self {
+        let Ok(unit) = interface.unit(*recipe) else { return Self { cases: Vec::new() } };
+        let answer = |x: &Input| unit.dot_add_scaled_bits(&x.a, &x.b, x.c, &x.scale_a, &x.scale_b);
+        let cases = inputs.into_iter().filter_map(|x| {
+            let d = answer(&x).ok()?;
+            Some(Case::new(interface, x, d))
+        });
+        Self { cases: cases.collect() }
+    }
+
+    /// An input on which `other` gives another answer.
+    pub(crate) fn separating(&self, other: &Recipe, interface: &Interface) -> Option<&Input> {
+        self.cases.iter().find(|c| !c.agrees(other, interface, true)).map(|c| &c.input)
+    }
+}

@@ -1,0 +1,77 @@
+//! Units no one has listed, at random: every parameter of the generic accumulator.
+
+use gemmulate::Unit;
+use gemmulate::accumulate::{CPosition, Floor, GenericDot, Pattern, SubnormalC, ZeroProducts};
+use gemmulate::format::{self, FormatSpec};
+use gemmulate::instr::Shape;
+use gemmulate::round::Rounding;
+use gemmulate::special::NanRule;
+
+/// SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % n
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+fn formats(r: &mut Random) -> [FormatSpec; 4] {
+    use format::{BF16, E2M1, E3M2, E4M3, E5M2, F16, F32, TF32};
+    let a = r.pick(&[F16, F16, BF16, BF16, TF32, E4M3, E5M2, E4M3, E3M2, E2M1]);
+    let b = if a.storage_bits < 16 && r.one_in(3) { r.pick(&[E4M3, E5M2]) } else { a };
+    let d = if a.storage_bits <= 16 && a.name != "bf16" && r.one_in(4) { F16 } else { F32 };
+    [a, b, d, d]
+}
+
+/// A custom unit.
+pub fn unit(r: &mut Random) -> Unit {
+    let formats = formats(r);
+    let k: u64 = r.pick(&[1, 2, 4, 8, 8, 16, 16, 16, 32, 32, 64, 12]);
+    let block = 1 + r.below(k) as usize;
+    let block = if r.one_in(2) { 1 << r.below(u64::from(1 + k.ilog2())) } else { block };
+    let exact = r.one_in(12);
+    let below = r.below(16) as i32;
+    let full = formats[3].fraction_bits;
+    let accumulator = GenericDot {
+        block: if r.one_in(6) { k as usize } else { block },
+        pattern: r.pick(&[Pattern::Runs, Pattern::Runs, Pattern::EvenOdd, Pattern::InterleavedPairs]),
+        frac_bits: 8 + r.below(33) as u32,
+        alignment: r.pick(&[Rounding::TowardZero, Rounding::TowardZero, Rounding::Down, Rounding::NearestEven]),
+        sticky: r.one_in(4),
+        normalise_products: r.one_in(4),
+        floor: r.pick(&[
+            Floor::BelowEmin(5),
+            Floor::BelowEmin(6),
+            Floor::BelowEmin(7),
+            Floor::BelowEmin(below),
+            Floor::ZeroC,
+            Floor::None,
+        ]),
+        zero_products: if r.one_in(5) { ZeroProducts::OwnExponent } else { ZeroProducts::Ignored },
+        subnormal_c: if r.one_in(5) { SubnormalC::Normalised } else { SubnormalC::Stored },
+        c: r.pick(&[CPosition::With, CPosition::With, CPosition::Late, CPosition::Last]),
+        output_rounding: r.pick(&[Rounding::NearestEven, Rounding::TowardZero, Rounding::Down, Rounding::Up]),
+        output_bits: if r.one_in(5) { Some(full / 2 + r.below((full / 2).into()) as u32) } else { None },
+        via_f16: formats[0].storage_bits <= 8 && formats[1].storage_bits <= 8 && r.one_in(4),
+        flush_inputs: r.one_in(5),
+        flush_results: r.one_in(5),
+        product_limit: r.one_in(5),
+        exact,
+        negative_zero: r.one_in(4),
+        nan: r.pick(&[NanRule::AllOnes, NanRule::Quiet]),
+    };
+    Unit::custom(accumulator, Shape { m: 1, n: 1, k: k as usize }, formats, None).unwrap()
+}

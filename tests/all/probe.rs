@@ -1,0 +1,405 @@
+//! Probing: what the papers found, found again by the tests; models of hidden units; differences.
+
+use crate::custom::{self, Random};
+use gemmulate::Unit;
+use gemmulate::accumulate::{Accumulator, CPosition, Dot, Floor, GenericDot, Recipe};
+use gemmulate::format::{E4M3, E5M2, F16, F32};
+use gemmulate::instr::Shape;
+use gemmulate::num::Num;
+use gemmulate::probe::{
+    BlackBox, Command, Features, FitOptions, Interface, Sameness, SummationTree, authenticate, canonical, classes,
+    diff, features, fit, read_tests, same_function,
+};
+use gemmulate::round::Rounding;
+use std::time::Duration;
+
+fn probed(name: &str) -> Features {
+    features(&mut Unit::find(name).expect(name)).unwrap()
+}
+
+fn value(found: &Features, name: &str) -> String {
+    found.value(name).unwrap().to_string()
+}
+
+/// Khattak and Mikaitis, Table II: fraction bits, accumulated bits, block, rounding, c, interleaving.
+const TABLE_II: [(&str, &[&str], [&str; 6]); 14] = [
+    (
+        "mma.m16n8k32.f32.e4m3.e4m3",
+        &["hopper/wgmma.m64n8k32.f32.e4m3.e4m3"],
+        ["13", "21", "32", "rz at 13 fraction bits", "with", "no"],
+    ),
+    (
+        "fp8, Ada",
+        &["ada/mma.m16n8k32.f32.e4m3.e4m3.f32", "ada/mma.m16n8k16.f32.e5m2.e5m2.f32"],
+        ["13", "20", "16", "rz at 13 fraction bits", "with", "no"],
+    ),
+    ("fp8, f16 out, Hopper", &["hopper/wgmma.m64n8k32.f16.e5m2.e5m2"], ["13", "21", "32", "rne", "with", "no"]),
+    ("fp8, f16 out, Ada", &["ada/mma.m16n8k32.f16.e4m3.e4m3.f16"], ["13", "20", "16", "rne", "with", "no"]),
+    (
+        "fp8 by mma.sync",
+        &["hopper/mma.m16n8k32.f32.e4m3.e4m3.f32", "blackwell/mma.m16n8k32.f32.e5m2.e5m2.f32"],
+        ["25", "32", "16", "rz", "late", "pairs"],
+    ),
+    (
+        "f16",
+        &["hopper/mma.m16n8k16.f32.f16.f16.f32", "blackwell/mma.m16n8k16.f32.f16.f16.f32"],
+        ["25", "32", "16", "rz", "with", "no"],
+    ),
+    (
+        "bf16",
+        &["hopper/mma.m16n8k16.f32.bf16.bf16.f32", "blackwell/mma.m16n8k16.f32.bf16.bf16.f32"],
+        ["25", "32", "16", "rz", "with", "no"],
+    ),
+    (
+        "f16, Ada",
+        &["ada/mma.m16n8k16.f32.f16.f16.f32", "ada/mma.m16n8k16.f32.bf16.bf16.f32"],
+        ["24", "30", "8", "rz", "with", "no"],
+    ),
+    (
+        "f16, A100",
+        &["ampere/mma.m16n8k16.f32.f16.f16.f32", "ampere/mma.m16n8k8.f32.bf16.bf16.f32"],
+        ["24", "30", "8", "rz", "with", "no"],
+    ),
+    ("f16, V100", &["volta/mma.m8n8k4.f32.f16.f16.f32"], ["23", "28", "4", "rz", "with", "no"]),
+    (
+        "tf32",
+        &["hopper/mma.m16n8k8.f32.tf32.tf32.f32", "blackwell/mma.m16n8k8.f32.tf32.tf32.f32"],
+        ["25", "31", "8", "rz", "with", "no"],
+    ),
+    ("tf32, Ada", &["ada/mma.m16n8k8.f32.tf32.tf32.f32"], ["24", "29", "4", "rz", "with", "no"]),
+    ("tf32, A100", &["ampere/mma.m16n8k8.f32.tf32.tf32.f32"], ["24", "29", "4", "rz", "with", "no"]),
+    ("f16 in and out", &["volta/mma.m8n8k4.f16.f16.f16.f16"], ["23", "28", "4", "rne", "with", "no"]),
+];
+
+#[test]
+fn khattak_and_mikaitis_table_ii() {
+    for (row, units, want) in TABLE_II {
+        for unit in units {
+            let found = probed(unit);
+            let number = |name| value(&found, name).parse::<u32>().unwrap_or_else(|_| panic!("{row} {unit} {name}"));
+            // Two integer bits, the fraction, and the carries.
+            let accumulated = (2 + number("fraction_bits") + number("carry_bits")).to_string();
+            let c = if value(&found, "c_position") == "with" || want[4] == "late" {
+                value(&found, "c_position")
+            } else {
+                "with".into()
+            };
+            let got = [
+                value(&found, "fraction_bits"),
+                accumulated,
+                value(&found, "block"),
+                value(&found, "output_rounding"),
+                c,
+                value(&found, "interleave"),
+            ];
+            assert_eq!(got, want.map(String::from), "{row}: {unit}");
+            assert_eq!(value(&found, "products_normalised"), "no", "{unit}");
+            assert_eq!(value(&found, "sticky"), "no", "{unit}");
+            assert_eq!(value(&found, "alignment_rounding"), "rz", "{unit}");
+            assert_eq!(value(&found, "subnormals"), "supported", "{unit}");
+        }
+    }
+}
+
+#[test]
+fn khattak_and_mikaitis_f64_is_a_chain_of_fma() {
+    for unit in ["ampere/mma.m8n8k4.f64.f64.f64.f64", "hopper/mma.m16n8k16.f64.f64.f64.f64"] {
+        let found = probed(unit);
+        assert_eq!(value(&found, "block"), "1", "{unit}");
+        assert_eq!(value(&found, "c_position"), "first", "{unit}");
+        assert_eq!(value(&found, "output_rounding"), "rne", "{unit}");
+    }
+}
+
+/// Fasi et al.: exact products, truncation, no guard digit on Volta and one after it, unnormalised
+/// partial sums, carry bits, non-monotonic sums, subnormals.
+#[test]
+fn fasi_et_al() {
+    let table = [
+        ("volta/mma.m8n8k4.f32.f16.f16.f32", "0", "3"),
+        ("turing/mma.m16n8k8.f32.f16.f16.f32", "1", "4"),
+        ("ampere/mma.m16n8k8.f32.bf16.bf16.f32", "1", "4"),
+        ("ampere/mma.m16n8k4.f32.tf32.tf32.f32", "1", "3"),
+    ];
+    for (unit, extra, carry) in table {
+        let found = probed(unit);
+        let expect = [
+            ("extra_alignment_bits", extra),
+            ("carry_bits", carry),
+            ("products_exact", "yes"),
+            ("output_rounding", "rz"),
+            ("partial_sums_normalised", "no"),
+            ("subnormals", "supported"),
+        ];
+        for (name, want) in expect {
+            assert_eq!(value(&found, name), want, "{unit}: {name}");
+        }
+        for feature in &found.all {
+            let told = !matches!(feature.value, gemmulate::probe::Value::CannotTell(_));
+            assert!(!told || !feature.evidence.is_empty(), "{unit}: {} without evidence", feature.name);
+        }
+    }
+    for unit in ["volta/mma.m8n8k4.f32.f16.f16.f32", "turing/mma.m16n8k8.f32.f16.f16.f32"] {
+        assert_eq!(value(&probed(unit), "monotonic"), "no", "{unit}");
+    }
+}
+
+/// MMA-Sim: CDNA1 exact, CDNA2 in pairs with flushing, CDNA3 rounding c down.
+#[test]
+fn mma_sim_cdna() {
+    let one = probed("cdna1/v_mfma_f32_32x32x8f16");
+    assert_eq!(value(&one, "block"), "4");
+    assert_eq!(value(&one, "output_rounding"), "rne");
+    assert!(value(&one, "fraction_bits").contains("exact"));
+    let two = probed("cdna2/v_mfma_f32_32x32x8f16");
+    assert_eq!(value(&two, "tree"), "((c + ((p0 + p1) + (p2 + p3))) + ((p4 + p5) + (p6 + p7)))");
+    assert_eq!(value(&two, "subnormals"), "flushed to zero");
+    let three = probed("cdna3/v_mfma_f32_32x32x8_f16");
+    assert_eq!(value(&three, "alignment_rounding"), "rz (products), rd (c)");
+    assert_eq!(value(&three, "output_rounding"), "rne");
+    assert_eq!(value(&three, "block"), "8");
+    let xf32 = probed("cdna3/v_mfma_f32_16x16x8_xf32");
+    assert_eq!(value(&xf32, "block"), "4");
+    assert_eq!(value(&xf32, "chain"), "2");
+}
+
+/// MMA-Sim Fig. 1's four trees, as text and as pictures.
+#[test]
+fn four_trees() {
+    let trees = [
+        ("ampere/mma.m8n8k4.f64.f64.f64.f64", "((((c + p0) + p1) + p2) + p3)"),
+        ("cdna2/v_mfma_f32_32x32x8f16", "((c + ((p0 + p1) + (p2 + p3))) + ((p4 + p5) + (p6 + p7)))"),
+        ("ampere/mma.m16n8k4.f32.tf32.tf32.f32", "(c + p0 + p1 + p2 + p3)"),
+        ("ampere/mma.m16n8k8.f32.tf32.tf32.f32", "((c + p0 + p1 + p2 + p3) + p4 + p5 + p6 + p7)"),
+    ];
+    for (unit, want) in trees {
+        let tree = SummationTree::find(&mut Unit::find(unit).unwrap()).unwrap().unwrap();
+        assert_eq!(tree.to_string(), want, "{unit}");
+        let svg = tree.svg();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{unit}");
+        assert_eq!(svg.matches(">#").count(), want.matches('p').count(), "{unit}");
+        assert_eq!(svg.matches("<circle").count(), want.matches('(').count(), "{unit}");
+    }
+}
+
+/// The same function on `count` inputs of the fit's own generator and of the vectors'.
+fn same_on_vectors(x: &Unit, y: &Unit, count: usize) -> bool {
+    let mut generator = gemmulate::vectors::Generator::new(x, 99);
+    let mut v = gemmulate::vectors::Vector::default();
+    (0..count).all(|_| {
+        generator.next_into(&mut v);
+        v.eval(x).unwrap() == v.eval(y).unwrap()
+    })
+}
+
+fn fits(unit: &Unit, vectors: usize) {
+    let options = FitOptions { vectors, ..FitOptions::default() };
+    let found = fit(&mut unit.clone(), &options).unwrap();
+    assert_eq!(found.mismatches, 0, "{unit}: {} {:?}", found.recipe, found.counterexample);
+    let model = Unit::find(&found.model.name).unwrap();
+    assert_eq!(model.recipe, Some(found.recipe));
+    let interface = unit.interface();
+    let proved = same_function(&found.recipe, &unit.recipe.unwrap(), &interface).is_some();
+    let here = unit.with_accumulator(found.recipe).unwrap();
+    assert!(proved || same_on_vectors(unit, &here, 20_000), "{unit}: {}", found.recipe);
+}
+
+/// Every unit of a seed, by a fit that sees only its answers.
+fn fit_seed(seed: u64, count: usize, vectors: usize) {
+    let mut r = Random(seed);
+    (0..count).for_each(|_| fits(&custom::unit(&mut r), vectors));
+}
+
+#[test]
+fn fit_recovers_custom_units_1() {
+    fit_seed(1, 25, 8_000);
+}
+
+#[test]
+fn fit_recovers_custom_units_2() {
+    fit_seed(2, 25, 8_000);
+}
+
+#[test]
+fn fit_recovers_a_fresh_custom_unit() {
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    println!("seed {seed}");
+    let unit = custom::unit(&mut Random(seed));
+    println!("{unit}");
+    fits(&unit, 8_000);
+}
+
+#[test]
+fn fit_recovers_one_unit_of_each_family() {
+    let units = [
+        "ampere/mma.m8n8k4.f64.f64.f64.f64",
+        "cdna2/v_mfma_f32_32x32x8f16",
+        "cdna1/v_mfma_f32_32x32x8f16",
+        "cdna3/v_mfma_f32_32x32x8_f16",
+        "cdna3/v_mfma_f32_16x16x32_fp8_bf8",
+        "ampere/mma.m8n8k4.f16.f16.f16.f16",
+        "hopper/mma.m16n8k16.f32.e4m3.e4m3.f32",
+        "rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3",
+    ];
+    units.iter().for_each(|u| fits(&Unit::find(u).unwrap(), 4_000));
+}
+
+/// A unit outside the family: adds the products of odd k twice.
+#[derive(Clone, Debug)]
+struct Odd;
+
+impl Accumulator for Odd {
+    fn dot_add(&self, dot: &Dot<'_>) -> Num {
+        let inner = GenericDot { block: 4, ..GenericDot::default() };
+        let mut a: Vec<Num> = dot.a.to_vec();
+        a.iter_mut().skip(1).step_by(2).for_each(|x| x.exponent += i32::from(x.is_finite() && !x.is_zero()));
+        inner.dot_add(&Dot { a: &a, ..*dot })
+    }
+}
+
+#[test]
+fn fit_gives_a_small_counterexample_for_what_it_cannot_model() {
+    let mut unit = Unit::custom(Odd, Shape::new(1, 1, 4), [F16, F16, F32, F32], None).unwrap();
+    let options = FitOptions { vectors: 2000, time: Duration::from_secs(5), ..FitOptions::default() };
+    let found = fit(&mut unit, &options).unwrap();
+    assert!(found.mismatches > 0);
+    let c = found.counterexample.unwrap();
+    assert_ne!(c.answer, c.model);
+    let terms = c.input.a.iter().zip(&c.input.b).filter(|(a, b)| **a != 0 && **b != 0).count();
+    assert!(terms <= 2, "{}", c.input);
+}
+
+/// Every parameter flipped: `diff` finds an input, or says why there is none.
+#[test]
+fn a_flipped_parameter_is_found_or_explained() {
+    let base = GenericDot { block: 4, frac_bits: 24, ..GenericDot::default() };
+    type Flip = (&'static str, GenericDot, bool);
+    let flips: [Flip; 15] = [
+        ("F", GenericDot { frac_bits: 25, ..base }, false),
+        ("block", GenericDot { block: 8, ..base }, false),
+        ("pattern", GenericDot { pattern: gemmulate::accumulate::Pattern::EvenOdd, ..base }, false),
+        ("align", GenericDot { alignment: Rounding::Down, ..base }, false),
+        ("sticky", GenericDot { sticky: true, ..base }, false),
+        ("normalise", GenericDot { normalise_products: true, ..base }, false),
+        ("c", GenericDot { c: CPosition::Late, ..base }, false),
+        ("out", GenericDot { output_rounding: Rounding::NearestEven, ..base }, false),
+        ("out-bits", GenericDot { output_bits: Some(20), ..base }, false),
+        ("flush-in", GenericDot { flush_inputs: true, ..base }, false),
+        ("exact", GenericDot { exact: true, ..base }, false),
+        ("nan", GenericDot { nan: gemmulate::special::NanRule::Quiet, ..base }, false),
+        // f16 products never reach 2^128, nor as low as the floor of f32.
+        ("limit", GenericDot { product_limit: true, ..base }, true),
+        ("e_zero", GenericDot { floor: Floor::BelowEmin(6), ..base }, true),
+        ("via-f16", GenericDot { via_f16: true, ..base }, true),
+    ];
+    let unit = |x| Unit::custom(x, Shape::new(1, 1, 8), [F16, F16, F32, F32], None).unwrap();
+    for (name, flipped, same) in flips {
+        match diff(&unit(base), &unit(flipped)).unwrap() {
+            Sameness::Same(reasons) => {
+                assert!(same && reasons.iter().any(|r| r.starts_with(name)), "{name}: {reasons:?}")
+            }
+            Sameness::Different(found) => {
+                assert!(!same, "{name}");
+                assert_ne!(found.first, found.second);
+                let terms = found.input.a.iter().zip(&found.input.b).filter(|(a, b)| **a != 0 && **b != 0).count();
+                assert!(terms <= 4, "{name}: {}", found.input);
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+/// What `canonical` calls one function gives the same bits.
+#[test]
+fn canonical_forms_are_the_same_function() {
+    let mut r = Random(5);
+    for _ in 0..150 {
+        let unit = custom::unit(&mut r);
+        let (plain, _) = canonical(&unit.recipe.unwrap(), &unit.interface());
+        let other = unit.with_accumulator(plain).unwrap();
+        assert!(same_on_vectors(&unit, &other, 700), "{unit}: {plain}");
+    }
+}
+
+#[test]
+fn units_of_one_function_are_one_class() {
+    let found = classes(Unit::all().filter(|u| ["volta", "turing", "ampere"].contains(&u.arch))).unwrap();
+    let class_of = |name: &str| found.classes.iter().position(|c| c.units.iter().any(|u| u.name == name)).unwrap();
+    assert_eq!(
+        class_of("volta/mma.m8n8k4.f32.f16.f16.f32"),
+        class_of("turing/mma.m8n8k4.f32.f16.f16.f32"),
+        "D7: Turing's m8n8k4 is Volta's"
+    );
+    assert_eq!(class_of("turing/mma.m16n8k8.f32.f16.f16.f32"), class_of("ampere/mma.m16n8k8.f32.f16.f16.f32"));
+    assert_ne!(class_of("volta/mma.m8n8k4.f32.f16.f16.f32"), class_of("ampere/mma.m8n8k4.f32.f16.f16.f32"));
+    for s in &found.separations {
+        let (input, x, y) = s.input.as_ref().expect("a separating input");
+        let bits = |n: usize| {
+            let unit = &found.classes[n].units[0];
+            unit.dot_add_bits(&input.a, &input.b, input.c).unwrap()
+        };
+        assert_eq!((bits(s.first), bits(s.second)), (*x, *y));
+        assert_ne!(x, y);
+    }
+}
+
+/// Khattak and Mikaitis V-A: FTTN's tests mislead on units without extra bits, or that round up.
+#[test]
+fn published_tests_are_authenticated() {
+    let text = include_str!("../data/fttn.tsv");
+    let tests = read_tests(text).unwrap();
+    let unit = |recipe: &str| Unit::find(&format!("custom/m1n1k16.f32.f16.f16.f32/{recipe}")).unwrap();
+    let (no_extra, rounds_up) = (unit("dot:block=8:F=23:out=rne"), unit("dot:block=8:F=24:out=ru"));
+    let wrong = |unit: &Unit| -> Vec<(String, String)> {
+        let results = authenticate(&tests, std::slice::from_ref(unit)).unwrap();
+        results.into_iter().filter(|r| r.holds == Some(false)).map(|r| (r.property, r.conclusion.unwrap())).collect()
+    };
+    let first = wrong(&no_extra);
+    assert!(first.iter().any(|(p, c)| p.starts_with("block") && c == "block<=1"), "{first:?}");
+    assert!(first.iter().any(|(p, c)| p.starts_with("final rounding") && c == "out=rz|rd"), "{first:?}");
+    assert!(!first.iter().any(|(p, _)| p.starts_with("extra bits")), "{first:?}");
+    let second = wrong(&rounds_up);
+    assert!(second.iter().any(|(_, c)| c == "block>=16"), "{second:?}");
+    assert!(second.iter().all(|(p, _)| p.starts_with("block")), "{second:?}");
+    let ampere = wrong(&unit("dot:block=8:F=24"));
+    assert!(ampere.is_empty(), "{ampere:?}");
+    assert!(read_tests("a line").is_err());
+}
+
+fn command(text: &str, timeout: f32) -> gemmulate::Error {
+    let interface = Interface { k: 2, a: F16, b: F16, c: F32, d: F32, scale: None };
+    let mut target = match Command::start(text, interface, Duration::from_secs_f32(timeout)) {
+        Ok(target) => target,
+        Err(error) => return error,
+    };
+    features(&mut target).unwrap_err()
+}
+
+#[cfg(unix)]
+#[test]
+fn bad_commands_give_clear_errors() {
+    let cases = [
+        ("sleep 100", 0.3, "gave no answer for 0.3 s"),
+        ("exit 3", 20.0, "exit status: 3"),
+        ("echo bad news >&2; exit 1", 20.0, "it said: bad news"),
+        ("yes hello", 20.0, "`hello`, not a hex code of f32"),
+        ("yes 123456789", 20.0, "not a hex code of f32"),
+        ("head -c 100000 /dev/zero; sleep 100", 20.0, "more than 256 bytes"),
+        ("yes 0", 20.0, "unasked"),
+        ("/no/such/program", 20.0, "127"),
+    ];
+    for (text, timeout, message) in cases {
+        let error = command(text, timeout).to_string();
+        assert!(error.contains(message), "{text}: {error}");
+    }
+}
+
+#[test]
+fn canonical_names_what_cannot_be_seen() {
+    let interface = Interface { k: 8, a: E4M3, b: E5M2, c: F32, d: F32, scale: None };
+    let x = GenericDot { block: 99, output_bits: Some(23), sticky: true, exact: true, ..GenericDot::default() };
+    let (plain, reasons) = canonical(&Recipe::Generic(x), &interface);
+    let names: Vec<&str> = reasons.iter().map(|(name, _)| *name).collect();
+    assert!(["block", "out-bits", "sticky", "e_zero"].iter().all(|n| names.contains(n)), "{names:?}");
+    assert_eq!(canonical(&plain, &interface).0, plain, "canonical forms are fixed points");
+}
