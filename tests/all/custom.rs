@@ -8,10 +8,10 @@ use gemmulate::round::Rounding;
 use gemmulate::special::NanRule;
 
 /// SplitMix64.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -37,7 +37,7 @@ fn formats(r: &mut Random) -> [FormatSpec; 4] {
 }
 
 /// A custom unit.
-pub fn unit(r: &mut Random) -> Unit {
+pub(crate) fn unit(r: &mut Random) -> Unit {
     let formats = formats(r);
     let k: u64 = r.pick(&[1, 2, 4, 8, 8, 16, 16, 16, 32, 32, 64, 12]);
     let block = 1 + r.below(k) as usize;
