@@ -62,6 +62,10 @@ pub(crate) fn serve(unit: &Unit) -> io::Result<()> {
     let mut record = vec![0; record_bytes(unit)];
     let mut vector = Vector::default();
     loop {
+        if input.buffer().len() < record.len() {
+            // The next read may block: nobody shall wait for an answer that stands in the buffer.
+            output.flush()?;
+        }
         match input.read_exact(&mut record) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return output.flush(),
