@@ -11,6 +11,7 @@
 pub mod accumulate;
 pub mod arch;
 pub mod catalogue;
+mod decimal;
 mod error;
 pub mod format;
 pub mod gemm;
@@ -23,6 +24,7 @@ pub mod special;
 pub mod trace;
 pub mod types;
 pub mod unit;
+pub mod vectors;
 pub mod view;
 
 pub use error::Error;

@@ -252,11 +252,19 @@ impl Fixed {
 }
 
 /// The exact sum of any number of terms of any exponents.
+///
+/// Terms of similar exponents, which is most of them, are summed in 128 bits; what would not fit
+/// moves to an integer without bounds.
 #[derive(Clone, Debug, Default)]
 pub struct ExactSum {
-    sum: BigInt,
-    exponent: i32,
+    units: i128,
+    unit: i32,
+    moved: BigInt,
+    moved_unit: i32,
 }
+
+/// Bits of a 128-bit sum in use, so that another addition cannot overflow.
+const NARROW: u32 = 118;
 
 impl ExactSum {
     /// Adds one term exactly.
@@ -264,30 +272,66 @@ impl ExactSum {
         if term.is_zero() {
             return;
         }
-        let exponent = term.exponent - term.frac_bits as i32;
-        let sign = if term.negative { Sign::Minus } else { Sign::Plus };
-        let mut value = BigInt::from_biguint(sign, term.significand.into());
-        if self.sum.sign() == Sign::NoSign {
-            self.exponent = exponent;
-        } else if exponent < self.exponent {
-            self.sum <<= self.exponent.abs_diff(exponent);
-            self.exponent = exponent;
-        } else {
-            value <<= exponent.abs_diff(self.exponent);
+        if self.add_narrow(term).is_none() {
+            self.move_units();
+            if self.add_narrow(term).is_none() {
+                let sign = if term.negative { Sign::Minus } else { Sign::Plus };
+                let value = BigInt::from_biguint(sign, term.significand.into());
+                self.add_moved(value, term.exponent - term.frac_bits as i32);
+            }
         }
-        self.sum += value;
+    }
+
+    /// Adds within 128 bits, if that is possible.
+    fn add_narrow(&mut self, term: &Term) -> Option<()> {
+        let (low, width) = (term.exponent - term.frac_bits as i32, 128 - term.significand.leading_zeros());
+        if self.units == 0 {
+            self.unit = low;
+        }
+        let unit = low.min(self.unit);
+        let (up, term_up) = (self.unit.abs_diff(unit), low.abs_diff(unit));
+        let used = 128 - self.units.unsigned_abs().leading_zeros();
+        if used.saturating_add(up) > NARROW || width.saturating_add(term_up) > NARROW {
+            return None;
+        }
+        let addend = (term.significand << term_up) as i128;
+        self.units = (self.units << up) + if term.negative { -addend } else { addend };
+        self.unit = unit;
+        Some(())
+    }
+
+    fn move_units(&mut self) {
+        let units = core::mem::take(&mut self.units);
+        self.add_moved(units.into(), self.unit);
+    }
+
+    fn add_moved(&mut self, mut value: BigInt, unit: i32) {
+        if self.moved.sign() == Sign::NoSign {
+            self.moved_unit = unit;
+        } else if unit < self.moved_unit {
+            self.moved <<= self.moved_unit.abs_diff(unit);
+            self.moved_unit = unit;
+        } else {
+            value <<= unit.abs_diff(self.moved_unit);
+        }
+        self.moved += value;
     }
 
     /// The sum; bits below the leading 120 become the sticky bit.
     pub fn fixed(&self) -> Fixed {
-        let magnitude = self.sum.magnitude();
+        if self.moved.sign() == Sign::NoSign {
+            return Fixed::from_units(self.units, self.unit);
+        }
+        let mut all = self.clone();
+        all.move_units();
+        let magnitude = all.moved.magnitude();
         let extra = u32::try_from(magnitude.bits()).unwrap_or(u32::MAX).saturating_sub(120);
         let kept = magnitude >> extra;
         let sticky = extra > 0 && magnitude.trailing_zeros().is_some_and(|z| z < u64::from(extra));
         Fixed {
-            negative: self.sum.sign() == Sign::Minus,
+            negative: all.moved.sign() == Sign::Minus,
             magnitude: u128::try_from(kept).unwrap_or(u128::MAX),
-            exponent: self.exponent + extra as i32,
+            exponent: all.moved_unit + extra as i32,
             sticky,
         }
     }

@@ -348,27 +348,20 @@ impl Unit {
         check_length("b", b.len(), k)?;
         check_length("scale_a", scale_a.len(), self.scales())?;
         check_length("scale_b", scale_b.len(), self.scales())?;
-        let mut stack = [self.d.zero(); STACK];
-        let mut heap = Vec::new();
         let scaled = self.scale.map_or(0, |_| k);
-        let all = 2 * k + 2 * scaled;
-        let nums = if all <= STACK {
-            &mut stack[..all]
-        } else {
-            heap.resize(all, self.d.zero());
-            &mut heap[..]
-        };
-        let (na, rest) = nums.split_at_mut(k);
-        let (nb, rest) = rest.split_at_mut(k);
-        let (nsa, nsb) = rest.split_at_mut(scaled);
-        unpack(&self.a, a, na);
-        unpack(&self.b, b, nb);
-        if let Some(rule) = self.scale {
-            unpack_scales(&rule, scale_a, nsa);
-            unpack_scales(&rule, scale_b, nsb);
-        }
-        let dot = Dot { a: na, b: nb, c: self.c.decode(c), scale_a: nsa, scale_b: nsb, out: &self.d };
-        Ok(self.d.encode_result(&compute(&dot)))
+        with_numbers(2 * k + 2 * scaled, self.d.zero(), |nums| {
+            let (na, rest) = nums.split_at_mut(k);
+            let (nb, rest) = rest.split_at_mut(k);
+            let (nsa, nsb) = rest.split_at_mut(scaled);
+            unpack(&self.a, a, na);
+            unpack(&self.b, b, nb);
+            if let Some(rule) = self.scale {
+                unpack_scales(&rule, scale_a, nsa);
+                unpack_scales(&rule, scale_b, nsb);
+            }
+            let dot = Dot { a: na, b: nb, c: self.c.decode(c), scale_a: nsa, scale_b: nsb, out: &self.d };
+            Ok(self.d.encode_result(&compute(&dot)))
+        })
     }
 
     /// One whole instruction on codes in row-major order: `a` is blocks x M x K, `b` is
@@ -503,8 +496,15 @@ impl Unit {
 /// The largest M, N, K or number of blocks a custom unit may have.
 const MAX_DIMENSION: usize = 65536;
 
-/// Unpacked numbers kept on the stack; larger dot-adds use the heap.
-const STACK: usize = 256;
+/// Calls `f` with room for `count` numbers, on the stack unless they are very many. Filling the
+/// room takes longer than many a dot-add, so it comes in two sizes.
+fn with_numbers<R>(count: usize, fill: Num, f: impl FnOnce(&mut [Num]) -> R) -> R {
+    match count {
+        0..=32 => f(&mut [fill; 32][..count]),
+        33..=256 => f(&mut [fill; 256][..count]),
+        _ => f(&mut vec![fill; count]),
+    }
+}
 
 fn signature(info: &UnitInfo) -> Signature {
     Signature { k: info.shape.k, a: info.a, b: info.b, c: info.c, d: info.d, scale: info.scale.map(|s| s.format) }

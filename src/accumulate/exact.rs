@@ -6,7 +6,7 @@ use crate::format::FormatSpec;
 use crate::num::Num;
 use crate::round::Rounding;
 use crate::special::NanRule;
-use crate::trace::{Event, Observer, Trace};
+use crate::trace::{Event, Label, Observer, Trace};
 
 /// How a group is summed (D4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -46,7 +46,8 @@ impl ExactSum {
         let mut d = dot.c;
         for from in (0..dot.len().max(1)).step_by(group) {
             let part = dot.part(from, from + group, d);
-            seen.see(|| Event::Step(format!("products {from}..{}", from + part.len())));
+            let ks = from..from + part.len();
+            seen.see(|| Event::Step { text: format!("products {ks:?}"), ks: ks.collect() });
             d = match fused::special_verdict(&part, Some(&d), self.nan, seen) {
                 Some(d) => d,
                 None => self.round(&part, seen),
@@ -56,7 +57,8 @@ impl ExactSum {
     }
 
     fn round(&self, part: &Dot<'_>, seen: &mut impl Observer) -> Num {
-        let sum = exact_sum((0..part.len()).map(|k| part.product(k)).chain([part.c.term()]));
+        let products = (0..part.len()).map(|k| (Label::Product(k), part.product(k)));
+        let sum = exact_sum(products.chain([(Label::Addend, part.c.term())]), seen);
         let finish =
             Finish { rounding: Rounding::NearestEven, frac_bits: None, ieee_overflow: false, negative_zero: true };
         fused::finished(sum, &finish, part.out, seen)

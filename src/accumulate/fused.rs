@@ -5,7 +5,7 @@ use crate::format::{F16, FormatSpec};
 use crate::num::{Fixed, Num, Term};
 use crate::round::{self, Rounding};
 use crate::special::{NanRule, SpecialCases};
-use crate::trace::{Event, Observer, Trace};
+use crate::trace::{Event, Label, Observer, Trace};
 
 /// The exponent that alignment never goes below (D1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -140,9 +140,9 @@ impl FusedDotAdd {
         seen.see(|| Event::Align { e_max, unit });
         let mut sum: i128 = 0;
         for k in 0..dot.len() {
-            sum += align(&dot.product(k), unit, Rounding::TowardZero, seen, || format!("a{k}*b{k}"));
+            sum += align(&dot.product(k), unit, Rounding::TowardZero, seen, || Label::Product(k));
         }
-        sum += align(&c, unit, Rounding::TowardZero, seen, || "c".into());
+        sum += align(&c, unit, Rounding::TowardZero, seen, || Label::Addend);
         let finish = Finish {
             rounding: self.output.rounding(dot.out),
             frac_bits: self.output.frac_bits,
@@ -203,7 +203,7 @@ pub(super) fn align(
     unit: i32,
     rounding: Rounding,
     seen: &mut impl Observer,
-    label: impl FnOnce() -> String,
+    label: impl FnOnce() -> Label,
 ) -> i128 {
     let rounded = round::to_multiple(term.fixed(), unit, rounding);
     let units = if term.negative { -(rounded.magnitude as i128) } else { rounded.magnitude as i128 };
@@ -211,6 +211,7 @@ pub(super) fn align(
         label: label(),
         term: *term,
         aligned: Fixed::from_units(units, unit),
+        unit,
         cut: !rounded.exact,
     });
     units
@@ -309,7 +310,8 @@ impl<A: Accumulator> Accumulator for Chain<A> {
 
     fn trace(&self, dot: &Dot<'_>, trace: &mut Trace) -> Num {
         self.fold(dot, |from, part| {
-            trace.push(Event::Step(format!("products {from}..{}", from + part.len())));
+            let ks = from..from + part.len();
+            trace.push(Event::Step { text: format!("products {ks:?}"), ks: ks.collect() });
             self.each.trace(part, trace)
         })
     }
@@ -371,11 +373,12 @@ impl<A: Accumulator> Accumulator for Interleave<A> {
 
     fn trace(&self, dot: &Dot<'_>, trace: &mut Trace) -> Num {
         let t = self.fold(dot, |group, part| {
-            trace.push(Event::Step(format!("group {group}: k with floor(k/2) {}", ["even", "odd"][group])));
+            let text = format!("group {group}: k with floor(k/2) {}", ["even", "odd"][group]);
+            trace.push(Event::Step { text, ks: (0..dot.len()).filter(|k| k / 2 % 2 == group).collect() });
             self.each.trace(part, trace)
         });
         let value = Self::add_c(dot, &t);
-        trace.push(Event::Operation { text: "c + t".into(), value });
+        trace.push(Event::operation("d = c + t", [("c", dot.c.term()), ("t", t.term())], value));
         value
     }
 

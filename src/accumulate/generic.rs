@@ -6,7 +6,7 @@ use crate::format::FormatSpec;
 use crate::num::{self, Fixed, Num, Term};
 use crate::round::Rounding;
 use crate::special::{NanRule, SpecialCases};
-use crate::trace::{Event, Observer, Trace};
+use crate::trace::{Event, Label, Observer, Trace};
 
 /// Which products a block takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -135,7 +135,10 @@ impl GenericDot {
         }
         for (i, ks) in blocks.iter().enumerate() {
             if blocks.len() > 1 {
-                seen.see(|| Event::Step(format!("block {} of {}: k = {ks:?}", i + 1, blocks.len())));
+                seen.see(|| Event::Step {
+                    text: format!("block {} of {}: k = {ks:?}", i + 1, blocks.len()),
+                    ks: ks.clone(),
+                });
             }
             d = gather(dot, ks.iter().copied(), d, |part| self.block(part, seen));
         }
@@ -149,7 +152,7 @@ impl GenericDot {
     fn add_c(&self, c: &Num, t: &Num, out: &FormatSpec, seen: &mut impl Observer) -> Num {
         let c = ieee::convert(c, out, Rounding::NearestEven, self.nan);
         let value = self.flush_result(ieee::add(&c, t, out, Rounding::NearestEven, self.nan));
-        seen.see(|| Event::Operation { text: "c + t".into(), value });
+        seen.see(|| Event::operation("d = c + t", [("c", c.term()), ("t", t.term())], value));
         value
     }
 
@@ -178,7 +181,8 @@ impl GenericDot {
         }
         let c = if with_c { FusedDotAdd::addend(&dot.c, self.subnormal_c) } else { dot.out.zero().term() };
         let sum = if self.exact {
-            exact_sum((0..dot.len()).map(product).chain([c]))
+            let products = (0..dot.len()).map(|k| (Label::Product(k), product(k)));
+            exact_sum(products.chain(with_c.then_some((Label::Addend, c))), seen)
         } else {
             let products = (0..dot.len()).map(product);
             let Some(e_max) = fused::largest_exponent(dot, self.floor, self.zero_products, products, Some(&c)) else {
@@ -233,16 +237,16 @@ impl GenericDot {
         seen.see(|| Event::Align { e_max, unit });
         let mut sum: i128 = 0;
         for k in 0..dot.len() {
-            sum += self.align(&product(k), unit, seen, || format!("a{k}*b{k}"));
+            sum += self.align(&product(k), unit, seen, || Label::Product(k));
         }
         if let Some(c) = c {
-            sum += self.align(c, unit, seen, || "c".into());
+            sum += self.align(c, unit, seen, || Label::Addend);
         }
         Fixed::from_units(sum, unit - i32::from(self.sticky))
     }
 
     /// A term in units of `2^unit`, or with a sticky bit of `2^(unit-1)`.
-    fn align(&self, term: &Term, unit: i32, seen: &mut impl Observer, label: impl FnOnce() -> String) -> i128 {
+    fn align(&self, term: &Term, unit: i32, seen: &mut impl Observer, label: impl FnOnce() -> Label) -> i128 {
         let units = fused::align(term, unit, self.alignment, seen, label);
         if !self.sticky {
             return units;
@@ -273,9 +277,12 @@ pub(super) const fn is_beyond_limit(p: &Term) -> bool {
     !p.is_zero() && p.normalised_exponent() >= 128
 }
 
-pub(super) fn exact_sum(terms: impl Iterator<Item = Term>) -> Fixed {
+pub(super) fn exact_sum(terms: impl Iterator<Item = (Label, Term)>, seen: &mut impl Observer) -> Fixed {
     let mut sum = num::ExactSum::default();
-    terms.for_each(|t| sum.add(&t));
+    for (label, term) in terms {
+        sum.add(&term);
+        seen.see(|| Event::whole_term(label, &term));
+    }
     sum.fixed()
 }
 

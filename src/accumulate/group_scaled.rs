@@ -6,7 +6,7 @@ use crate::format::FormatSpec;
 use crate::num::{Fixed, Num, Term};
 use crate::round::Rounding;
 use crate::special::NanRule;
-use crate::trace::{Event, Observer, Trace};
+use crate::trace::{Event, Label, Observer, Trace};
 
 /// GDFS: per group of 16 products the exact sum, times its two scales, is one term; the terms and
 /// c are then cut off and summed as in FDA. A group's exponent is that of its scales alone, so it
@@ -80,10 +80,10 @@ impl GroupScaledDot {
         let mut sum: i128 = 0;
         for (g, term) in terms.iter().enumerate() {
             if let Some(term) = term {
-                sum += fused::align(term, unit, Rounding::TowardZero, seen, || format!("group {g}"));
+                sum += fused::align(term, unit, Rounding::TowardZero, seen, || Label::Text(format!("group {g}")));
             }
         }
-        sum += fused::align(&c, unit, Rounding::TowardZero, seen, || "c".into());
+        sum += fused::align(&c, unit, Rounding::TowardZero, seen, || Label::Addend);
         let finish =
             Finish { rounding: self.output_rounding, frac_bits: None, ieee_overflow: false, negative_zero: false };
         fused::finished(Fixed::from_units(sum, unit), &finish, dot.out, seen)

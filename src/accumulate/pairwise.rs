@@ -3,7 +3,7 @@
 use super::sequential::check_ieee;
 use super::{Accumulator, Dot, Recipe, Signature, ieee};
 use crate::format::FormatSpec;
-use crate::num::Num;
+use crate::num::{Num, Term};
 use crate::round::Rounding;
 use crate::special::NanRule;
 use crate::trace::{Event, Observer, Trace};
@@ -47,7 +47,10 @@ impl PairwiseSum {
     fn product(&self, dot: &Dot<'_>, k: usize, seen: &mut impl Observer) -> Num {
         let (a, b) = (self.read(&dot.a[k]), self.read(&dot.b[k]));
         let value = self.flush(ieee::mul(&a, &b, dot.out, Rounding::NearestEven, self.nan));
-        seen.see(|| Event::Operation { text: format!("p{k} = a{k}*b{k}"), value });
+        seen.see(|| {
+            let label = format!("a{k}*b{k}");
+            Event::operation(format!("p{k} = {label}"), [(&label, Term::product(&a, &b))], value)
+        });
         value
     }
 
@@ -60,7 +63,11 @@ impl PairwiseSum {
         let low = self.tree(dot, from, middle, seen);
         let high = self.tree(dot, middle, to, seen);
         let value = self.add(&low, &high, dot.out);
-        seen.see(|| Event::Operation { text: format!("sum of p{from}..p{}", to - 1), value });
+        seen.see(|| {
+            let name = |from, to| if to - from == 1 { format!("p{from}") } else { format!("p{from}..p{}", to - 1) };
+            let (x, y) = (name(from, middle), name(middle, to));
+            Event::operation(format!("sum of {}", name(from, to)), [(&x, low.term()), (&y, high.term())], value)
+        });
         value
     }
 
@@ -71,8 +78,9 @@ impl PairwiseSum {
         for from in (0..dot.len()).step_by(group) {
             let to = (from + group).min(dot.len());
             let sum = self.tree(dot, from, to, seen);
-            d = self.add(&d, &sum, dot.out);
-            seen.see(|| Event::Operation { text: "d + sum".into(), value: d });
+            let value = self.add(&d, &sum, dot.out);
+            seen.see(|| Event::operation("d = d + sum", [("d", d.term()), ("sum", sum.term())], value));
+            d = value;
         }
         d
     }

@@ -7,7 +7,7 @@ use crate::format::FormatSpec;
 use crate::num::{Fixed, Num, Term};
 use crate::round::{self, Rounding};
 use crate::special::{NanRule, SpecialCases};
-use crate::trace::{Event, Observer, Trace};
+use crate::trace::{Event, Label, Observer, Trace};
 
 /// What happens when a product overflows beside an infinite c (D8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -101,7 +101,7 @@ impl RoundDown {
         seen.see(|| Event::Align { e_max: e_dot, unit });
         let sum: i128 = ks
             .filter(nonzero)
-            .map(|k| fused::align(&dot.product(k), unit, Rounding::TowardZero, seen, || format!("a{k}*b{k}")))
+            .map(|k| fused::align(&dot.product(k), unit, Rounding::TowardZero, seen, || Label::Product(k)))
             .sum();
         Some((Fixed::from_units(sum, unit), e_dot))
     }
@@ -110,6 +110,7 @@ impl RoundDown {
     fn total(&self, dot: &Dot<'_>, products: Option<(Fixed, i32)>, c: &Term, seen: &mut impl Observer) -> Num {
         let e_max = products.map_or(c.exponent, |(_, e_dot)| e_dot.max(c.exponent));
         let sum_unit = e_max - self.width(self.sum_bits.max(self.frac_bits));
+        seen.see(|| Event::Align { e_max, unit: e_max - self.width(self.sum_bits) });
         let mut total: i128 = 0;
         if let Some((s_dot, _)) = products {
             total += floor(s_dot, e_max - self.width(self.sum_bits), sum_unit, seen, "sum of products");
@@ -117,11 +118,14 @@ impl RoundDown {
         total += floor(c.fixed(), e_max - self.width(self.frac_bits), sum_unit, seen, "c");
         let mut sum = Fixed::from_units(total, sum_unit);
         if let (Some(bits), false) = (self.total_bits, sum.is_zero()) {
-            seen.see(|| Event::Sum(sum));
+            let exact = sum;
             let lead = sum.leading_exponent().max(dot.out.emin());
             let unit = lead - self.width(bits);
             let floored = round::to_multiple(sum, unit, Rounding::Down);
             sum = Fixed { magnitude: floored.magnitude, exponent: unit, ..sum };
+            if !floored.exact {
+                seen.see(|| Event::Sum(exact));
+            }
         }
         let finish =
             Finish { rounding: Rounding::NearestEven, frac_bits: None, ieee_overflow: false, negative_zero: true };
@@ -151,9 +155,10 @@ fn floor(x: Fixed, unit: i32, fine: i32, seen: &mut impl Observer, label: &str) 
     let units = (floored.magnitude << (unit - fine).unsigned_abs()) as i128;
     let units = if x.negative { -units } else { units };
     seen.see(|| Event::Term {
-        label: label.into(),
-        term: Term { negative: x.negative, exponent: x.exponent, significand: x.magnitude, frac_bits: 0 },
+        label: Label::Text(label.into()),
+        term: Term { negative: x.negative, exponent: x.exponent, significand: x.magnitude, frac_bits: 0 }.normalised(),
         aligned: Fixed::from_units(units, fine),
+        unit,
         cut: !floored.exact,
     });
     units
@@ -172,7 +177,8 @@ impl Accumulator for RoundDown {
 
     fn trace(&self, dot: &Dot<'_>, trace: &mut Trace) -> Num {
         steps(dot, self.group, |from, part| {
-            trace.push(Event::Step(format!("products {from}..{}", from + part.len())));
+            let ks = from..from + part.len();
+            trace.push(Event::Step { text: format!("products {ks:?}"), ks: ks.collect() });
             self.step(part, trace)
         })
     }
@@ -210,7 +216,8 @@ impl GroupedRoundDown {
     fn join(&self, halves: [Option<(Fixed, i32)>; 2], seen: &mut impl Observer) -> Option<(Fixed, i32)> {
         let e_dot = halves.iter().flatten().map(|(_, e)| *e).max()?;
         let unit = e_dot - self.base.width(self.base.frac_bits);
-        let labels = ["even k", "odd k"];
+        seen.see(|| Event::Align { e_max: e_dot, unit });
+        let labels = ["sum of even k", "sum of odd k"];
         let sum = halves
             .iter()
             .zip(labels)
@@ -246,7 +253,8 @@ impl Accumulator for GroupedRoundDown {
 
     fn trace(&self, dot: &Dot<'_>, trace: &mut Trace) -> Num {
         steps(dot, self.base.group, |from, part| {
-            trace.push(Event::Step(format!("products {from}..{}", from + part.len())));
+            let ks = from..from + part.len();
+            trace.push(Event::Step { text: format!("products {ks:?}"), ks: ks.collect() });
             self.step(part, trace)
         })
     }

@@ -26,9 +26,12 @@ impl SequentialFma {
     fn run(&self, dot: &Dot<'_>, seen: &mut impl Observer) -> Num {
         let start = ieee::convert(&dot.c, dot.out, self.rounding, self.nan);
         (0..dot.len()).fold(start, |d, k| {
-            let d = ieee::fma(&dot.a[k], &dot.b[k], &d, dot.out, self.rounding, self.nan);
-            seen.see(|| Event::Operation { text: format!("fma(a{k}, b{k}, d)"), value: d });
-            d
+            let value = ieee::fma(&dot.a[k], &dot.b[k], &d, dot.out, self.rounding, self.nan);
+            seen.see(|| {
+                let terms = [(&*format!("a{k}*b{k}"), dot.product(k)), ("d", d.term())];
+                Event::operation(format!("d = fma(a{k}, b{k}, d)"), terms, value)
+            });
+            value
         })
     }
 }

@@ -28,13 +28,17 @@ impl SoftwareDot {
 
     fn fma(&self, dot: &Dot<'_>, k: usize, t: &Num, seen: &mut impl Observer) -> Num {
         let value = ieee::fma(&dot.a[k], &dot.b[k], t, &F32, RNE, self.nan);
-        seen.see(|| Event::Operation { text: format!("t = fma(a{k}, b{k}, t)"), value });
+        seen.see(|| {
+            let terms = [(&*format!("a{k}*b{k}"), dot.product(k)), ("t", t.term())];
+            Event::operation(format!("t = fma(a{k}, b{k}, t)"), terms, value)
+        });
         value
     }
 
-    fn add(&self, x: &Num, y: &Num, text: &str, seen: &mut impl Observer) -> Num {
-        let value = ieee::add(x, y, &F32, RNE, self.nan);
-        seen.see(|| Event::Operation { text: text.into(), value });
+    /// d + t.
+    fn add(&self, d: &Num, t: &Num, text: &str, seen: &mut impl Observer) -> Num {
+        let value = ieee::add(d, t, &F32, RNE, self.nan);
+        seen.see(|| Event::operation(text, [("d", d.term()), ("t", t.term())], value));
         value
     }
 
@@ -42,17 +46,17 @@ impl SoftwareDot {
         let c = ieee::convert(&dot.c, &F32, RNE, self.nan);
         if dot.out.fraction_bits > 10 {
             let t = (0..dot.len()).fold(F32.zero(), |t, k| self.fma(dot, k, &t, seen));
-            let d = self.add(&c, &t, "c + t", seen);
+            let d = self.add(&c, &t, "d = c + t", seen);
             return ieee::convert(&d, dot.out, RNE, self.nan);
         }
         let mut d = c;
         for k in (0..dot.len()).step_by(2) {
             let mut t = ieee::mul(&dot.a[k], &dot.b[k], &F32, RNE, self.nan);
-            seen.see(|| Event::Operation { text: format!("t = a{k}*b{k}"), value: t });
+            seen.see(|| Event::operation(format!("t = a{k}*b{k}"), [(&*format!("a{k}*b{k}"), dot.product(k))], t));
             if k + 1 < dot.len() {
                 t = self.fma(dot, k + 1, &t, seen);
             }
-            d = self.add(&d, &t, "d + t", seen);
+            d = self.add(&d, &t, "d = d + t", seen);
         }
         let value = ieee::convert(&d, dot.out, RNE, self.nan);
         seen.see(|| Event::Rounded { how: format!("rne to {}", dot.out), value });

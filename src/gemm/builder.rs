@@ -5,6 +5,7 @@ use super::epilogue::Scaling;
 use super::operand::{Matrix, Source};
 use super::plan::Plan;
 use super::product::{Scales, check_product};
+use super::quantise::Quantised;
 use super::sink::{CodesMut, Values};
 use super::workspace::Workspace;
 use crate::error::Error;
@@ -155,6 +156,15 @@ impl<'a, D: Format> Gemm<'a, D> {
     pub fn block_scales(mut self, scale_a: &impl Matrix, scale_b: &impl Matrix) -> Self {
         self.block_scales = Some([Scales::new(scale_a), Scales::new(scale_b)]);
         self
+    }
+
+    /// The scales of two quantised operands, block scales and tensor scales, for the product of
+    /// their codes: `Gemm::on(&unit).quantised(&a, &b).run(&a, &b)`.
+    #[must_use]
+    pub fn quantised(self, a: &Quantised, b: &Quantised) -> Self {
+        let factor = |scale: f32| if scale == 1.0 { Scaling::One } else { Scaling::Tensor(scale) };
+        let scaled = self.block_scales(&a.scale_codes(), &b.scale_codes());
+        scaled.scale_a(factor(a.tensor_scale)).scale_b(factor(b.tensor_scale))
     }
 
     /// The f32 scales of a plan with scaled promotion. With [`super::ScaleBlocks`] of `rows`, `k`

@@ -491,11 +491,51 @@ fn wrong_input_is_an_error() {
 fn empty_products() {
     let unit = Unit::find("cdna1/v_mfma_f32_32x32x4f16").unwrap();
     let (a, b) = (Array2::<f32>::zeros((3, 0)), Array2::<f32>::zeros((0, 2)));
-    assert_eq!(Gemm::on(&unit).run(&a, &b).unwrap(), Array2::zeros((3, 2)));
+    assert_eq!(Gemm::on(&unit).run(&a, &b).unwrap(), Array2::<f32>::zeros((3, 2)));
     let c = Array2::from_elem((3, 2), 5.0f32);
     assert_eq!(Gemm::on(&unit).beta(2.0).c(&c).run(&a, &b).unwrap(), Array2::from_elem((3, 2), 10.0));
     assert_eq!(
         Gemm::on(&unit).run(&Array2::<f32>::zeros((0, 4)), &Array2::<f32>::zeros((4, 2))).unwrap().dim(),
         (0, 2)
     );
+}
+
+#[test]
+fn quantised_products_and_checkpoint_layouts() {
+    use gemmulate::format::{E2M1, E4M3};
+    use gemmulate::gemm::quantise;
+    let mut rng = Rng(8);
+    let a = Array2::from_shape_fn((3, 70), |_| rng.value(3) as f32);
+    let b = Array2::from_shape_fn((70, 2), |_| rng.value(3) as f32);
+    for (name, format) in [
+        ("rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e4m3.f32.ue8m0", Some(E4M3)),
+        ("rtx-blackwell/mma.m16n8k64.block32.f32.e2m1.e2m1.f32.ue8m0", Some(E2M1)),
+        ("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3", None),
+    ] {
+        let unit = Unit::find(name).unwrap();
+        let quantise = |x: &Array2<f32>, axis| match &format {
+            Some(f) => quantise::mx(x, f, 32, axis, Rounding::NearestEven).unwrap(),
+            None => quantise::nvfp4(x, axis, Default::default()).unwrap(),
+        };
+        let (qa, qb) = (quantise(&a, Axis(1)), quantise(&b, Axis(0)));
+        let d = Gemm::on(&unit).quantised(&qa, &qb).run(&qa, &qb).unwrap();
+        let want = qa.values().dot(&qb.values());
+        for (d, want) in d.iter().zip(&want) {
+            assert!((f64::from(*d) - want).abs() <= want.abs() * 1e-4 + 1e-5, "{name}: {d} {want}");
+        }
+        let error = (&qa.values() - &a.mapv(f64::from)).mapv(f64::abs).fold(0.0, |m: f64, x| m.max(*x));
+        // MX saturates what lies above its largest number: up to a quarter of 16.
+        assert!(error < 4.0, "{name} {error}");
+    }
+    let scales = Array2::from_shape_fn((200, 7), |(i, j)| (i * 7 + j) as u8);
+    let bytes = quantise::swizzle(&scales);
+    assert_eq!(bytes.len(), 2 * 2 * 512);
+    assert_eq!(bytes[16 + 4 + 1], scales[[33, 1]]);
+    assert_eq!(quantise::unswizzle(&bytes, 200, 7).unwrap(), scales);
+    assert!(quantise::unswizzle(&bytes[1..], 200, 7).is_err());
+    for bits in [4, 6, 8] {
+        let codes: Vec<u8> = (0..37).map(|_| rng.next() as u8 & (0xFF >> (8 - bits))).collect();
+        assert_eq!(quantise::unpack(&quantise::pack(&codes, bits), bits, 37).unwrap(), codes);
+        assert!(quantise::unpack(&[0; 2], bits, 37).is_err());
+    }
 }

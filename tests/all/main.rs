@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
 mod formats;
+#[cfg(feature = "half")]
 mod gemm;
 mod generic;
 mod names;

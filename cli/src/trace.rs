@@ -1,0 +1,47 @@
+//! `gemmulate trace`: what a unit does with each line, drawn.
+
+use crate::io::{self, Outcome};
+use gemmulate::Unit;
+use gemmulate::vectors::{Line, Vector, draw};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Draw what a unit does with lines of operands.
+///
+/// Every term stands under the others by the weights of its bits, with its sign and exponent; what
+/// alignment cuts off stands behind a |; then the sum, and what rounding makes of it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  gemmulate generate hopper/mma.m16n8k4.f32.tf32.tf32.f32 --kinds ties --count 1 |
+    gemmulate trace hopper/mma.m16n8k4.f32.tf32.tf32.f32
+  gemmulate trace cdna3/v_mfma_f32_16x16x8_xf32 operands.tsv")]
+pub(crate) struct Args {
+    /// The unit, by any of its names
+    #[arg(value_parser = Unit::find)]
+    unit: Unit,
+    /// A file of lines; `-` or nothing for standard input
+    file: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let mut lines = io::lines(&args.unit, args.file.as_deref())?;
+    let mut out = io::output();
+    let mut vector = Vector::default();
+    let outcome = loop {
+        if !lines.has_line() {
+            out.flush()?;
+        }
+        match lines.next_into(&mut vector) {
+            Ok(Line::Vector) => {
+                writeln!(out, "line {}: {}", lines.number(), args.unit)?;
+                writeln!(out, "{}", draw(&args.unit, &vector)?)?;
+            }
+            Ok(Line::Blank) => {}
+            Ok(Line::End) => break Ok(true),
+            Err(error) => break Err(error.into()),
+        }
+    };
+    out.flush()?;
+    outcome
+}

@@ -1,0 +1,247 @@
+//! What every command prints, how it ends and what its errors say.
+
+mod run;
+
+use run::{UNIT, gemmulate, lines};
+
+const LINE: &str = "3c00,4000,0,0\t3c00,3e00,0,0\t3f800000";
+
+#[test]
+fn eval_prints_one_code_per_line() {
+    let input = format!("{LINE}\n\n# a comment\n  {}  \t40a00000\n{LINE}\tnan\r\n", LINE.to_uppercase());
+    let run = gemmulate(&["eval", UNIT], input.as_bytes());
+    assert_eq!((run.out.as_str(), run.err.as_str(), run.code), ("40a00000\n40a00000\n40a00000\n", "", 0));
+}
+
+#[test]
+fn eval_prints_zero_and_nans_by_their_bits() {
+    let input = "0,0,0,0\t0,0,0,0\t0\n7e00,0,0,0\t0,0,0,0\t0\n0x00003C00,0,0,0 3c00 , 0, 0 , 0  80000000\n";
+    let run = gemmulate(&["eval", UNIT, "-"], input.as_bytes());
+    assert_eq!((run.out.as_str(), run.code), ("0\n7fffffff\n3f800000\n", 0));
+}
+
+#[test]
+fn eval_says_where_a_line_is_wrong() {
+    let cases: [(&[u8], &str); 9] = [
+        (b"1,2,3\t0,0,0,0\t0", "-:1:6: expected `,` and code 4 of 4 in column a, but found `0`"),
+        (b"1,2,3,4,5\t0,0,0,0\t0", "-:1:8: expected the next column: a has 4 codes"),
+        (b"1,2,3,4\t0,0,g,0\t0", "-:1:13: b[2]: expected a hex code of f16, but found `g`"),
+        (b"1,2,3,10000\t0,0,0,0\t0", "-:1:7: a[3]: expected a code of f16, 16 bits, but found `10000`"),
+        (b"1,2,3,4\t0,0,0,0", "-:1:16: c: expected a hex code of f32, but found the end of the line"),
+        (b"1,2,3,4\t0,0,0,0\t0\t0\t0", "-:1:21: expected the end of the line after d, but found `0`"),
+        (b"\xff\xfe", "-:1:1: a[0]: expected a hex code of f16"),
+        (b"1,\0", "-:1:3: a[1]: expected a hex code of f16, but found `\\0`"),
+        ("1,é".as_bytes(), "-:1:3: a[1]: expected a hex code of f16, but found `é`"),
+    ];
+    for (input, message) in cases {
+        let run = gemmulate(&["eval", UNIT], input);
+        assert!(run.err.contains(message), "{message:?}: {}", run.err);
+        assert_eq!((run.out.as_str(), run.code), ("", 2));
+    }
+    let run = gemmulate(&["eval", UNIT], format!("{LINE}\n\n{LINE}\nx").as_bytes());
+    assert!(run.err.contains("-:4:1:"), "{}", run.err);
+    assert_eq!(run.out.lines().count(), 2, "what came before the error is answered");
+}
+
+#[test]
+fn eval_survives_absurd_input() {
+    for input in [vec![b'f'; 1_000_000], vec![b'0'; 5_000_000], vec![0; 100_000], vec![0xff; 3000], vec![b','; 9999]] {
+        assert_eq!(gemmulate(&["eval", UNIT], &input).code, 2);
+    }
+    let zeros = format!("{}\n", LINE.replacen('3', &format!("{}3", "0".repeat(900_000)), 1));
+    assert_eq!(gemmulate(&["eval", UNIT], zeros.as_bytes()).out, "40a00000\n");
+}
+
+#[test]
+fn random_bytes_never_panic() {
+    let mut state = 1u64;
+    let alphabet = b"0123abcdEFnaNx,,,,\t\t\t  \n#\r\0\xff-.";
+    for round in 0..40 {
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize
+        };
+        let input: Vec<u8> = (0..300 + 10 * round).map(|_| alphabet[next() % alphabet.len()]).collect();
+        for command in ["eval", "trace"] {
+            let run = gemmulate(&[command, UNIT], &input);
+            assert!([0, 2].contains(&run.code) && !run.err.contains("panicked"), "{input:?}: {}", run.err);
+        }
+    }
+}
+
+#[test]
+fn missing_files_and_folders_are_errors() {
+    let run = gemmulate(&["eval", UNIT, "no/such/file"], b"");
+    assert!(run.err.contains("no/such/file") && run.code == 2, "{}", run.err);
+    let run = gemmulate(&["eval", UNIT, "."], b"");
+    assert!(run.err.contains(".:1: ") && run.code == 2, "{}", run.err);
+    for arguments in [&["check", "no/such"][..], &["check", "src"], &["validate", "no/such"], &["validate", "src"]] {
+        let run = gemmulate(arguments, b"");
+        assert!(
+            run.err.contains(arguments[1]) && run.err.contains("expected") | run.err.contains("No such"),
+            "{}",
+            run.err
+        );
+        assert_eq!(run.code, 2);
+    }
+}
+
+#[test]
+fn unknown_units_suggest_others() {
+    let run = gemmulate(&["eval", "hopper/mma.m16n8k16.f32.f16.f16.f23"], b"");
+    assert!(run.err.contains("hopper/mma.m16n8k16.f32.f16.f16.f32"), "{}", run.err);
+    assert_eq!(run.code, 2);
+    assert_eq!(gemmulate(&["eval"], b"").code, 2);
+    assert_eq!(gemmulate(&["frobnicate"], b"").code, 2);
+    assert_eq!(gemmulate(&["eval", "v100 HMMA.884.F32", "-", "extra"], b"").code, 2);
+}
+
+#[test]
+fn units_by_any_name() {
+    for name in [
+        "H100 HGMMA.64x8x16.F32",
+        "hopper/WGMMA.M64N8K16.F32.F16.F16",
+        "custom/m1n1k16.f32.f16.f16.f32/dot:block=16:F=27",
+    ] {
+        let run = gemmulate(&["generate", name, "--count", "20"], b"");
+        assert_eq!((run.out.lines().count(), run.code), (20, 0), "{name}: {}", run.err);
+        let check = gemmulate(&["check", name, "-"], run.out.as_bytes());
+        assert_eq!((check.out.as_str(), check.code), ("20 passed, 0 failed\n", 0));
+    }
+}
+
+#[test]
+fn generate_is_a_stable_sequence() {
+    let generate = |more: &[&str]| lines(&[&["generate", UNIT], more].concat());
+    let first = generate(&["--count", "20"]);
+    assert_eq!(first, generate(&["--count", "20", "--seed", "0"]));
+    assert_eq!(first[..10], generate(&[])[..]);
+    assert_ne!(first, generate(&["--count", "20", "--seed", "1"]));
+    assert_eq!(generate(&["--kinds", "ties,Very Wide", "-n", "3"]).len(), 3);
+    let run = gemmulate(&["generate", UNIT, "--kinds", "odd"], b"");
+    assert!(run.err.contains("sparse-with-zeros") && run.code == 2, "{}", run.err);
+}
+
+#[test]
+fn check_draws_what_differs() {
+    let wrong = format!("{LINE}\t40a00000\n{LINE}\t40a00001\n");
+    let run = gemmulate(&["check", UNIT, "-"], wrong.as_bytes());
+    assert!(run.out.contains("-:2: volta/") && run.out.contains("a1*b1"), "{}", run.out);
+    assert!(run.out.contains("expected 40a00001: DIFFERS") && run.out.ends_with("1 passed, 1 failed\n"), "{}", run.out);
+    assert_eq!(run.code, 1);
+    let run = gemmulate(&["check", UNIT, "-"], LINE.as_bytes());
+    assert!(run.err.contains("-:1: expected a last column, d") && run.code == 2, "{}", run.err);
+}
+
+#[test]
+fn check_takes_folders() {
+    let run = gemmulate(&["check", "../tests/data/vectors"], b"");
+    assert_eq!((run.out.as_str(), run.code), ("14840 passed, 0 failed\n", 0));
+}
+
+#[test]
+fn trace_lines_terms_up() {
+    let run = gemmulate(&["trace", UNIT], b"3e00,8400,0,0 3e00,0c01,0,0 3f800000\n");
+    let column = |label: &str, what: char| {
+        let line = run.out.lines().find(|l| l.contains(label)).unwrap_or_else(|| panic!("{label}: {}", run.out));
+        line.find(what)
+    };
+    assert_eq!(column("+ a0*b0", '.'), column("+ c  ", '.'), "{}", run.out);
+    assert!(column("- a1*b1", '|').is_some() && run.out.contains("all cut off"), "{}", run.out);
+    assert!(run.out.contains("e_max = 0: what lies below 2^-23") && run.out.contains("rz to f32"), "{}", run.out);
+    assert!(run.out.contains("d = 40500000 = 3.25"), "{}", run.out);
+}
+
+#[test]
+fn format_shows_decodes_and_encodes() {
+    let out = |arguments: &[&str]| gemmulate(&[&["format"], arguments].concat(), b"").out;
+    assert!(out(&["e4m3"]).contains("448") && out(&["fp16"]).contains("65504"));
+    assert_eq!(out(&["f16", "0x3c01"]), "f16 3c01 = 1.0009765625 (+ 2^0 x 1.0000000001)\n");
+    assert_eq!(out(&["e2m1", "-5.1"]), "-5.1 -> e2m1 f = -6 (- 2^2 x 1.1)\n");
+    assert_eq!(out(&["f16", "-1e-9"]), "-1e-9 -> f16 8000 = -0 (- 2^-14 x 0.0000000000)\n");
+    assert!(out(&["e4m3", "1e9", "--saturate", "--value"]).contains("7e = 448"));
+    assert!(out(&["--value", "--rounding", "ru", "bf16", "1.00001"]).contains("3f81"));
+    for (arguments, message) in [
+        (&["f12"][..], "expected one of"),
+        (&["f16", "12345g"], "expected"),
+        (&["f16", "--code", "12345"], "16 bits"),
+        (&["ue8m0", "--value", "-1"], "no negative"),
+        (&["f16", "1.5", "--rounding", "up"], "rne"),
+    ] {
+        let run = gemmulate(&[&["format"], arguments].concat(), b"");
+        assert!(run.err.contains(message) && run.code == 2, "{arguments:?}: {}", run.err);
+    }
+}
+
+#[test]
+fn units_as_json() {
+    let run = gemmulate(&["units", "--json"], b"");
+    let all: Vec<serde_json::Map<String, serde_json::Value>> = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(all.len(), 371);
+    let mut keys =
+        "name arch aliases m n k blocks a b c d scale accumulator evidence source".split(' ').collect::<Vec<_>>();
+    keys.sort_unstable();
+    for unit in &all {
+        assert_eq!(unit.keys().map(String::as_str).collect::<Vec<_>>(), keys);
+        assert!(unit["m"].is_u64() && unit["aliases"].is_array() && unit["accumulator"].is_string());
+    }
+    let some = lines(&["units", "--arch", "V100", "--d", "f16"]);
+    assert_eq!(some.len(), 2, "a header and one unit: {some:?}");
+    assert_eq!(gemmulate(&["units", "--arch", "V1000"], b"").code, 2);
+}
+
+#[test]
+fn every_unit_can_be_shown_and_traced() {
+    let names = lines(&["units"]).into_iter().skip(1).map(|l| l.split(' ').next().unwrap_or_default().to_owned());
+    for name in names.step_by(6) {
+        let run = gemmulate(&["show", &name], b"");
+        assert!(run.out.contains("Evidence") && run.code == 0, "{name}: {}", run.err);
+        let vectors = gemmulate(&["generate", &name, "-n", "20"], b"").out;
+        let run = gemmulate(&["trace", &name], vectors.as_bytes());
+        assert_eq!((run.out.matches("as expected").count(), run.code), (20, 0), "{name}: {}", run.err);
+    }
+}
+
+#[test]
+fn validate_reports_folders_outputs_and_units() {
+    let Ok(shared) = std::env::var("GEMMULATE_SHARED") else {
+        eprintln!("GEMMULATE_SHARED is unset: recorded GPU outputs are not compared");
+        return;
+    };
+    let run = gemmulate(&["validate", &format!("{shared}/hardware"), "--json"], b"");
+    assert_eq!(run.code, 0, "{}", run.err);
+    let reports: Vec<serde_json::Value> = serde_json::from_str(&run.out).unwrap();
+    assert!(reports.len() >= 30 && reports.iter().all(|r| r["mismatches"] == 0 && r["rows"].as_u64() >= Some(1000)));
+}
+
+#[test]
+fn validate_finds_what_differs() {
+    let root = std::env::temp_dir().join(format!("gemmulate-validate-{}", std::process::id()));
+    let folder = root.join("V100/fp16");
+    std::fs::create_dir_all(&folder).unwrap();
+    let one = "00111111100000000000000000000000";
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    write("a_V100_fp16.txt", "3f800000 00000000 00000000 00000000\n");
+    write("b_V100_fp16.txt", "3f800000 00000000 00000000 00000000 \n");
+    write("c_V100_fp32.txt", &"0".repeat(32));
+    write("d_V100_fp32.txt", one);
+    write("d_V100_fp16.txt", "01000000000000000000000000000000");
+    let run = gemmulate(&["validate", &root.to_string_lossy()], b"");
+    assert!(run.out.contains("2 rows compared, 1 mismatches") && run.out.contains("DIFFERS"), "{}", run.out);
+    assert_eq!(run.code, 1);
+    write("c_V100_fp32.txt", &"2".repeat(32));
+    let run = gemmulate(&["validate", &root.to_string_lossy()], b"");
+    assert!(run.err.contains("c_V100_fp32.txt:1:1: expected the 32 binary digits"), "{}", run.err);
+    write("c_V100_fp32.txt", "");
+    let run = gemmulate(&["validate", &root.to_string_lossy()], b"");
+    assert!(run.err.contains("expected 1 rows") && run.code == 2, "{}", run.err);
+    std::fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn help_teaches() {
+    for command in ["units", "show", "eval", "generate", "check", "trace", "format", "validate"] {
+        let run = gemmulate(&[command, "--help"], b"");
+        assert!(run.out.contains("Examples:") && run.out.contains("gemmulate") && run.code == 0, "{command}");
+    }
+}

@@ -1,0 +1,264 @@
+//! Block-scaled matrices: quantisation to MX and NVFP4, and the layouts that checkpoints store.
+
+use super::operand::{Codes, Matrix};
+use crate::error::Error;
+use crate::format::{E2M1, Format, FormatSpec, Overflow, UE4M3, UE8M0};
+use crate::round::Rounding;
+use crate::view::View;
+use ndarray::{Array2, ArrayBase, Axis, Data, Ix2};
+
+/// A matrix of narrow codes with one scale per block of elements along K.
+///
+/// As an operand it stands for its codes; [`super::Gemm::quantised`] also hands over the scales.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantised {
+    /// The elements' codes, one per byte.
+    pub codes: Array2<u8>,
+    /// The elements' format.
+    pub format: FormatSpec,
+    /// The scales' codes: along the blocked axis one per block, along the other one per line.
+    pub scales: Array2<u8>,
+    /// The scales' format.
+    pub scale_format: FormatSpec,
+    /// Elements per scale.
+    pub block: usize,
+    /// The axis of K: 1 for A, 0 for B.
+    pub axis: Axis,
+    /// A factor of the whole matrix (NVFP4), or 1.
+    pub tensor_scale: f32,
+}
+
+impl Quantised {
+    /// The numbers that codes and scales stand for, exactly as long as f64 holds them.
+    pub fn values(&self) -> Array2<f64> {
+        Array2::from_shape_fn(self.codes.raw_dim(), |(i, j)| {
+            let at = if self.axis == Axis(1) { [i, j / self.block] } else { [i / self.block, j] };
+            let scale = self.scale_format.to_f64(self.scales[at].into());
+            self.format.to_f64(self.codes[[i, j]].into()) * scale * f64::from(self.tensor_scale)
+        })
+    }
+
+    /// The scales as an operand of [`super::Gemm::block_scales`].
+    pub fn scale_codes(&self) -> Codes<'_> {
+        Codes::U8(View::from(&self.scales))
+    }
+}
+
+impl Matrix for Quantised {
+    type Reader<'s> = Codes<'s>;
+
+    fn reader(&self) -> Codes<'_> {
+        Codes::U8(View::from(&self.codes))
+    }
+
+    fn format(&self) -> Option<FormatSpec> {
+        Some(self.format)
+    }
+}
+
+/// Quantises to an MX format: blocks of `block` elements (32 in the standard) along `axis`, the
+/// shared scale `2^(floor(log2 max) - emax)` for the element format's largest exponent emax,
+/// elements rounded by `rounding` and saturated. A block that holds NaN or an infinity has the
+/// scale NaN; a block of zeros the smallest scale.
+///
+/// Source: OCP Microscaling Formats (MX) v1.0, section 6.3.
+///
+/// ```
+/// use gemmulate::gemm::quantise;
+/// use gemmulate::{format::E2M1, Rounding};
+/// use ndarray::{Axis, arr2};
+/// let x = arr2(&[[12.0f32, -3.0, 0.5, 0.0]]);
+/// let q = quantise::mx(&x, &E2M1, 4, Axis(1), Rounding::NearestEven)?;
+/// // The largest, 12 = 1.5 * 2^3, over e2m1's largest exponent 2: the scale is 2.
+/// assert_eq!(q.scales, arr2(&[[128]]));
+/// assert_eq!(q.values(), arr2(&[[12.0, -3.0, 0.0, 0.0]]));
+/// # Ok::<(), gemmulate::Error>(())
+/// ```
+///
+/// # Errors
+/// When the block has no element or the format takes more than a byte.
+pub fn mx<T: Format>(
+    x: &ArrayBase<impl Data<Elem = T>, Ix2>,
+    format: &FormatSpec,
+    block: usize,
+    axis: Axis,
+    rounding: Rounding,
+) -> Result<Quantised, Error> {
+    quantise(x, format, &UE8M0, block, axis, rounding, 1.0, |largest| {
+        if largest == 0.0 {
+            return Some(UE8M0_SMALLEST);
+        }
+        let exponent = floor_log2(largest) - format.max().exponent;
+        Some((exponent.clamp(-127, 127) + 127) as u64)
+    })
+}
+
+/// 2^-127.
+const UE8M0_SMALLEST: u64 = 0;
+
+/// Where NVFP4's factor of the whole matrix comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum TensorScale {
+    /// `max |x| / (448 * 6)`, so that the largest block scale is ue4m3's largest number.
+    #[default]
+    Largest,
+    /// A given factor: 1 for one level of scales.
+    Given(f32),
+}
+
+/// Quantises to NVFP4: e2m1 in blocks of 16 along `axis`, the block's scale
+/// `RNE(max |x| / 6 / t)` in ue4m3, saturated, for the factor t of the whole matrix; elements
+/// `RNE(x / (scale t))`, saturated. Quotients are rounded once, in f64. A block that holds NaN or an
+/// infinity has the scale NaN.
+///
+/// Source: NVIDIA, Pretraining LLMs with NVFP4 (arXiv 2509.25149), appendix on quantisation.
+///
+/// # Errors
+/// When a given tensor scale is not positive and finite.
+pub fn nvfp4<T: Format>(
+    x: &ArrayBase<impl Data<Elem = T>, Ix2>,
+    axis: Axis,
+    tensor: TensorScale,
+) -> Result<Quantised, Error> {
+    let largest = x.iter().map(|x| T::SPEC.to_f64(x.to_bits()).abs()).filter(|x| x.is_finite()).fold(0.0, f64::max);
+    let (element_max, scale_max) = (number(&E2M1), number(&UE4M3));
+    let tensor = match tensor {
+        TensorScale::Given(scale) => scale,
+        TensorScale::Largest if largest == 0.0 => 1.0,
+        TensorScale::Largest => ((largest / (element_max * scale_max)) as f32).max(f32::MIN_POSITIVE),
+    };
+    if !(tensor > 0.0 && tensor.is_finite()) {
+        return Err(Error::shape("the tensor scale", "a positive number", tensor.to_string()));
+    }
+    quantise(x, &E2M1, &UE4M3, 16, axis, Rounding::NearestEven, tensor, |largest| {
+        let scale = largest / element_max / f64::from(tensor);
+        UE4M3.encode_f64(scale, Rounding::NearestEven, Overflow::Saturate).ok()
+    })
+}
+
+/// A format's largest number.
+fn number(format: &FormatSpec) -> f64 {
+    format.to_f64(format.max_code(false))
+}
+
+/// floor(log2 x) of a positive f64, subnormals included.
+fn floor_log2(x: f64) -> i32 {
+    let bits = x.to_bits() & (u64::MAX >> 1);
+    if bits >> 52 == 0 { 63 - bits.leading_zeros() as i32 - 1074 } else { (bits >> 52) as i32 - 1023 }
+}
+
+#[allow(clippy::too_many_arguments, reason = "one body for two public functions")]
+fn quantise<T: Format>(
+    x: &ArrayBase<impl Data<Elem = T>, Ix2>,
+    format: &FormatSpec,
+    scale_format: &FormatSpec,
+    block: usize,
+    axis: Axis,
+    rounding: Rounding,
+    tensor: f32,
+    scale_of: impl Fn(f64) -> Option<u64>,
+) -> Result<Quantised, Error> {
+    if block == 0 || format.storage_bits > 8 || axis.index() > 1 {
+        return Err(Error::shape(
+            "a quantised matrix",
+            "blocks of codes of a byte or less",
+            format!("{block} {format}"),
+        ));
+    }
+    let value = |x: &T| T::SPEC.to_f64(x.to_bits());
+    let mut codes = Array2::zeros(x.raw_dim());
+    let mut dim = x.raw_dim();
+    dim[axis.index()] = dim[axis.index()].div_ceil(block);
+    let mut scales = Array2::zeros(dim);
+    let nan = scale_format.nan_code(Default::default()).unwrap_or_default() as u8;
+    let blocks = x.axis_chunks_iter(axis, block).zip(codes.axis_chunks_iter_mut(axis, block));
+    for ((x, mut codes), mut scales) in blocks.zip(scales.axis_iter_mut(axis)) {
+        let lines = x.lanes(axis).into_iter().zip(codes.lanes_mut(axis)).zip(scales.iter_mut());
+        for ((x, codes), scale) in lines {
+            let largest =
+                x.iter().map(|x| value(x).abs()).fold(0.0, |m: f64, x| if x > m || x.is_nan() { x } else { m });
+            let chosen = if largest.is_finite() { scale_of(largest) } else { None };
+            *scale = chosen.map_or(nan, |code| code as u8);
+            let factor = scale_format.to_f64((*scale).into()) * f64::from(tensor);
+            for (x, code) in x.iter().zip(codes) {
+                let quotient = if factor == 0.0 { 0.0 } else { value(x) / factor };
+                // Nothing is left of a block whose scale is NaN.
+                *code = format.encode_f64(quotient, rounding, Overflow::Saturate).unwrap_or(0) as u8;
+            }
+        }
+    }
+    let (format, scale_format) = (*format, *scale_format);
+    Ok(Quantised { codes, format, scales, scale_format, block, axis, tensor_scale: tensor })
+}
+
+/// Codes of 4 or 6 bits out of packed bytes: a little-endian stream of bits, the first element in
+/// the lowest ones. For fp4 that is PyTorch's `float4_e2m1fn_x2`, two to a byte.
+///
+/// ```
+/// use gemmulate::gemm::quantise::unpack;
+/// assert_eq!(unpack(&[0x21, 0x43], 4, 4)?, [1, 2, 3, 4]);
+/// assert_eq!(unpack(&[0b01_000001, 0b0011_0000, 0b000100_00], 6, 4)?, [1, 1, 3, 4]);
+/// # Ok::<(), gemmulate::Error>(())
+/// ```
+///
+/// # Errors
+/// When there are too few bytes, or codes are wider than a byte.
+pub fn unpack(bytes: &[u8], bits: u32, count: usize) -> Result<Vec<u8>, Error> {
+    let needed = count.checked_mul(bits as usize).map(|n| n.div_ceil(8));
+    if !(1..=8).contains(&bits) || needed.is_none_or(|n| n > bytes.len()) {
+        let expected = format!("{count} codes of {bits} bits");
+        return Err(Error::shape("packed data", expected, format!("{} bytes", bytes.len())));
+    }
+    let byte = |at: usize| u16::from(bytes.get(at).copied().unwrap_or(0));
+    let code = |i: usize| {
+        let at = i * bits as usize;
+        ((byte(at / 8) | byte(at / 8 + 1) << 8) >> (at % 8)) as u8 & (0xFF >> (8 - bits))
+    };
+    Ok((0..count).map(code).collect())
+}
+
+/// The inverse of [`unpack`].
+pub fn pack(codes: &[u8], bits: u32) -> Vec<u8> {
+    let bits = bits.clamp(1, 8) as usize;
+    let mut bytes = vec![0u8; (codes.len() * bits).div_ceil(8) + 1];
+    for (i, &code) in codes.iter().enumerate() {
+        let wide = u16::from(code & (0xFF >> (8 - bits))) << (i * bits % 8);
+        bytes[i * bits / 8] |= wide as u8;
+        bytes[i * bits / 8 + 1] |= (wide >> 8) as u8;
+    }
+    bytes.pop();
+    bytes
+}
+
+/// Where scale (row, block) lies in the 128x4-swizzled layout of `blocks` blocks per row.
+const fn swizzled(row: usize, block: usize, blocks: usize) -> usize {
+    let tile = row / 128 * blocks.div_ceil(4) + block / 4;
+    tile * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4
+}
+
+/// Scales out of the 128x4-swizzled layout that cuBLASLt and `torch._scaled_mm` take: tiles of 128
+/// rows by 4 blocks, 512 bytes each, padded. The result is rows x blocks; for B, whose rows here are
+/// its columns, transpose it before [`super::Gemm::block_scales`].
+///
+/// Source: NVIDIA, cuBLAS documentation, "1D Block Scaling Factors Layout".
+///
+/// # Errors
+/// When there are too few bytes.
+pub fn unswizzle(bytes: &[u8], rows: usize, blocks: usize) -> Result<Array2<u8>, Error> {
+    let needed = rows.div_ceil(128).checked_mul(blocks.div_ceil(4)).and_then(|n| n.checked_mul(512));
+    if needed.is_none_or(|n| n > bytes.len()) {
+        let expected = format!("{} tiles of 512 bytes", rows.div_ceil(128) * blocks.div_ceil(4));
+        return Err(Error::shape("swizzled scales", expected, format!("{} bytes", bytes.len())));
+    }
+    Ok(Array2::from_shape_fn((rows, blocks), |(i, j)| bytes[swizzled(i, j, blocks)]))
+}
+
+/// The inverse of [`unswizzle`], padded with zeros.
+pub fn swizzle<S: Data<Elem = u8>>(scales: &ArrayBase<S, Ix2>) -> Vec<u8> {
+    let (rows, blocks) = scales.dim();
+    let mut bytes = vec![0; rows.div_ceil(128) * blocks.div_ceil(4) * 512];
+    for ((i, j), &scale) in scales.indexed_iter() {
+        bytes[swizzled(i, j, blocks)] = scale;
+    }
+    bytes
+}

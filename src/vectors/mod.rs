@@ -1,0 +1,124 @@
+//! Dot-adds as data: lines of text, generated ones, and outputs recorded on real GPUs.
+//!
+//! A [`Vector`] is one dot-add's operands as codes, with or without the d it should give. It is
+//! read from lines of text ([`Lines`]), drawn at random from ten kinds of distributions
+//! ([`Generator`]), or read from recorded data ([`recordings`]). [`draw`] shows what a unit does
+//! with one, as a person would draw it.
+
+mod draw;
+mod generate;
+mod grid;
+mod line;
+mod recorded;
+mod ties;
+
+pub use draw::draw;
+pub use generate::{Generator, KINDS, Kind};
+pub use line::{Line, LineError, Lines};
+pub use recorded::{Recording, recordings};
+
+use crate::error::Error;
+use crate::format::FormatSpec;
+use crate::special::NanRule;
+use crate::unit::Unit;
+use core::fmt;
+
+/// The d that a vector should give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Expected {
+    /// This code.
+    Bits(u64),
+    /// Any NaN: the unit's payload is unspecified.
+    AnyNan,
+}
+
+impl Expected {
+    /// Whether `d`, a code of `format`, is what was expected.
+    pub const fn accepts(&self, d: u64, format: &FormatSpec) -> bool {
+        match self {
+            Self::Bits(bits) => *bits == d,
+            Self::AnyNan => format.decode(d).is_nan(),
+        }
+    }
+
+    /// What another implementation must give where this library gives `d`: the quiet NaN is this
+    /// library's choice where the hardware's payload is unspecified, so any NaN will do.
+    pub fn of(d: u64, format: &FormatSpec) -> Self {
+        let ours = format.nan_code(NanRule::Quiet) == Some(d);
+        let theirs = format.nan_code(NanRule::AllOnes) == Some(d);
+        if ours && !theirs { Self::AnyNan } else { Self::Bits(d) }
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bits(bits) => write!(f, "{bits:x}"),
+            Self::AnyNan => f.write_str("nan"),
+        }
+    }
+}
+
+/// One dot-add: codes of its operands in k order, and the d it should give, if that is known.
+///
+/// Its text form is one line: `a b c [scale_a scale_b] [d]`, columns split by tabs, codes in hex,
+/// those of a column split by commas, `nan` in d for any NaN.
+///
+/// ```
+/// use gemmulate::{Unit, vectors::Vector};
+/// let unit = Unit::find("volta/mma.m8n8k4.f32.f16.f16.f32")?;
+/// let mut vector = Vector::default();
+/// vector.read_line(&unit, b"3c00,4000,0,0\t3c00,3e00,0,0\t3f800000").unwrap();
+/// assert_eq!(vector.eval(&unit)?, u64::from(5f32.to_bits())); // 1 * 1 + 2 * 1.5 + 1
+/// assert_eq!(vector.to_string(), "3c00,4000,0,0\t3c00,3e00,0,0\t3f800000");
+/// # Ok::<(), gemmulate::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vector {
+    /// The row of A: K codes.
+    pub a: Vec<u64>,
+    /// The column of B: K codes.
+    pub b: Vec<u64>,
+    /// The addend's code.
+    pub c: u64,
+    /// A's block scales; empty if the unit has none.
+    pub scale_a: Vec<u64>,
+    /// B's block scales; empty if the unit has none.
+    pub scale_b: Vec<u64>,
+    /// What the unit should give.
+    pub d: Option<Expected>,
+}
+
+impl Vector {
+    /// The unit's d.
+    ///
+    /// # Errors
+    /// When an operand's length is not the unit's.
+    pub fn eval(&self, unit: &Unit) -> Result<u64, Error> {
+        unit.dot_add_scaled_bits(&self.a, &self.b, self.c, &self.scale_a, &self.scale_b)
+    }
+}
+
+impl fmt::Display for Vector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        codes(f, &self.a)?;
+        f.write_str("\t")?;
+        codes(f, &self.b)?;
+        write!(f, "\t{:x}", self.c)?;
+        for scales in [&self.scale_a, &self.scale_b].into_iter().filter(|s| !s.is_empty()) {
+            f.write_str("\t")?;
+            codes(f, scales)?;
+        }
+        self.d.map_or(Ok(()), |d| write!(f, "\t{d}"))
+    }
+}
+
+fn codes(f: &mut fmt::Formatter<'_>, codes: &[u64]) -> fmt::Result {
+    for (k, code) in codes.iter().enumerate() {
+        if k > 0 {
+            f.write_str(",")?;
+        }
+        write!(f, "{code:x}")?;
+    }
+    Ok(())
+}
