@@ -43,9 +43,9 @@ thread_local! {
 /// Sentinel exponent of zero for the wide kernel.
 const NO_EXPONENT: i16 = -8000;
 
-/// The wide kernel's exponents, made when needed: A's for one step and row group, B's for one step and column group.
+/// In this order, so that all arrays are aligned to 64 bytes. The wide kernel's exponents, made when needed: A's for one step and row group, B's for one step and column group.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct Scratch {
     b: [i16; 32 * NR],
     a: [u32; 32 * MR],
