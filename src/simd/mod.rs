@@ -11,6 +11,8 @@
 pub(crate) mod buffer;
 #[cfg(target_arch = "x86_64")]
 mod fda;
+#[cfg(target_arch = "x86_64")]
+mod sfma;
 
 use crate::gemm::kernel::{Kernel, Reference};
 use crate::unit::Unit;
@@ -156,6 +158,8 @@ type Select = fn(&Unit, Isa) -> Option<Arc<dyn Kernel>>;
 const FAMILIES: &[Select] = &[
     #[cfg(target_arch = "x86_64")]
     fda::select,
+    #[cfg(target_arch = "x86_64")]
+    sfma::select,
 ];
 
 /// The kernel for a unit: the first that is exact on the best set at hand, in the end the reference.

@@ -132,13 +132,16 @@ impl Case {
             scale_a: vec![0; m * steps * per],
             scale_b: vec![0; n * steps * per],
         };
-        let (mut main, mut other) =
-            (Generator::new(unit, rng.next()).kinds(&[kind]), Generator::new(unit, rng.next()));
+        let (mut main, mut other) = (Generator::new(unit, rng.next()).kinds(&[kind]), Generator::new(unit, rng.next()));
         let mut v = Vector::default();
         let mut pool = Vec::new();
         for i in 0..m.max(n) {
             for s in 0..steps {
-                if rng.below(30) == 0 { other.next_into(&mut v) } else { main.next_into(&mut v) }
+                if rng.below(30) == 0 {
+                    other.next_into(&mut v)
+                } else {
+                    main.next_into(&mut v)
+                }
                 pool.push(v.c);
                 if i < m {
                     case.a[i * k + s * step..][..step].copy_from_slice(&v.a);

@@ -365,7 +365,10 @@ impl TileRun<'_> {
             for at in Self::piece(g, piece)..Self::piece(g, piece) + 16 {
                 let x = self.work.tile.0[at];
                 if !x.is_finite() {
-                    self.park(at, if x.is_nan() { self.nan } else { x });
+                    // What is parked already stands: only rule (S) can change it.
+                    let stands = self.work.parked.0[at];
+                    let special = if x.is_nan() { self.nan } else { x };
+                    self.park(at, if stands == 0.0 { special } else { stands });
                 }
             }
             ordinary = self.in_range(g, piece).0;
@@ -409,6 +412,10 @@ impl TileRun<'_> {
         let b_any = self.b.any[self.b.at_b(self.at[1], s) * 4..][..4].iter().fold(0, |x, y| x | y);
         let (any, l) = (a_any | b_any, self.fda.block);
         let live = [0, 0x1111_1111, 0x3333_3333, 0x7777_7777, !0][self.size[1].div_ceil(16)];
+        if any & SPECIAL != 0 {
+            // First, for these states are parked before finite operands can reach them.
+            self.special(s, g);
+        }
         let mut redo = if self.fast { self.bad[g] } else { live };
         if any & RISK != 0 && l <= 16 {
             // Steps of more products look at the sums themselves instead of the risk.
@@ -425,9 +432,6 @@ impl TileRun<'_> {
         if redo & live != 0 {
             // SAFETY: as above.
             unsafe { self.redo::<OUT>(s, g, redo & live, &p, &q) }
-        }
-        if any & SPECIAL != 0 {
-            self.special(s, g);
         }
     }
 
@@ -501,8 +505,11 @@ impl TileRun<'_> {
                 }
             }
         }
-        let values =
-            if fda.narrow { &scratch.b_values[..NR * l] } else { &self.b.values.view::<f64>()[at * NR * l..][..NR * l] };
+        let values = if fda.narrow {
+            &scratch.b_values[..NR * l]
+        } else {
+            &self.b.values.view::<f64>()[at * NR * l..][..NR * l]
+        };
         let column = self.at[1] * NR;
         let low: [i32; NR] =
             core::array::from_fn(|j| b_low + shift(&self.b.shifts, column + j, self.panels[1].lines, self.b.steps));
