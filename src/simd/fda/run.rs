@@ -2,11 +2,12 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 
-use super::avx512::{A_SCALE, B_SCALE, Consts, Step, step_fast};
+use super::avx512::{A_SCALE, B_SCALE, Consts, EXP32, Step, step_fast};
 use super::special::{Lines, Verdict, is_special};
 use super::wide::step_wide;
 use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY, out};
 use crate::gemm::kernel::{Exact, Panel};
+use core::arch::x86_64::*;
 use core::cell::RefCell;
 use core::ops::Range;
 
@@ -340,40 +341,37 @@ impl TileRun<'_> {
         (g * MR + (piece / 4) as usize) * NR + (piece % 4) as usize * 16
     }
 
-    /// Whether the fast kernel takes the 16 states of a piece, and whether they are all finite.
+    /// Parks what is not finite in a piece, 0 standing for states that finite operands can no longer change, and notes
+    /// whether the fast kernel takes the rest. What is parked already stands: only rule (S) can change it.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn in_range(&self, g: usize, piece: u32) -> (bool, bool) {
+    fn settle(&mut self, g: usize, piece: u32) {
+        let (at, exponent) = (Self::piece(g, piece), _mm512_set1_epi32(EXP32));
+        let to = &mut self.work.tile.0[at..at + 16];
+        // SAFETY: 16 aligned floats.
+        let mut x = unsafe { _mm512_load_ps(to.as_ptr()) };
+        let special = _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(x), exponent), exponent);
+        if special != 0 {
+            let parked = &mut self.work.parked.0[at..at + 16];
+            // SAFETY: as above.
+            let before = unsafe { _mm512_load_ps(parked.as_ptr()) };
+            let new = special & _mm512_testn_epi32_mask(_mm512_castps_si512(before), _mm512_castps_si512(before));
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+            let canonical = _mm512_mask_mov_ps(x, nan, _mm512_set1_ps(self.nan));
+            x = _mm512_maskz_mov_ps(!special, x);
+            // SAFETY: as above.
+            unsafe {
+                _mm512_mask_store_ps(parked.as_mut_ptr(), new, canonical);
+                _mm512_store_ps(to.as_mut_ptr(), x);
+            }
+            self.any_parked = true;
+        }
         // From here on up a state is a multiple of the coarsest step the exponent floor can cause.
         let low = if self.q.narrow { 83 } else { 31 };
-        let states = &self.work.tile.0[Self::piece(g, piece)..][..16];
-        // No early exit: 16 lanes at once.
-        let (mut ordinary, mut finite) = (true, true);
-        for x in states {
-            let field = x.to_bits() >> 23 & 0xFF;
-            ordinary &= (x.to_bits() << 1 == 0) | (low..=180).contains(&field);
-            finite &= field != 255;
-        }
-        (ordinary, finite)
-    }
-
-    /// Parks what is not finite in a piece and notes whether the fast kernel takes the rest.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn settle(&mut self, g: usize, piece: u32) {
-        let (mut ordinary, finite) = self.in_range(g, piece);
-        if !finite {
-            for at in Self::piece(g, piece)..Self::piece(g, piece) + 16 {
-                let x = self.work.tile.0[at];
-                if !x.is_finite() {
-                    // What is parked already stands: only rule (S) can change it.
-                    let stands = self.work.parked.0[at];
-                    let special = if x.is_nan() { self.nan } else { x };
-                    self.park(at, if stands == 0.0 { special } else { stands });
-                }
-            }
-            ordinary = self.in_range(g, piece).0;
-        }
-        self.bad[g] = self.bad[g] & !(1 << piece) | u32::from(!ordinary) << piece;
+        let above = _mm512_sub_epi32(_mm512_and_si512(_mm512_castps_si512(x), exponent), _mm512_set1_epi32(low << 23));
+        let ordinary = _mm512_cmple_epu32_mask(above, _mm512_set1_epi32((180 - low) << 23));
+        let zero = _mm512_testn_epi32_mask(_mm512_castps_si512(x), _mm512_set1_epi32(i32::MAX));
+        self.bad[g] = self.bad[g] & !(1 << piece) | u32::from(ordinary | zero != !0) << piece;
     }
 
     /// Lets 0 stand for a state that finite operands can no longer change.
