@@ -1,8 +1,8 @@
 //! `gemmulate bench`: units against native products, bits checked before anything is timed.
 
 use crate::io::{self, Failure, Outcome};
+use crate::units::plain_table;
 use crate::yardstick::{Native, Real};
-use comfy_table::{Table, presets};
 use cpu_time::ThreadTime;
 use gemmulate::Unit;
 use gemmulate::format::{FormatSpec, Overflow};
@@ -305,9 +305,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 fn table(yard: &Value, results: &[Value], out: &mut impl Write) -> Result<(), Failure> {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["unit", "kernel", "GMAC/s", "of gemm", "of matrixmultiply"]);
+    let mut table = plain_table(&["unit", "kernel", "GMAC/s", "of gemm", "of matrixmultiply"]);
     for r in results {
         let number = |key: &str, digits: usize| format!("{:.digits$}", r[key].as_f64().unwrap_or_default());
         let text = |key: &str| r[key].as_str().unwrap_or_default().to_string();

@@ -250,7 +250,8 @@ impl<'a, D: Format> Gemm<'a, D> {
         let mut d = Array2::from_elem((size[0], size[1]), T::from_bits(0));
         let format = self.output_format(&T::SPEC)?;
         let mut sink = Values { array: d.view_mut(), d: format };
-        self.compute([&left, &right], [a.format(), b.format()], &mut sink, None, format, &mut Workspace::new())?;
+        let (sources, formats): ([&dyn Source; 2], _) = ([&left, &right], [a.format(), b.format()]);
+        Workspace::lend(size, |workspace| self.compute(sources, formats, &mut sink, None, format, workspace))?;
         Ok(d)
     }
 

@@ -5,6 +5,7 @@ use super::kernel::Kernel;
 use crate::error::Error;
 use crate::simd::{self, Isa};
 use crate::unit::Unit;
+use core::cell::Cell;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
 
@@ -17,7 +18,30 @@ pub struct Workspace {
     pool: Option<(usize, Arc<ThreadPool>)>,
 }
 
+thread_local! {
+    /// What small products of this thread leave to the next.
+    static SMALL: Cell<Option<Box<Workspace>>> = const { Cell::new(None) };
+}
+
+/// Elements of A, B and D together up to which a thread keeps its buffers.
+const SMALL_ELEMENTS: usize = 1 << 16;
+
 impl Workspace {
+    /// Lends a workspace to one product: for small ones this thread's own, so that a loop of them
+    /// allocates nothing but results.
+    pub(super) fn lend<R>([m, n, k]: [usize; 3], f: impl FnOnce(&mut Self) -> R) -> R {
+        let elements = (m.saturating_add(n)).saturating_mul(k).saturating_add(m.saturating_mul(n));
+        if elements > SMALL_ELEMENTS {
+            return f(&mut Self::new());
+        }
+        // Taken, not borrowed: a product within a product finds none and makes its own.
+        let mut workspace = SMALL.take().unwrap_or_default();
+        let result = f(&mut workspace);
+        workspace.pool = None;
+        SMALL.set(Some(workspace));
+        result
+    }
+
     /// An empty workspace.
     pub fn new() -> Self {
         Self::default()

@@ -38,11 +38,11 @@ struct Decoder {
 /// 64 decoded elements.
 struct Items {
     values: [f64; 64],
-    /// Windowed exponents.
-    exponents: [u8; 64],
+    /// Windowed exponents, as bytes.
+    exponents: [u32; 64],
     significands: [u32; 64],
     negative: [u32; 64],
-    flags: [u8; 64],
+    flags: [u32; 64],
 }
 
 /// The first magnitude code, without ignored bits, that is no finite number.
@@ -113,7 +113,10 @@ impl Decoder {
     /// Exponents, flags and significands.
     #[inline(always)]
     fn fields(&self, mag: &[u32; 64], none: &[u32; 64], shift: &[i32; 64], it: &mut Items) {
-        let mut field = mag.map(|m| (m >> self.frac_bits).max(1) as i32);
+        let mut field = [0i32; 64];
+        for j in 0..64 {
+            field[j] = (mag[j] >> self.frac_bits).max(1) as i32;
+        }
         if let Some(low) = self.f16_low {
             for j in 0..64 {
                 // A subnormal's exponent once it is f16: that of its leading bit.
@@ -124,8 +127,8 @@ impl Decoder {
         for j in 0..64 {
             let d = self.top - field[j] - shift[j];
             let tiny = (d >= WINDOW) & (none[j] == 0);
-            it.exponents[j] = if (none[j] != 0) | tiny { 0 } else { (127 - d) as u8 };
-            it.flags[j] = (none[j] >> 1) as u8 * SPECIAL | u8::from(tiny) * TINY;
+            it.exponents[j] = if (none[j] != 0) | tiny { 0 } else { (127 - d) as u32 & 0xFF };
+            it.flags[j] = (none[j] >> 1) * u32::from(SPECIAL) | u32::from(tiny) * u32::from(TINY);
             let normal = (mag[j] >> self.frac_bits != 0) | self.f16_low.is_some();
             it.significands[j] = (mag[j] & ((1 << self.frac_bits) - 1)) | u32::from(normal) << self.frac_bits;
         }
@@ -236,7 +239,7 @@ impl Fda {
                         (0..8).for_each(|i| shifts[i * MR + r] = shift);
                     }
                 }
-                let (mut sum, mut flag, mut mask) = ([0u32; MR], [0u8; MR], [0u32; MR]);
+                let (mut sum, mut flag, mut mask) = ([0u32; MR], [0u32; MR], [0u32; MR]);
                 for c in 0..l.div_ceil(8) {
                     // 8 products by 8 rows at a time.
                     let raw = transpose(&lines, c);
@@ -248,7 +251,7 @@ impl Fda {
                     let n = 64.min((l - c * 8) * MR);
                     values.copy(tile * l + c * 64, &it.values[..n]);
                     for (e, b) in exponents[tile * l + c * 64..][..n].iter_mut().zip(&it.exponents) {
-                        *e = u32::from(*b) * 0x0101_0101;
+                        *e = *b * 0x0101_0101;
                     }
                     for i in 0..8.min(l - c * 8) {
                         for r in 0..MR {
@@ -259,11 +262,11 @@ impl Fda {
                     }
                 }
                 for r in 0..MR {
-                    flag[r] |= if sum[r] > limit { RISK } else { 0 };
-                    to.any[place] |= flag[r];
+                    let flag = flag[r] as u8 | if sum[r] > limit { RISK } else { 0 };
+                    to.flags[tile + r] = flag;
+                    to.any[place] |= flag;
                 }
                 signs[tile..tile + MR].copy_from_slice(&mask);
-                to.flags[tile..tile + MR].copy_from_slice(&flag);
             }
         }
     }
@@ -297,7 +300,7 @@ impl Fda {
             top_exponent(&self.unit.b, self.via_f16, codes) + shifts_of(self, scales, [columns, k], &mut to.shifts);
         let decoder = Decoder::new(&self.unit.b, self.scales().1, self, true, to.top);
         let mut values = Values::new(&mut to.values, self.narrow, groups * NR * k);
-        let exponents = to.exponents.room::<u8>(groups * NR * k);
+        let exponents = to.exponents.room::<u32>(groups * NR * k / 4);
         let signs = to.signs.room::<u32>(groups * NR * steps);
         let unit_k = self.unit.shape.k;
         let (mut raw, mut shifts) = ([0u32; NR], [0i32; NR]);
@@ -306,7 +309,7 @@ impl Fda {
                 let place = g * steps + s;
                 let tile = place * NR;
                 let n = NR.min(columns - g * NR);
-                let (mut mask, mut flag) = ([0u32; NR], [0u8; NR]);
+                let (mut mask, mut flag) = ([0u32; NR], [0u32; NR]);
                 if !to.shifts.is_empty() {
                     (0..n).for_each(|j| shifts[j] = to.shifts[(g * NR + j) * steps + s]);
                 }
@@ -326,9 +329,9 @@ impl Fda {
                     self.put_b(&it, [tile * l, i], &mut values, exponents);
                 }
                 signs[tile..tile + NR].copy_from_slice(&mask);
-                to.flags[tile..tile + NR].copy_from_slice(&flag);
+                to.flags[tile..tile + NR].iter_mut().zip(&flag).for_each(|(t, f)| *t = *f as u8);
                 for t in 0..4 {
-                    to.any[place * 4 + t] = flag[16 * t..16 * t + 16].iter().fold(0, |x, y| x | y);
+                    to.any[place * 4 + t] = flag[16 * t..16 * t + 16].iter().fold(0, |x, y| x | y) as u8;
                 }
             }
         }
@@ -336,7 +339,7 @@ impl Fda {
 
     /// Position `i` of 64 columns: vector t of 16 columns, f64 with the even columns first; exponent bytes 4 j + t.
     #[inline(always)]
-    fn put_b(&self, it: &Items, [tile, i]: [usize; 2], values: &mut Values<'_>, exponents: &mut [u8]) {
+    fn put_b(&self, it: &Items, [tile, i]: [usize; 2], values: &mut Values<'_>, exponents: &mut [u32]) {
         for (t, v) in it.values.as_chunks::<16>().0.iter().enumerate() {
             let at = tile + (t * self.block + i) * 16;
             if self.narrow {
@@ -349,11 +352,9 @@ impl Fda {
             }
             values.copy(at, &halves);
         }
-        let to = &mut exponents[tile + i * NR..][..NR];
+        let (to, e) = (&mut exponents[tile / 4 + i * 16..][..16], &it.exponents);
         for j in 0..16 {
-            for t in 0..4 {
-                to[4 * j + t] = it.exponents[16 * t + j];
-            }
+            to[j] = e[j] | e[16 + j] << 8 | e[32 + j] << 16 | e[48 + j] << 24;
         }
     }
 
