@@ -78,9 +78,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let mut out = io::output();
     if args.json {
-        json(&mut out, &rows, reference.exact)?
+        json(&mut out, &rows, reference.exact)?;
     } else {
-        table(&mut out, &rows, reference.exact)?
+        table(&mut out, &rows, reference.exact)?;
     }
     out.flush()?;
     Ok(true)

@@ -83,9 +83,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     closest.retain(|c| c.differ == best);
     let mut out = io::output();
     if args.json {
-        json(&mut out, &closest)?
+        json(&mut out, &closest)?;
     } else {
-        question.table(&mut out, &closest)?
+        question.table(&mut out, &closest)?;
     }
     out.flush()?;
     Ok(best == 0)

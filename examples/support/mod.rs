@@ -97,7 +97,7 @@ pub(crate) fn curves(title: &str, series: &[(String, Vec<(f64, f64)>)]) -> Strin
         let _ = writeln!(body, "<text x=\"{x:.1}\" y=\"398\">1e{e}</text>");
     }
     for (t, (name, points)) in series.iter().enumerate() {
-        let line: Vec<String> = points.iter().map(|p| place(p)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let line: Vec<String> = points.iter().map(place).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let dash = ["none", "6 3", "2 3"][t / 8 % 3];
         let colour = COLOURS[t % 8];
         let _ = writeln!(

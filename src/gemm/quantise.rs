@@ -65,7 +65,7 @@ impl Matrix for Quantised {
 ///
 /// ```
 /// use gemmulate::gemm::quantise;
-/// use gemmulate::{format::E2M1, Rounding};
+/// use gemmulate::{format::E2M1, round::Rounding};
 /// use ndarray::{Axis, arr2};
 /// let x = arr2(&[[12.0f32, -3.0, 0.5, 0.0]]);
 /// let q = quantise::mx(&x, &E2M1, 4, Axis(1), Rounding::NearestEven)?;
