@@ -20,6 +20,7 @@ pub mod mma;
 pub mod num;
 pub mod probe;
 pub mod round;
+pub mod simd;
 pub mod special;
 pub mod trace;
 pub mod types;

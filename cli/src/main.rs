@@ -1,6 +1,7 @@
 //! The command-line tool: one module per command, each a thin layer over the library.
 
 mod authenticate;
+mod bench;
 mod check;
 mod classes;
 mod compare;
@@ -71,6 +72,7 @@ enum Command {
     Diff(diff::Args),
     Classes(classes::Args),
     Authenticate(authenticate::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
         Command::Diff(args) => diff::run(args),
         Command::Classes(args) => classes::run(args),
         Command::Authenticate(args) => authenticate::run(args),
+        Command::Bench(args) => bench::run(args),
     };
     io::exit(outcome)
 }

@@ -137,5 +137,6 @@ where
     D: Format,
     U: Takes<A, B> + Gives<D>,
 {
-    Gemm::on(unit).alpha(alpha).beta(beta).run_into(a, b, c, &mut Workspace::new())
+    let size = [a.nrows(), b.ncols(), a.ncols()];
+    Workspace::lend(size, |workspace| Gemm::on(unit).alpha(alpha).beta(beta).run_into(a, b, c, workspace))
 }

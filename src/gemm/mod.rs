@@ -11,7 +11,7 @@ mod builder;
 mod driver;
 mod epilogue;
 mod explain;
-mod kernel;
+pub(crate) mod kernel;
 mod linalg;
 pub mod metrics;
 mod operand;

@@ -114,7 +114,7 @@ impl<D> Gemm<'_, D> {
         let scales = self.unit_scales(m, n, k)?;
         let scales = scales.as_ref();
         let job = Job { sources, formats, in_place, out, schedule: &schedule, scales, trace: None };
-        let kernel = workspace.kernel(self.unit);
+        let kernel = workspace.kernel(self.unit, self.isa);
         let pool = match self.threads {
             None | Some(1) => None,
             Some(threads) => Some(workspace.pool(threads)?),

@@ -176,6 +176,9 @@ impl Schedule {
 
     /// What every piece must hold: one type along a chain, one scale per slot.
     fn check_pieces(&self, unit: &Unit) -> Result<(), Error> {
+        if unit.c == unit.d && unit.scale.is_none() && self.scales.is_none() {
+            return Ok(());
+        }
         let mut pieces = Vec::new();
         let interval = self.promotion.unwrap_or(usize::MAX);
         self.for_each_region(&mut |region| {

@@ -1,9 +1,11 @@
 //! What one product leaves to the next.
 
 use super::driver::Buffers;
-use super::kernel::{self, Kernel};
+use super::kernel::Kernel;
 use crate::error::Error;
+use crate::simd::{self, Isa};
 use crate::unit::Unit;
+use core::cell::Cell;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
 
@@ -12,22 +14,45 @@ use std::sync::Arc;
 pub struct Workspace {
     pub(super) narrow: Buffers<f32>,
     pub(super) wide: Buffers<f64>,
-    kernel: Option<(Unit, Arc<dyn Kernel>)>,
+    kernel: Option<(Unit, Option<Isa>, Arc<dyn Kernel>)>,
     pool: Option<(usize, Arc<ThreadPool>)>,
 }
 
+thread_local! {
+    /// What small products of this thread leave to the next.
+    static SMALL: Cell<Option<Box<Workspace>>> = const { Cell::new(None) };
+}
+
+/// Elements of A, B and D together up to which a thread keeps its buffers.
+const SMALL_ELEMENTS: usize = 1 << 16;
+
 impl Workspace {
+    /// Lends a workspace to one product: for small ones this thread's own, so that a loop of them
+    /// allocates nothing but results.
+    pub(super) fn lend<R>([m, n, k]: [usize; 3], f: impl FnOnce(&mut Self) -> R) -> R {
+        let elements = (m.saturating_add(n)).saturating_mul(k).saturating_add(m.saturating_mul(n));
+        if elements > SMALL_ELEMENTS {
+            return f(&mut Self::new());
+        }
+        // Taken, not borrowed: a product within a product finds none and makes its own.
+        let mut workspace = SMALL.take().unwrap_or_default();
+        let result = f(&mut workspace);
+        workspace.pool = None;
+        SMALL.set(Some(workspace));
+        result
+    }
+
     /// An empty workspace.
     pub fn new() -> Self {
         Self::default()
     }
 
-    pub(super) fn kernel(&mut self, unit: &Unit) -> Arc<dyn Kernel> {
+    pub(super) fn kernel(&mut self, unit: &Unit, isa: Option<Isa>) -> Arc<dyn Kernel> {
         match &self.kernel {
-            Some((known, kernel)) if known == unit => kernel.clone(),
+            Some((known, set, kernel)) if known == unit && *set == isa => kernel.clone(),
             _ => {
-                let kernel = kernel::select(unit);
-                self.kernel = Some((unit.clone(), kernel.clone()));
+                let kernel = simd::select(unit, isa).0;
+                self.kernel = Some((unit.clone(), isa, kernel.clone()));
                 kernel
             }
         }

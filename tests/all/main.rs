@@ -6,6 +6,7 @@ mod formats;
 #[cfg(feature = "half")]
 mod gemm;
 mod generic;
+mod kernels;
 mod names;
 mod oracle;
 mod probe;
