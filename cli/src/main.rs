@@ -22,6 +22,7 @@ mod trace;
 mod units;
 mod validate;
 mod words;
+mod yardstick;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
