@@ -19,6 +19,7 @@ pub mod instr;
 pub mod mma;
 pub mod num;
 pub mod round;
+pub mod simd;
 pub mod special;
 pub mod trace;
 pub mod types;

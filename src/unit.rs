@@ -283,6 +283,11 @@ impl Unit {
         }
     }
 
+    /// The kernel that computes products on this unit here, and why that one.
+    pub fn kernel(&self) -> crate::simd::KernelChoice {
+        crate::simd::choice(self, None)
+    }
+
     /// Scales per operand and dot-add; 0 without block scales.
     pub fn scales(&self) -> usize {
         self.scale.map_or(0, |s| self.shape.k / s.block)

@@ -2,7 +2,6 @@
 
 use super::driver::OnProgress;
 use super::epilogue::Scaling;
-use super::kernel;
 use super::operand::{Matrix, Source};
 use super::plan::Plan;
 use super::product::{Scales, check_product};
@@ -12,6 +11,7 @@ use super::workspace::Workspace;
 use crate::error::Error;
 use crate::format::{Format, FormatSpec, Overflow};
 use crate::round::Rounding;
+use crate::simd::{self, Isa, KernelChoice};
 use crate::unit::{AsUnit, Unit};
 use core::fmt;
 use core::marker::PhantomData;
@@ -53,6 +53,7 @@ pub struct Gemm<'a, D = f32> {
     pub(super) scale_b: Scaling,
     pub(super) bias: Option<&'a [f32]>,
     pub(super) threads: Option<usize>,
+    pub(super) isa: Option<Isa>,
     pub(super) progress: Option<OnProgress<'a>>,
     pub(super) kind: PhantomData<fn() -> D>,
 }
@@ -86,6 +87,7 @@ impl<'a> Gemm<'a> {
             scale_b: Scaling::One,
             bias: None,
             threads: None,
+            isa: None,
             progress: None,
             kind: PhantomData,
         }
@@ -215,9 +217,17 @@ impl<'a, D: Format> Gemm<'a, D> {
         self
     }
 
-    /// The name of the kernel that computes this unit's tiles: `reference`, or a fast one.
-    pub fn kernel(&self) -> &'static str {
-        kernel::select(self.unit).name()
+    /// Holds kernels back to an instruction set and what comes after it in [`Isa::ALL`], as the
+    /// environment variable `GEMMULATE_ISA` does. The result never depends on it.
+    #[must_use]
+    pub const fn isa(mut self, isa: Isa) -> Self {
+        self.isa = Some(isa);
+        self
+    }
+
+    /// The kernel that computes this unit's tiles, and why: `reference`, or a fast one.
+    pub fn kernel(&self) -> KernelChoice {
+        simd::choice(self.unit, self.isa)
     }
 
     /// Computes D: M x N for A of M x K and B of K x N.

@@ -3,9 +3,9 @@
 use crate::accumulate::Dot;
 use crate::num::Num;
 use crate::unit::Unit;
+use core::any::Any;
 use core::fmt::Debug;
 use core::ops::Range;
-use std::sync::Arc;
 
 /// Codes of a panel, as narrow as the format allows.
 #[derive(Debug)]
@@ -49,6 +49,33 @@ pub(crate) struct Panel {
     nums: Vec<Num>,
     /// The reference's: a scale for each of them, or none.
     scale_nums: Vec<Num>,
+    /// A fast kernel's.
+    packed: Packed,
+}
+
+/// What a fast kernel keeps in a panel, of whatever type it likes.
+#[derive(Debug, Default)]
+struct Packed(Option<Box<dyn Any + Send + Sync>>);
+
+impl Panel {
+    /// What a kernel packed into this panel before, to be used again, apart from the rest; a
+    /// default where there is nothing of its type.
+    pub(crate) fn take_packed<T: Default + Any + Send + Sync>(&mut self) -> Box<T> {
+        self.packed.0.take().and_then(|any| any.downcast().ok()).unwrap_or_default()
+    }
+
+    /// Puts what a kernel has packed into the panel.
+    pub(crate) fn put_packed<T: Any + Send + Sync>(&mut self, packed: Box<T>) {
+        self.packed.0 = Some(packed);
+    }
+
+    /// What the kernel packed.
+    ///
+    /// # Panics
+    /// When it packed nothing, or something else: a mistake in the kernel.
+    pub(crate) fn packed<T: Any>(&self) -> &T {
+        self.packed.0.as_ref().and_then(|any| any.downcast_ref()).expect("the kernel packs before it runs")
+    }
 }
 
 /// D's codes of a tile, row-major.
@@ -70,6 +97,9 @@ pub(crate) trait Kernel: Debug + Send + Sync {
     /// For people: which kernel runs.
     fn name(&self) -> &'static str;
 
+    /// For people: what it needed to be chosen.
+    fn why(&self) -> String;
+
     /// Rows and columns of D per task.
     fn tile(&self) -> [usize; 2];
 
@@ -86,18 +116,17 @@ pub(crate) trait Kernel: Debug + Send + Sync {
     fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, exact: Exact<'_>);
 }
 
-/// The kernel for a unit: the fastest that is exact, in the end the reference.
-pub(crate) fn select(unit: &Unit) -> Arc<dyn Kernel> {
-    Arc::new(Reference { unit: unit.clone() })
-}
-
 /// The accumulator's own method, dot-add by dot-add: any unit, any formats.
 #[derive(Debug)]
-struct Reference {
+pub(crate) struct Reference {
     unit: Unit,
 }
 
 impl Reference {
+    pub(crate) fn new(unit: &Unit) -> Self {
+        Self { unit: unit.clone() }
+    }
+
     /// The scale of every element, for block-scaled units.
     fn unpack_scales(&self, panel: &mut Panel) {
         let Some(rule) = self.unit.scale else { return };
@@ -143,6 +172,13 @@ impl Reference {
 impl Kernel for Reference {
     fn name(&self) -> &'static str {
         "reference"
+    }
+
+    fn why(&self) -> String {
+        match &self.unit.recipe {
+            None => "the accumulator has no recipe, so its own method runs".into(),
+            Some(recipe) => format!("no fast kernel is exact for {recipe} on the instruction sets allowed"),
+        }
     }
 
     fn tile(&self) -> [usize; 2] {

@@ -10,7 +10,7 @@
 mod builder;
 mod driver;
 mod epilogue;
-mod kernel;
+pub(crate) mod kernel;
 mod linalg;
 pub mod metrics;
 mod operand;

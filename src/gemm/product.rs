@@ -112,7 +112,7 @@ impl<D> Gemm<'_, D> {
         self.check_factors(&schedule)?;
         let scales = self.unit_scales(m, n, k)?;
         let job = Job { sources, formats, in_place, out, schedule: &schedule, scales: scales.as_ref() };
-        let kernel = workspace.kernel(self.unit);
+        let kernel = workspace.kernel(self.unit, self.isa);
         let pool = match self.threads {
             None | Some(1) => None,
             Some(threads) => Some(workspace.pool(threads)?),

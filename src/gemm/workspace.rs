@@ -1,8 +1,9 @@
 //! What one product leaves to the next.
 
 use super::driver::Buffers;
-use super::kernel::{self, Kernel};
+use super::kernel::Kernel;
 use crate::error::Error;
+use crate::simd::{self, Isa};
 use crate::unit::Unit;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 pub struct Workspace {
     pub(super) narrow: Buffers<f32>,
     pub(super) wide: Buffers<f64>,
-    kernel: Option<(Unit, Arc<dyn Kernel>)>,
+    kernel: Option<(Unit, Option<Isa>, Arc<dyn Kernel>)>,
     pool: Option<(usize, Arc<ThreadPool>)>,
 }
 
@@ -22,12 +23,12 @@ impl Workspace {
         Self::default()
     }
 
-    pub(super) fn kernel(&mut self, unit: &Unit) -> Arc<dyn Kernel> {
+    pub(super) fn kernel(&mut self, unit: &Unit, isa: Option<Isa>) -> Arc<dyn Kernel> {
         match &self.kernel {
-            Some((known, kernel)) if known == unit => kernel.clone(),
+            Some((known, set, kernel)) if known == unit && *set == isa => kernel.clone(),
             _ => {
-                let kernel = kernel::select(unit);
-                self.kernel = Some((unit.clone(), kernel.clone()));
+                let kernel = simd::select(unit, isa).0;
+                self.kernel = Some((unit.clone(), isa, kernel.clone()));
                 kernel
             }
         }

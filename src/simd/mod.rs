@@ -1,0 +1,171 @@
+//! Fast kernels: the same functions as the reference, tile by tile, on wide instruction sets.
+//!
+//! Each file of a family has one body and `select`, which says whether the kernel is exact for a
+//! unit on an instruction set: by recipe, formats and K, never by a type's name. What no kernel
+//! takes, the reference computes.
+//!
+//! [`Isa`] names an instruction set; a kernel's value can only be made where it was detected. The
+//! environment variable `GEMMULATE_ISA` (avx512, avx2, neon, portable, reference), or
+//! [`crate::Gemm::isa`], holds kernels back to that set and what comes after it.
+
+pub(crate) mod buffer;
+
+use crate::gemm::kernel::{Kernel, Reference};
+use crate::unit::Unit;
+use core::fmt;
+use core::str::FromStr;
+use std::sync::{Arc, OnceLock};
+
+/// An instruction set that kernels are written for, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Isa {
+    /// x86-64 with AVX-512 F, BW, DQ, VL and VPOPCNTDQ.
+    Avx512,
+    /// x86-64 with AVX2, FMA and F16C.
+    Avx2,
+    /// aarch64 with NEON.
+    Neon,
+    /// What every machine has.
+    Portable,
+    /// No fast kernel at all: the accumulators' own methods.
+    Reference,
+}
+
+/// The sets with their names.
+const NAMES: [(Isa, &str); 5] = [
+    (Isa::Avx512, "avx512"),
+    (Isa::Avx2, "avx2"),
+    (Isa::Neon, "neon"),
+    (Isa::Portable, "portable"),
+    (Isa::Reference, "reference"),
+];
+
+impl Isa {
+    /// Every set, best first.
+    pub const ALL: [Self; 5] = [Self::Avx512, Self::Avx2, Self::Neon, Self::Portable, Self::Reference];
+
+    /// Whether this machine has it.
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Avx512 => has_avx512(),
+            Self::Avx2 => has_avx2(),
+            Self::Neon => cfg!(all(target_arch = "aarch64", target_feature = "neon")),
+            Self::Portable | Self::Reference => true,
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    use std::arch::is_x86_feature_detected as has;
+    has_avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") && has!("avx512vpopcntdq")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    use std::arch::is_x86_feature_detected as has;
+    has!("avx2") && has!("fma") && has!("f16c")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+const fn has_avx512() -> bool {
+    false
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+const fn has_avx2() -> bool {
+    false
+}
+
+/// Proof that the set of [`Isa::Avx512`] is there.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "some targets have no such kernels")]
+pub(crate) struct Avx512(());
+
+/// Proof that the set of [`Isa::Avx2`] is there.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "some targets have no such kernels")]
+pub(crate) struct Avx2(());
+
+#[allow(dead_code, reason = "some targets have no such kernels")]
+impl Avx512 {
+    /// The proof, for kernels of this set on this machine.
+    pub(crate) fn new(isa: Isa) -> Option<Self> {
+        (isa == Isa::Avx512 && isa.is_available()).then_some(Self(()))
+    }
+}
+
+#[allow(dead_code, reason = "some targets have no such kernels")]
+impl Avx2 {
+    /// The proof, for kernels of this set on this machine.
+    pub(crate) fn new(isa: Isa) -> Option<Self> {
+        (isa == Isa::Avx2 && isa.is_available()).then_some(Self(()))
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = NAMES.iter().find(|(isa, _)| isa == self).map_or("?", |(_, name)| name);
+        f.pad(name)
+    }
+}
+
+impl FromStr for Isa {
+    type Err = crate::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let lower = text.trim().to_ascii_lowercase();
+        let found = NAMES.iter().find(|(_, name)| *name == lower);
+        found
+            .map(|(isa, _)| *isa)
+            .ok_or_else(|| crate::Error::parse("instruction set", text, "avx512, avx2, neon, portable or reference"))
+    }
+}
+
+/// The set that `GEMMULATE_ISA` names, read once.
+fn environment() -> Option<Isa> {
+    static ISA: OnceLock<Option<Isa>> = OnceLock::new();
+    *ISA.get_or_init(|| std::env::var("GEMMULATE_ISA").ok()?.parse().ok())
+}
+
+/// Which kernel computes a unit's tiles, and why that one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelChoice {
+    /// The kernel's name.
+    pub name: &'static str,
+    /// The instruction set it is written for.
+    pub isa: Isa,
+    /// Why it was chosen.
+    pub why: String,
+}
+
+impl fmt::Display for KernelChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}", self.name, self.isa, self.why)
+    }
+}
+
+/// Says whether a family's kernel is exact for a unit on an instruction set; `isa` is available.
+type Select = fn(&Unit, Isa) -> Option<Arc<dyn Kernel>>;
+
+/// Every family, the faster of two that might accept first.
+const FAMILIES: &[Select] = &[];
+
+/// The kernel for a unit: the first that is exact on the best set at hand, in the end the reference.
+pub(crate) fn select(unit: &Unit, force: Option<Isa>) -> (Arc<dyn Kernel>, Isa) {
+    let best = force.or_else(environment);
+    for isa in Isa::ALL.into_iter().filter(|isa| best.is_none_or(|b| b <= *isa) && isa.is_available()) {
+        if let Some(kernel) = FAMILIES.iter().find_map(|select| select(unit, isa)) {
+            return (kernel, isa);
+        }
+    }
+    (Arc::new(Reference::new(unit)), Isa::Reference)
+}
+
+/// [`select`], for people.
+pub(crate) fn choice(unit: &Unit, force: Option<Isa>) -> KernelChoice {
+    let (kernel, isa) = select(unit, force);
+    KernelChoice { name: kernel.name(), isa, why: kernel.why() }
+}
