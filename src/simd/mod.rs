@@ -9,6 +9,11 @@
 //! [`crate::Gemm::isa`], holds kernels back to that set and what comes after it.
 
 pub(crate) mod buffer;
+mod general;
+mod general_body;
+mod lanes;
+mod values;
+mod wide;
 
 use crate::gemm::kernel::{Kernel, Reference};
 use crate::unit::Unit;
@@ -151,7 +156,7 @@ impl fmt::Display for KernelChoice {
 type Select = fn(&Unit, Isa) -> Option<Arc<dyn Kernel>>;
 
 /// Every family, the faster of two that might accept first.
-const FAMILIES: &[Select] = &[];
+const FAMILIES: &[Select] = &[general::select];
 
 /// The kernel for a unit: the first that is exact on the best set at hand, in the end the reference.
 pub(crate) fn select(unit: &Unit, force: Option<Isa>) -> (Arc<dyn Kernel>, Isa) {

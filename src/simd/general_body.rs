@@ -1,0 +1,315 @@
+//! One block of the aligned dot-add on one row and 16 columns: SPEC section 3, Generic, steps 1 to 8.
+
+#![allow(unsafe_code, reason = "conversions without a check, whose range the exponents prove")]
+
+use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
+use super::values::{FAR, LOW, NR, SPECIAL};
+use super::wide::truncate;
+use crate::accumulate::CPosition;
+
+/// Exponents within which f32 lanes need no care: scales and results are normal f32.
+pub(super) const LOWEST: i32 = -90;
+const HIGHEST: i32 = 60;
+/// The exponent of a sum without terms: low, and a power of two in f64 still.
+const NOTHING: i32 = -900;
+
+/// The recipe.
+#[derive(Debug)]
+pub(super) struct Params {
+    /// F.
+    pub(super) frac_bits: i32,
+    pub(super) alignment: ToInt,
+    pub(super) sticky: bool,
+    pub(super) normalise: bool,
+    /// e_zero.
+    pub(super) floor: Option<i32>,
+    /// The exponent of a zero c, if it has one.
+    pub(super) zero_c: Option<i32>,
+    /// The smallest exponent a c may have.
+    pub(super) c_emin: i32,
+    /// Below this magnitude c is +0.
+    pub(super) c_flush: f32,
+    pub(super) c: CPosition,
+    pub(super) encode: Encode,
+    /// The IEEE addition of a late c.
+    pub(super) late: Encode,
+    /// Whether products from 2^128 on are infinite.
+    pub(super) limit: bool,
+    /// Elements per block scale.
+    pub(super) scaled: Option<usize>,
+    /// Products whose sum fits into i32; 0: f64 lanes only.
+    pub(super) chunk: usize,
+    /// Bits of f32 results to keep, where all sums fit into i32 and are truncated.
+    pub(super) fast_epilogue: Option<u32>,
+}
+
+/// A block's operands.
+pub(super) struct Block<'a> {
+    pub(super) a: &'a [f32],
+    pub(super) a_exponents: &'a [i16],
+    pub(super) b: &'a [[f32; NR]],
+    pub(super) b_exponents: &'a [[i16; NR]],
+    pub(super) flags: u8,
+    pub(super) scale_a: i32,
+    pub(super) scale_b: &'a [i32; NR],
+}
+
+/// d of a block.
+#[inline(always)]
+pub(super) fn block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], p: &Params) -> [f32; NR] {
+    let products = largest(k);
+    if p.chunk > 0 && k.flags == 0 {
+        let done = if p.fast_epilogue.is_some() {
+            narrow::<NATIVE, true>(k, c, products, p)
+        } else {
+            narrow::<NATIVE, false>(k, c, products, p)
+        };
+        if let Some(d) = done {
+            return d;
+        }
+    }
+    wide_block::<NATIVE>(k, c, products, p)
+}
+
+/// (4) The largest exponent among the products.
+#[inline(always)]
+fn largest(k: &Block<'_>) -> [i16; NR] {
+    let mut e = [2 * LOW; NR];
+    for (b, &a) in k.b_exponents.iter().zip(k.a_exponents) {
+        for j in 0..NR {
+            e[j] = e[j].max(b[j] + a);
+        }
+    }
+    e
+}
+
+/// (4) to (7) in f32 lanes, where every exponent allows it.
+#[inline(always)]
+fn narrow<const NATIVE: bool, const FAST: bool>(
+    k: &Block<'_>,
+    c: [f32; NR],
+    products: [i16; NR],
+    p: &Params,
+) -> Option<[f32; NR]> {
+    let floor = p.floor.unwrap_or(i32::MIN);
+    let (mut e, mut scale, mut term, mut bad) = ([0i32; NR], [0f32; NR], [0f32; NR], [false; NR]);
+    for j in 0..NR {
+        let field = (c[j].to_bits() >> 23 & 0xFF) as i32;
+        let counts = field != 0 && field != 255;
+        let of_c = if counts { (field - 127).max(p.c_emin) } else { i32::from(LOW) };
+        let shared = k.scale_a + k.scale_b[j];
+        e[j] = (i32::from(products[j]) + shared).max(of_c).max(floor);
+        let alone = e[j] - shared;
+        bad[j] = e[j] < LOWEST || e[j] > HIGHEST || alone < LOWEST || alone > HIGHEST;
+        // 2^(F - e): what makes the truncation step 1.
+        scale[j] = f32::from_bits(((127 + p.frac_bits - alone) << 23) as u32);
+        term[j] = if counts { c[j] * f32::from_bits(((127 + p.frac_bits - e[j]) << 23) as u32) } else { 0.0 };
+    }
+    if any(bad) {
+        return None;
+    }
+    let d = if FAST {
+        truncated(sum(k, &scale), term, e, p)?
+    } else {
+        let mut total = [0f64; NR];
+        for (a, b) in k.a.chunks(p.chunk).zip(k.b.chunks(p.chunk)) {
+            let part = sum(&Block { a, b, ..*k }, &scale);
+            for j in 0..NR {
+                total[j] += f64::from(part[j]);
+            }
+        }
+        for j in 0..NR {
+            total[j] = (total[j] + to_int::<NATIVE>(term[j].into(), ToInt::TowardZero)) * power(e[j] - p.frac_bits);
+        }
+        p.encode.row::<NATIVE, NR>(total)
+    };
+    let mut out = d;
+    for j in 0..NR {
+        // An infinite or NaN c stays; products are finite here.
+        out[j] = if c[j].is_finite() { d[j] } else { c[j] };
+    }
+    Some(out)
+}
+
+/// (5) and (6) Products, cut toward zero in units of `1 / scale`, and their sum.
+#[inline(always)]
+fn sum(k: &Block<'_>, scale: &[f32; NR]) -> [i32; NR] {
+    let mut sum = [0i32; NR];
+    for (b, &a) in k.b.iter().zip(k.a) {
+        for j in 0..NR {
+            // SAFETY: a product is below 2^(e_max + 2), scaled below 2^(F + 2), and F is at most 28.
+            sum[j] += unsafe { truncate(a * b[j] * scale[j]) };
+        }
+    }
+    sum
+}
+
+/// (6) and (7) A sum of i32 and c's term, truncated to f32; none where that overflows.
+#[inline(always)]
+fn truncated(sum: [i32; NR], term: [f32; NR], e: [i32; NR], p: &Params) -> Option<[f32; NR]> {
+    let keep = p.fast_epilogue.unwrap_or(u32::MAX);
+    let room = i32::MAX - (2 << p.frac_bits) - 128;
+    let (mut d, mut bad) = ([0f32; NR], [false; NR]);
+    for j in 0..NR {
+        bad[j] = sum[j].wrapping_abs() as u32 > room as u32;
+    }
+    if any(bad) {
+        return None;
+    }
+    for j in 0..NR {
+        // SAFETY: c is below 2^(e_max + 1), scaled below 2^(F + 1).
+        let total = sum[j] + unsafe { truncate(term[j]) };
+        let magnitude = total.abs();
+        let nearest = magnitude as f32;
+        // SAFETY: the magnitude is at most 2^31 - 128, which f32 holds.
+        let up = unsafe { truncate(nearest) } > magnitude;
+        let cut = (nearest.to_bits() - u32::from(up)) & keep;
+        let unit = ((127 - p.frac_bits + e[j]) << 23) as u32;
+        d[j] = (f32::from_bits(cut) * f32::from_bits(unit)).copysign(total as f32);
+    }
+    Some(d)
+}
+
+/// Everything in f64 lanes: any finite operands, any rounding; and special values.
+#[inline(always)]
+fn wide_block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], products: [i16; NR], p: &Params) -> [f32; NR] {
+    let with_c = p.c != CPosition::Late;
+    let c = flushed(c, p);
+    let mut term = [0f64; NR];
+    for j in 0..NR {
+        term[j] = if with_c && c[j].is_finite() { c[j].into() } else { 0.0 };
+    }
+    let products = if p.normalise { normalised(k) } else { products.map(i32::from) };
+    let e = exponents(k, &term, products, p);
+    let total = match (p.alignment, p.sticky) {
+        (ToInt::NearestEven, false) => aligned::<NATIVE, false>(k, term, &e, p, ToInt::NearestEven),
+        (ToInt::NearestEven, true) => aligned::<NATIVE, true>(k, term, &e, p, ToInt::NearestEven),
+        (ToInt::Down, false) => aligned::<NATIVE, false>(k, term, &e, p, ToInt::Down),
+        (ToInt::Down, true) => aligned::<NATIVE, true>(k, term, &e, p, ToInt::Down),
+        (_, false) => aligned::<NATIVE, false>(k, term, &e, p, ToInt::TowardZero),
+        (_, true) => aligned::<NATIVE, true>(k, term, &e, p, ToInt::TowardZero),
+    };
+    let mut d = p.encode.row::<NATIVE, NR>(total);
+    let beyond = p.limit && any(e.map(|e| e > 120));
+    let endless = with_c && any(c.map(|c| !c.is_finite()));
+    if k.flags & SPECIAL != 0 || beyond || endless {
+        d = special(k, if with_c { c } else { [0.0; NR] }, d, p);
+    }
+    if with_c { d } else { add::<NATIVE>(c, d, p) }
+}
+
+/// (1) c, or +0 for a subnormal one.
+#[inline(always)]
+fn flushed(c: [f32; NR], p: &Params) -> [f32; NR] {
+    c.map(|c| if c.abs() < p.c_flush { 0.0 } else { c })
+}
+
+/// (4) The largest exponent among products with `1 <= s < 2`.
+#[inline(always)]
+fn normalised(k: &Block<'_>) -> [i32; NR] {
+    let mut largest = [0f64; NR];
+    for (b, &a) in k.b.iter().zip(k.a) {
+        for j in 0..NR {
+            let magnitude = (f64::from(a) * f64::from(b[j])).abs();
+            largest[j] = if magnitude > largest[j] && magnitude < f64::INFINITY { magnitude } else { largest[j] };
+        }
+    }
+    largest.map(|x| if x > 0.0 { exponent(x) } else { 2 * i32::from(LOW) })
+}
+
+/// (4) e_max.
+#[inline(always)]
+fn exponents(k: &Block<'_>, term: &[f64; NR], products: [i32; NR], p: &Params) -> [i32; NR] {
+    let (floor, zero_c) = (p.floor.unwrap_or(NOTHING), p.zero_c.unwrap_or(NOTHING));
+    let mut e = [0; NR];
+    for j in 0..NR {
+        let of_c = if term[j] == 0.0 { zero_c } else { exponent(term[j]).max(p.c_emin) };
+        e[j] = (products[j] + k.scale_a + k.scale_b[j]).max(of_c).max(floor).max(NOTHING);
+    }
+    e
+}
+
+/// (5) and (6) The exact sum of the aligned terms.
+#[inline(always)]
+fn aligned<const NATIVE: bool, const STICKY: bool>(
+    k: &Block<'_>,
+    term: [f64; NR],
+    e: &[i32; NR],
+    p: &Params,
+    how: ToInt,
+) -> [f64; NR] {
+    let (mut scale, mut sum) = ([0f64; NR], [0f64; NR]);
+    for j in 0..NR {
+        scale[j] = power((p.frac_bits - e[j] + k.scale_a + k.scale_b[j]).clamp(-1000, 1000));
+        sum[j] = units::<NATIVE, STICKY>(term[j] * power(p.frac_bits - e[j]), how);
+    }
+    for (b, &a) in k.b.iter().zip(k.a) {
+        let a = f64::from(a);
+        for j in 0..NR {
+            sum[j] += units::<NATIVE, STICKY>(a * f64::from(b[j]) * scale[j], how);
+        }
+    }
+    for j in 0..NR {
+        sum[j] *= power(e[j] - p.frac_bits - i32::from(STICKY));
+    }
+    sum
+}
+
+/// (5) A term as an integer; with a sticky bit, as twice that and the bit.
+#[inline(always)]
+fn units<const NATIVE: bool, const STICKY: bool>(x: f64, how: ToInt) -> f64 {
+    let whole = to_int::<NATIVE>(x, how);
+    if !STICKY {
+        return whole;
+    }
+    // Toward the true value where alignment is directed, else a bit of the magnitude.
+    let bit = if how == ToInt::Down || x > 0.0 { 1.0 } else { -1.0 };
+    2.0 * whole + if whole == x { 0.0 } else { bit }
+}
+
+/// (3) S: what infinities, NaN and products beyond the limit decide; IEEE sums of them say the same.
+#[inline(always)]
+fn special(k: &Block<'_>, c: [f32; NR], d: [f32; NR], p: &Params) -> [f32; NR] {
+    let (mut sum, mut limit) = ([0f64; NR], [f64::INFINITY; NR]);
+    for j in 0..NR {
+        sum[j] = if c[j].is_finite() { 0.0 } else { c[j].into() };
+        if p.limit {
+            limit[j] = power(128 - k.scale_a - k.scale_b[j]);
+        }
+    }
+    for (b, &a) in k.b.iter().zip(k.a) {
+        for j in 0..NR {
+            let product = f64::from(a) * f64::from(b[j]);
+            sum[j] += if product.abs() >= limit[j] { f64::INFINITY.copysign(product) } else { product };
+        }
+    }
+    let mut out = d;
+    for j in 0..NR {
+        out[j] = if sum[j].is_finite() { d[j] } else { sum[j] as f32 };
+    }
+    out
+}
+
+/// (8) c + t in IEEE RNE.
+#[inline(always)]
+fn add<const NATIVE: bool>(c: [f32; NR], t: [f32; NR], p: &Params) -> [f32; NR] {
+    // The sum of two f32 in f64, rounded again, is as if rounded once.
+    let mut sum = [0f64; NR];
+    for j in 0..NR {
+        sum[j] = f64::from(c[j]) + f64::from(t[j]);
+    }
+    let rounded = p.late.row::<NATIVE, NR>(sum);
+    let mut d = rounded;
+    for j in 0..NR {
+        d[j] = if sum[j].is_finite() { rounded[j] } else { sum[j] as f32 };
+    }
+    d
+}
+
+/// (8) for a c that comes after all blocks.
+#[inline(always)]
+pub(super) fn add_last<const NATIVE: bool>(c: [f32; NR], t: [f32; NR], p: &Params) -> [f32; NR] {
+    add::<NATIVE>(flushed(c, p), t, p)
+}
+
+const _: () = assert!(FAR != 0);

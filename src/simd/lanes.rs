@@ -1,0 +1,126 @@
+//! Arithmetic on a row of columns, as plain loops over arrays that compilers turn into vectors.
+
+/// Rounding to an integer, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ToInt {
+    NearestEven,
+    TowardZero,
+    Down,
+    Up,
+}
+
+impl ToInt {
+    /// The roundings that known designs have.
+    pub(super) const fn new(rounding: crate::round::Rounding) -> Option<Self> {
+        use crate::round::Rounding;
+        match rounding {
+            Rounding::NearestEven => Some(Self::NearestEven),
+            Rounding::TowardZero => Some(Self::TowardZero),
+            Rounding::Down => Some(Self::Down),
+            Rounding::Up => Some(Self::Up),
+            _ => None,
+        }
+    }
+}
+
+/// `2^e`, for exponents of normal f64.
+#[inline(always)]
+pub(super) fn power(e: i32) -> f64 {
+    f64::from_bits(((e + 1023) as u64) << 52)
+}
+
+/// The exponent of an f64, -1023 for zero.
+#[inline(always)]
+pub(super) fn exponent(x: f64) -> i32 {
+    (x.to_bits() >> 52 & 0x7FF) as i32 - 1023
+}
+
+/// x rounded to an integer, `|x| < 2^51`: with the machine's instruction, or by adding a number
+/// whose last place is 1.
+#[inline(always)]
+pub(super) fn to_int<const NATIVE: bool>(x: f64, how: ToInt) -> f64 {
+    if NATIVE {
+        return match how {
+            ToInt::NearestEven => x.round_ties_even(),
+            ToInt::TowardZero => x.trunc(),
+            ToInt::Down => x.floor(),
+            ToInt::Up => x.ceil(),
+        };
+    }
+    const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+    let magnitude = x.abs();
+    let r = match how {
+        ToInt::NearestEven => (magnitude + MAGIC) - MAGIC,
+        ToInt::TowardZero => {
+            let t = (magnitude + MAGIC) - MAGIC;
+            t - f64::from(u8::from(t > magnitude))
+        }
+        ToInt::Down => {
+            let t = (x + MAGIC) - MAGIC;
+            t - f64::from(u8::from(t > x))
+        }
+        ToInt::Up => {
+            let t = (x + MAGIC) - MAGIC;
+            t + f64::from(u8::from(t < x))
+        }
+    };
+    r.copysign(x)
+}
+
+/// How a sum is rounded to the output: SPEC section 3, Generic, step 7.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Encode {
+    pub(super) rounding: ToInt,
+    /// Fraction bits kept.
+    pub(super) bits: i32,
+    /// The output's smallest exponent.
+    pub(super) emin: i32,
+    /// What takes the place of positive and negative overflow.
+    pub(super) over: [f64; 2],
+    /// The magnitude from which that is.
+    pub(super) limit: f64,
+    /// Whether a negative value that rounds to zero is -0.
+    pub(super) negative_zero: bool,
+    /// Whether subnormal results are zeros of their sign.
+    pub(super) flush: bool,
+}
+
+impl Encode {
+    /// Rounds one exact value of a magnitude well inside f64's range; it then fits into f32.
+    #[inline(always)]
+    pub(super) fn apply<const NATIVE: bool>(&self, v: f64, how: ToInt) -> f32 {
+        let quantum = exponent(v).max(self.emin) - self.bits;
+        let z = to_int::<NATIVE>(v * power(-quantum), how) * power(quantum);
+        // A rounded zero keeps its sign, or is +0.
+        let z = if self.negative_zero { z } else { z + 0.0 };
+        let z = if self.flush && z.abs() < power(self.emin) { 0f64.copysign(z) } else { z };
+        let over = if v < 0.0 { self.over[1] } else { self.over[0] };
+        (if z.abs() >= self.limit { over } else { z }) as f32
+    }
+
+    /// `apply` on a row.
+    #[inline(always)]
+    pub(super) fn row<const NATIVE: bool, const N: usize>(&self, v: [f64; N]) -> [f32; N] {
+        let mut d = [0.0; N];
+        macro_rules! each {
+            ($how:expr) => {
+                for j in 0..N {
+                    d[j] = self.apply::<NATIVE>(v[j], $how);
+                }
+            };
+        }
+        match self.rounding {
+            ToInt::NearestEven => each!(ToInt::NearestEven),
+            ToInt::TowardZero => each!(ToInt::TowardZero),
+            ToInt::Down => each!(ToInt::Down),
+            ToInt::Up => each!(ToInt::Up),
+        }
+        d
+    }
+}
+
+/// The indices at which `a` row differs from nothing: any lane of a row of conditions.
+#[inline(always)]
+pub(super) fn any<const N: usize>(lanes: [bool; N]) -> bool {
+    lanes.iter().fold(false, |x, y| x | y)
+}
