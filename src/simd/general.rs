@@ -61,7 +61,9 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
         Floor::BelowEmin(n) => Some(unit.d.emin() - n),
         Floor::ZeroC | Floor::None => None,
     };
-    if !exact || zeros || scaled || floor.is_some_and(|e| e.abs() > 400) {
+    // Between blocks, c is of d's format.
+    let changes = (block < unit.shape.k || g.c == CPosition::Last) && unit.c.emin() != unit.d.emin();
+    if changes || !exact || zeros || scaled || floor.is_some_and(|e| e.abs() > 400) {
         return None;
     }
     Some(Params {

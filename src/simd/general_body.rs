@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "conversions without a check, whose range the exponents prove")]
 
 use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
-use super::values::{FAR, LOW, NR, SPECIAL};
+use super::values::{LOW, NR, SPECIAL};
 use super::wide::truncate;
 use crate::accumulate::CPosition;
 
@@ -58,6 +58,7 @@ pub(super) struct Block<'a> {
 #[inline(always)]
 pub(super) fn block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], p: &Params) -> [f32; NR] {
     let products = largest(k);
+    let c = if p.c_flush > 0.0 { flushed(c, p) } else { c };
     if p.chunk > 0 && k.flags == 0 {
         let done = if p.fast_epilogue.is_some() {
             narrow::<NATIVE, true>(k, c, products, p)
@@ -174,7 +175,6 @@ fn truncated(sum: [i32; NR], term: [f32; NR], e: [i32; NR], p: &Params) -> Optio
 #[inline(always)]
 fn wide_block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], products: [i16; NR], p: &Params) -> [f32; NR] {
     let with_c = p.c != CPosition::Late;
-    let c = flushed(c, p);
     let mut term = [0f64; NR];
     for j in 0..NR {
         term[j] = if with_c && c[j].is_finite() { c[j].into() } else { 0.0 };
@@ -311,5 +311,3 @@ fn add<const NATIVE: bool>(c: [f32; NR], t: [f32; NR], p: &Params) -> [f32; NR] 
 pub(super) fn add_last<const NATIVE: bool>(c: [f32; NR], t: [f32; NR], p: &Params) -> [f32; NR] {
     add::<NATIVE>(flushed(c, p), t, p)
 }
-
-const _: () = assert!(FAR != 0);

@@ -9,6 +9,9 @@
 //! [`crate::Gemm::isa`], holds kernels back to that set and what comes after it.
 
 pub(crate) mod buffer;
+pub(crate) mod buffer;
+#[cfg(target_arch = "x86_64")]
+mod fda;
 mod general;
 mod general_body;
 mod lanes;
@@ -156,7 +159,11 @@ impl fmt::Display for KernelChoice {
 type Select = fn(&Unit, Isa) -> Option<Arc<dyn Kernel>>;
 
 /// Every family, the faster of two that might accept first.
-const FAMILIES: &[Select] = &[general::select];
+const FAMILIES: &[Select] = &[
+    #[cfg(target_arch = "x86_64")]
+    fda::select,
+    general::select,
+];
 
 /// The kernel for a unit: the first that is exact on the best set at hand, in the end the reference.
 pub(crate) fn select(unit: &Unit, force: Option<Isa>) -> (Arc<dyn Kernel>, Isa) {

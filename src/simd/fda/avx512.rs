@@ -1,0 +1,206 @@
+//! The FDA micro-kernels for AVX-512: 8 rows by 64 columns, one step of operands within the exponent
+//! window and states of ordinary size.
+
+#![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
+
+use super::finish::{finish, start};
+use super::{MR, NR};
+use std::arch::x86_64::*;
+
+pub(super) const RZ: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+/// Odd 32-bit lanes.
+pub(super) const ODD: __mmask16 = 0xAAAA;
+pub(super) const EXP32: i32 = 0x7F80_0000;
+/// A's and B's values are scaled by `2^A_SCALE` and `2^(B_SCALE + F)`: then the accumulator `1.5 * 2^(e_max + 127 - 1023)`,
+/// whose bits are those of the f32 `1.5 * 2^e_max` moved into place, has `q` as its unit in the last place.
+pub(super) const A_SCALE: i32 = -400;
+pub(super) const B_SCALE: i32 = -948 - A_SCALE;
+
+/// One step's operands: pointers into the panels, laid out by `pack`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) a_val: *const f64,
+    pub(super) a_val32: *const f32,
+    pub(super) b_val32: *const f32,
+    pub(super) a_exp: *const u32,
+    pub(super) a_wide: *const u32,
+    pub(super) a_sign: *const u32,
+    pub(super) b_val: *const f64,
+    pub(super) b_exp: *const u8,
+    pub(super) b_wide: *const i16,
+    pub(super) b_sign: *const u32,
+    /// f32 states, leading dimension `NR`.
+    pub(super) c: *mut f32,
+    /// Vectors of 16 columns that matter.
+    pub(super) vectors: usize,
+}
+
+/// What does not change over a product.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Consts {
+    pub(super) frac_bits: i32,
+    pub(super) block: usize,
+    pub(super) narrow: bool,
+    /// Subtracted from a byte sum to give the f32 exponent field of 2^e.
+    pub(super) bias_sub: u8,
+    /// -1 keeps 23 fraction bits, 0xFFFF_FC00 13.
+    pub(super) keep: i32,
+    pub(super) e_zero: i32,
+    /// All lanes where a zero c counts with its format's lowest exponent.
+    pub(super) zero_c: __mmask16,
+    /// Lowest f32 exponent field the fast kernel scales by: e_zero's, or one that no exact result can notice.
+    pub(super) floor_field: u8,
+    /// Whether some operand may lie below its exponent window.
+    pub(super) tiny: bool,
+}
+
+/// Exponent fields of the largest product exponent: 64 columns, R rows, stored to `to`.
+/// Returns the rows in which a tiny operand might matter.
+///
+/// # Safety
+/// `p` points into panels of at least this step.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn max_exponents(p: &Step, q: &Consts, to: &mut [[__m512; MR]; 4]) -> u32 {
+    let mut best = [_mm512_setzero_si512(); MR];
+    for k in 0..q.block {
+        // SAFETY: the caller's panels hold L * NR bytes of B and L * MR words of A.
+        let e = unsafe { _mm512_load_si512(p.b_exp.add(k * NR).cast()) };
+        for (r, m) in best.iter_mut().enumerate() {
+            let a = _mm512_set1_epi32(unsafe { *p.a_exp.add(k * MR + r) } as i32);
+            *m = _mm512_max_epu8(*m, _mm512_add_epi8(e, a));
+        }
+    }
+    let (sub, floor) = (_mm512_set1_epi8(q.bias_sub as i8), _mm512_set1_epi8(q.floor_field as i8));
+    let mut doubt = 0;
+    if q.tiny {
+        let safe = _mm512_set1_epi8((95 + 127 + 1) as u8 as i8);
+        for (r, m) in best.iter().enumerate() {
+            let mut bits = _mm512_cmplt_epu8_mask(*m, safe);
+            for t in 0..4 {
+                doubt |= u32::from(bits & 0x1111_1111_1111_1111 != 0) << (4 * r + t);
+                bits >>= 1;
+            }
+        }
+    }
+    for (r, m) in best.iter().enumerate() {
+        // Byte 4 j + t is column 16 t + j: shifted to the exponent field, with harmless bits around it.
+        let m = _mm512_max_epu8(_mm512_subs_epu8(*m, sub), floor);
+        to[0][r] = _mm512_castsi512_ps(_mm512_slli_epi32::<23>(m));
+        to[1][r] = _mm512_castsi512_ps(_mm512_slli_epi32::<15>(m));
+        to[2][r] = _mm512_castsi512_ps(_mm512_slli_epi32::<7>(m));
+        to[3][r] = _mm512_castsi512_ps(_mm512_srli_epi32::<1>(m));
+    }
+    doubt
+}
+
+/// One FDA step of 8 rows by 64 columns for operands within the window and a state within range.
+/// Returns a mask, bit `4 row + vector`, of the pieces left as they were for the wide kernel: those of `skip` and more.
+///
+/// # Safety
+/// `p` points into panels of at least this step and to `MR` rows of state.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+pub(super) unsafe fn step_fast<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, skip: u32) -> u32 {
+    let mut powers = [[_mm512_setzero_ps(); MR]; 4];
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        let mut skip = skip | max_exponents(p, q, &mut powers);
+        for (t, powers) in powers.iter().enumerate().take(p.vectors) {
+            skip |= if q.narrow { quarter_narrow::<OUT>(p, q, t, skip, powers) } else { quarter::<OUT, CHECK>(p, q, t, skip, powers) };
+        }
+        skip
+    }
+}
+
+/// 8 rows by the 16 columns of vector `t`.
+///
+/// # Safety
+/// As `step_fast`.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+unsafe fn quarter<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, t: usize, skip: u32, powers: &[__m512; MR]) -> u32 {
+    let offset = _mm512_set1_epi64(1 << 30);
+    let mut top = [_mm512_setzero_si512(); MR];
+    let mut even = [_mm512_setzero_pd(); MR];
+    let mut odd = [_mm512_setzero_pd(); MR];
+    // SAFETY (whole function): panels and state are as large as the step, B and the state are 64-byte aligned.
+    for r in 0..MR {
+        let c = unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) };
+        top[r] = start::<OUT>(powers[r], c, q);
+        // The f64 accumulators' start: the exponent field moves from bit 23 to 52.
+        let (mut o, mut e) = (_mm512_maskz_srli_epi32::<3>(ODD, top[r]), _mm512_slli_epi64::<29>(top[r]));
+        if CHECK {
+            (o, e) = (_mm512_or_si512(o, offset), _mm512_or_si512(e, offset));
+        }
+        (odd[r], even[r]) = (_mm512_castsi512_pd(o), _mm512_castsi512_pd(e));
+    }
+    let b = unsafe { p.b_val.add(t * q.block * 16) };
+    for k in 0..q.block {
+        let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
+        for r in 0..MR {
+            let a = _mm512_set1_pd(unsafe { *p.a_val.add(k * MR + r) });
+            even[r] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r]);
+            odd[r] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r]);
+        }
+    }
+    let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
+    let over = _mm512_set1_epi64(0x0007_FFFF_8000_0000);
+    let mut redo = 0;
+    for r in 0..MR {
+        let at = unsafe { p.c.add(r * NR + t * 16) };
+        let (even, odd) = (_mm512_castpd_si512(even[r]), _mm512_castpd_si512(odd[r]));
+        if CHECK {
+            let wrong = _mm512_test_epi64_mask(even, over) | _mm512_test_epi64_mask(odd, over);
+            redo |= u32::from(wrong != 0) << (4 * r + t);
+        }
+        // The accumulators' low halves are the sums in units of q; floors become truncations by the negative count.
+        let sums = _mm512_castps_si512(_mm512_mask_moveldup_ps(_mm512_castsi512_ps(even), ODD, _mm512_castsi512_ps(odd)));
+        let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
+        let mut negative = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
+        if CHECK {
+            negative = _mm512_sub_epi32(negative, _mm512_set1_epi32(1 << 30));
+        }
+        let (d, inf) = finish::<OUT>(_mm512_add_epi32(sums, negative), top[r], unsafe { _mm512_load_ps(at) }, q);
+        redo |= u32::from(inf) << (4 * r + t);
+        if (skip | redo) >> (4 * r + t) & 1 == 0 {
+            unsafe { _mm512_store_ps(at, d) };
+        }
+    }
+    redo
+}
+
+/// `quarter` with f32 accumulators: `1.5 * 2^e_max` itself is where they start.
+///
+/// # Safety
+/// As `step_fast`.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+unsafe fn quarter_narrow<const OUT: u8>(p: &Step, q: &Consts, t: usize, skip: u32, powers: &[__m512; MR]) -> u32 {
+    let mut top = [_mm512_setzero_si512(); MR];
+    // SAFETY (whole function): as in `quarter`.
+    for r in 0..MR {
+        top[r] = start::<OUT>(powers[r], unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) }, q);
+    }
+    let mut acc = top.map(|t| _mm512_castsi512_ps(t));
+    let b = unsafe { p.b_val32.add(t * q.block * 16) };
+    for k in 0..q.block {
+        let b = unsafe { _mm512_load_ps(b.add(k * 16)) };
+        for (r, acc) in acc.iter_mut().enumerate() {
+            let a = _mm512_set1_ps(unsafe { *p.a_val32.add(k * MR + r) });
+            *acc = _mm512_fmadd_round_ps::<RZ>(a, b, *acc);
+        }
+    }
+    let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
+    let mut redo = 0;
+    for r in 0..MR {
+        let at = unsafe { p.c.add(r * NR + t * 16) };
+        let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
+        let negative = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
+        let sums = _mm512_sub_epi32(_mm512_castps_si512(acc[r]), top[r]);
+        let (d, inf) = finish::<OUT>(_mm512_add_epi32(sums, negative), top[r], unsafe { _mm512_load_ps(at) }, q);
+        redo |= u32::from(inf) << (4 * r + t);
+        if (skip | redo) >> (4 * r + t) & 1 == 0 {
+            unsafe { _mm512_store_ps(at, d) };
+        }
+    }
+    redo
+}

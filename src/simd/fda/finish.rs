@@ -1,0 +1,62 @@
+//! Where a step begins, and how its sum becomes a result.
+
+#![allow(unsafe_code, reason = "functions for one instruction set")]
+
+use super::avx512::{Consts, EXP32, RZ};
+use super::out;
+use std::arch::x86_64::*;
+
+/// Ternary logic: `(a & b) | c`.
+const AND_OR: i32 = 0xEA;
+
+/// `1.5 * 2^e_max`: e_max is the larger magnitude's exponent, of `power` (the products') and c.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn start<const OUT: u8>(power: __m512, c: __m512, q: &Consts) -> __m512i {
+    let mut m = _mm512_range_ps::<0b1011>(power, c);
+    if OUT == out::F16_RNE {
+        // A subnormal f16 c counts with the format's lowest exponent.
+        let some = _mm512_test_epi32_mask(_mm512_castps_si512(c), _mm512_castps_si512(c)) | q.zero_c;
+        m = _mm512_mask_range_ps::<0b1011>(m, some, m, _mm512_set1_ps(f32::from_bits((127 - 14) << 23)));
+    }
+    _mm512_ternarylogic_epi32::<AND_OR>(_mm512_castps_si512(m), _mm512_set1_epi32(EXP32), _mm512_set1_epi32(1 << 22))
+}
+
+/// `(sum + trunc(c)) * 2^(e_max - F)` encoded, and whether an f16 overflowed.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn finish<const OUT: u8>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> (__m512, bool) {
+    // 2^(F - e_max) and 2^(e_max - F).
+    let up = _mm512_castsi512_ps(_mm512_sub_epi32(_mm512_set1_epi32(((254 + q.frac_bits) << 23) + (1 << 22)), top));
+    let down = _mm512_castsi512_ps(_mm512_sub_epi32(top, _mm512_set1_epi32((q.frac_bits << 23) + (1 << 22))));
+    let sum = _mm512_add_epi32(sum, _mm512_cvttps_epi32(_mm512_mul_ps(c, up)));
+    if OUT == out::F16_RNE {
+        let d = to_f16(sum, down);
+        let exp32 = _mm512_set1_epi32(EXP32);
+        (d, _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(d), exp32), exp32) != 0)
+    } else {
+        let f = if OUT == out::F32_RZ { _mm512_cvt_roundepi32_ps::<RZ>(sum) } else { _mm512_cvtepi32_ps(sum) };
+        let f = _mm512_castps_si512(f);
+        let f = if q.keep == -1 { f } else { _mm512_and_si512(f, _mm512_set1_epi32(q.keep)) };
+        (_mm512_mul_ps(_mm512_castsi512_ps(f), down), false)
+    }
+}
+
+/// `sum * scale` rounded to nearest even f16, widened: to odd in f32 first, so that one rounding counts.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn to_f16(sum: __m512i, scale: __m512) -> __m512 {
+    let rz = _mm512_castps_si512(_mm512_cvt_roundepi32_ps::<RZ>(sum));
+    let dn = _mm512_castps_si512(_mm512_cvt_roundepi32_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(sum));
+    let up = _mm512_castps_si512(_mm512_cvt_roundepi32_ps::<{ _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC }>(sum));
+    // rz | ((dn ^ up) & 1)
+    let odd = _mm512_ternarylogic_epi32::<0xF8>(rz, _mm512_xor_si512(dn, up), _mm512_set1_epi32(1));
+    narrow_widen(_mm512_mul_ps(_mm512_castsi512_ps(odd), scale))
+}
+
+/// Rounds to f16 (to nearest even) and back; minus zero becomes plus zero.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn narrow_widen(x: __m512) -> __m512 {
+    let h = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
+    _mm512_add_ps(_mm512_cvtph_ps(h), _mm512_setzero_ps())
+}
+

@@ -1,0 +1,319 @@
+//! FDA, the fused dot-add, with a magic accumulator (AVX-512).
+//!
+//! The FDA truncates every product to a multiple of `q = 2^(e_max - F)` and adds exactly. One fused
+//! multiply-add does both: an accumulator held in `[2^52 q, 2^53 q)` has `q` as its unit in the last
+//! place, so `fma(a, b, acc)` rounded toward zero gives `acc + floor(a b / q) q`. To get truncation
+//! from floor, B is enlarged by a relative `2^-47` when it is packed: `floor` of a positive product is
+//! unchanged (the product's own last place is coarser than the enlargement), and every negative
+//! product, exact or not, comes out exactly one `q` too low. The number of negative products is a
+//! popcount of sign masks. Zeros are packed as infinitesimals of their own sign, so they obey the
+//! same rule. No scaling per product, no conversion, no integer addition: two f64 FMAs for 16
+//! products, and one f32 FMA where a step's sums fit 22 bits (F = 13).
+//!
+//! `step_fast` needs operands within a window of 32 exponents and states of ordinary size;
+//! `step_wide` takes all finite numbers and F up to 40; infinities and NaN follow rule (S) on masks
+//! (`special`).
+
+mod avx512;
+mod finish;
+mod pack;
+mod run;
+mod special;
+mod wide;
+
+use super::buffer::Buffer;
+use super::{Avx512, Isa};
+use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, SubnormalC, ZeroProducts};
+use crate::format::{F16, F32, FormatSpec};
+use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
+use crate::round::Rounding;
+use crate::special::NanRule;
+use crate::unit::Unit;
+use core::ops::Range;
+use std::sync::Arc;
+
+/// Rows of a micro-tile.
+const MR: usize = 8;
+/// Row groups of `MR` whose states are kept together while the steps go by.
+const GROUPS: usize = 8;
+/// Columns of a micro-tile: four vectors of 16.
+const NR: usize = 64;
+
+/// This row (column) has an Inf or NaN in this step.
+const SPECIAL: u8 = 1;
+/// The integer sum of this row could pass i32.
+const RISK: u8 = 2;
+/// A nonzero operand lies below the exponent window.
+const TINY: u8 = 4;
+
+/// What results are.
+mod out {
+    /// f32, truncated.
+    pub(super) const F32_RZ: u8 = 0;
+    /// f32 to nearest even.
+    pub(super) const F32_RNE: u8 = 1;
+    /// f16 to nearest even.
+    pub(super) const F16_RNE: u8 = 2;
+}
+
+/// One side's operands, packed.
+#[derive(Debug, Default)]
+struct Packed {
+    /// Values, f64 or f32; B's scaled and enlarged.
+    values: Buffer,
+    /// Windowed exponents, a byte each (A's replicated four times); zero and tiny are 0.
+    exponents: Buffer,
+    /// Sign mask of the step's products, 32 bits.
+    signs: Buffer,
+    /// Flags, one byte per row (A) or column (B) and step.
+    flags: Vec<u8>,
+    /// Union of the flags: A per 8 rows and step, B per 16 columns and step.
+    any: Vec<u8>,
+    /// Exponents of the block scales, per row (column) and step; empty without.
+    shifts: Vec<i32>,
+    /// Exponent that byte 127 stands for.
+    top: i32,
+    /// FDA steps.
+    steps: usize,
+}
+
+impl Packed {
+    /// Place of row group `g` at step `s` in A's panels, in groups of `MR`.
+    #[inline(always)]
+    const fn at_a(&self, g: usize, s: usize) -> usize {
+        (g / GROUPS * self.steps + s) * GROUPS + g % GROUPS
+    }
+
+    /// Place of column group `g` at step `s` in B's panels, in groups of `NR`.
+    #[inline(always)]
+    const fn at_b(&self, g: usize, s: usize) -> usize {
+        g * self.steps + s
+    }
+}
+
+/// A format's exponents as the unit reads it, block scales included.
+#[derive(Clone, Copy, Debug)]
+struct Reach {
+    /// The lowest exponent of a number, subnormals' too.
+    emin: i32,
+    emax: i32,
+}
+
+/// An FDA chain, or an interleaved FDA, over one pair of formats.
+#[derive(Debug)]
+struct Fda {
+    unit: Unit,
+    /// L: products per FDA.
+    block: usize,
+    /// The place of every product of a unit step, FDA by FDA.
+    order: Vec<usize>,
+    frac_bits: u32,
+    e_zero: i32,
+    /// Whether a zero c counts with d's lowest exponent.
+    zero_c: bool,
+    nan: NanRule,
+    /// One of [`out`].
+    out: u8,
+    /// Which bits of an f32 result are kept.
+    keep: i32,
+    a: Reach,
+    b: Reach,
+    via_f16: bool,
+    /// FDAs from +0 over the blocks of a unit step, then an IEEE addition of c.
+    c_last: bool,
+    /// Sums of a step fit 22 bits, so f32 accumulators do.
+    narrow: bool,
+    _proof: Avx512,
+}
+
+/// Whether two formats have the same numbers, bit for bit.
+fn same(x: &FormatSpec, y: &FormatSpec) -> bool {
+    FormatSpec { name: y.name, ..*x } == *y
+}
+
+impl Reach {
+    /// `None` for formats that the packing cannot read, or whose exponents are too large.
+    fn of(unit: &Unit, spec: &FormatSpec, via_f16: bool) -> Option<Self> {
+        let plain = spec.signed && spec.subnormals && spec.storage_bits <= 32 && (1..=8).contains(&spec.exponent_bits);
+        let (mut emin, emax) = (spec.emin(), spec.max().exponent);
+        if via_f16 {
+            // Every number must be one of f16's, exactly.
+            if spec.fraction_bits > 10 || emax > 15 || emin - (spec.fraction_bits as i32) < -24 {
+                return None;
+            }
+            emin = F16.emin();
+        }
+        let scale = if unit.scale.is_some() { 127 } else { 0 };
+        (plain && emin >= -127 && emax <= 128).then_some(Self { emin: emin - scale, emax: emax + scale })
+    }
+}
+
+/// L, if K falls into whole blocks of at most 32 (a sign mask).
+fn block_length(g: &GenericDot, k: usize) -> Option<usize> {
+    let block = g.block.min(k);
+    (block <= 32 && k.is_multiple_of(block)).then_some(block)
+}
+
+/// Whether everything about a step is as the kernel does it.
+fn is_fda(g: &GenericDot) -> bool {
+    let plain = *g
+        == GenericDot {
+            block: g.block,
+            pattern: g.pattern,
+            frac_bits: g.frac_bits,
+            floor: g.floor,
+            c: g.c,
+            output_rounding: g.output_rounding,
+            output_bits: g.output_bits,
+            via_f16: g.via_f16,
+            nan: g.nan,
+            alignment: Rounding::TowardZero,
+            sticky: false,
+            normalise_products: false,
+            zero_products: ZeroProducts::Ignored,
+            subnormal_c: SubnormalC::Stored,
+            flush_inputs: false,
+            flush_results: false,
+            product_limit: false,
+            exact: false,
+            negative_zero: false,
+        };
+    plain && g.frac_bits <= 40 && g.c != CPosition::Late
+}
+
+/// The result's kind and the bits of it that are kept.
+fn output(g: &GenericDot, d: &FormatSpec) -> Option<(u8, i32)> {
+    let bits = g.output_bits.unwrap_or(d.fraction_bits).min(d.fraction_bits);
+    match g.output_rounding {
+        Rounding::TowardZero if same(d, &F32) => Some((out::F32_RZ, -1 << (23 - bits))),
+        Rounding::NearestEven if same(d, &F32) && bits == 23 => Some((out::F32_RNE, -1)),
+        Rounding::NearestEven if same(d, &F16) && bits == 10 => Some((out::F16_RNE, -1)),
+        _ => None,
+    }
+}
+
+/// The exponent that alignment never goes below, lowered to where nothing can notice.
+fn floor(g: &GenericDot, d: &FormatSpec, a: Reach, b: Reach) -> Option<i32> {
+    // Sums of products below 2^-220 are 0 in f32 however they are aligned.
+    let unseen = (a.emin + b.emin).max(-220).min(d.emin());
+    let e_zero = match g.floor {
+        Floor::None | Floor::ZeroC => unseen,
+        Floor::BelowEmin(n) => (d.emin() - n).max(unseen),
+    };
+    (e_zero <= 50).then_some(e_zero)
+}
+
+/// The kernel, where it is exact.
+pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let _proof = Avx512::new(isa)?;
+    let Some(Recipe::Generic(g)) = &unit.recipe else { return None };
+    let (k, d) = (unit.shape.k, &unit.d);
+    let block = block_length(g, k)?;
+    let (out, keep) = output(g, d)?;
+    let (a, b) = (Reach::of(unit, &unit.a, g.via_f16)?, Reach::of(unit, &unit.b, g.via_f16)?);
+    let c_fits = same(&unit.c, d) || (same(&unit.c, &F16) && same(d, &F32));
+    let fraction_bits = unit.a.fraction_bits + unit.b.fraction_bits;
+    if !is_fda(g) || !c_fits || fraction_bits > 22 || !scales_fit(unit, block) {
+        return None;
+    }
+    let f = g.frac_bits;
+    let small = |r: Reach| r.emin >= -16 && r.emax <= 16;
+    let sums_fit = f <= 14 && (block << (f + 2)) + (2 << f) < 1 << 22 && fraction_bits <= 12;
+    Some(Arc::new(Fda {
+        block,
+        order: g.pattern.blocks(k, block).concat(),
+        frac_bits: f,
+        e_zero: floor(g, d, a, b)?,
+        zero_c: g.floor == Floor::ZeroC,
+        nan: g.nan,
+        out,
+        keep,
+        narrow: sums_fit && small(a) && small(b) && unit.scale.is_none(),
+        a,
+        b,
+        via_f16: g.via_f16,
+        c_last: g.c == CPosition::Last,
+        unit: unit.clone(),
+        _proof,
+    }))
+}
+
+/// Scales that are powers of two, one for every whole block.
+fn scales_fit(unit: &Unit, block: usize) -> bool {
+    let Some(Recipe::Generic(g)) = &unit.recipe else { return false };
+    let power = |s: &FormatSpec| s.fraction_bits == 0 && !s.subnormals && s.storage_bits <= 8 && s.bias == 127;
+    let aligned = |n: usize| n.is_multiple_of(block) && g.pattern == Pattern::Runs && !g.via_f16;
+    unit.scale.is_none_or(|rule| power(&rule.format) && aligned(rule.block))
+}
+
+impl Fda {
+    /// FDAs per unit step.
+    fn per_step(&self) -> usize {
+        self.unit.shape.k / self.block
+    }
+
+    /// Binary exponents of A's and B's scales.
+    const fn scales(&self) -> (i32, i32) {
+        let f = self.frac_bits as i32;
+        if self.narrow { (0, f - 23) } else { (avx512::A_SCALE, avx512::B_SCALE + f) }
+    }
+}
+
+impl Kernel for Fda {
+    fn name(&self) -> &'static str {
+        match (self.narrow, self.frac_bits) {
+            (true, _) => "fda-f32",
+            (_, 0..=25) => "fda-f64",
+            _ => "fda-f64-wide",
+        }
+    }
+
+    fn why(&self) -> String {
+        let (f, l) = (self.frac_bits, self.block);
+        let accumulators = match (self.narrow, f) {
+            (true, _) => "sums of a step fit 22 bits, so f32 accumulators do",
+            (_, 0..=25) => "products are exact in f64 and sums fit 32 bits",
+            _ => "F is above 25, so sums take 64 bits",
+        };
+        format!("a fused dot-add of F = {f} in blocks of {l} with truncating alignment; {accumulators}")
+    }
+
+    fn tile(&self) -> [usize; 2] {
+        [GROUPS * MR, 4 * NR]
+    }
+
+    fn panel_bytes(&self) -> usize {
+        12
+    }
+
+    fn pack_a(&self, panel: &mut Panel) {
+        let mut packed = panel.take_packed::<Packed>();
+        let Staged::Narrow(codes) = &panel.codes else { unreachable!("operands of at most 32 bits") };
+        // SAFETY: `select` has the proof that the instructions are there.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.pack_a_avx512(codes, &panel.scales, [panel.lines, panel.k], &mut packed);
+        }
+        panel.put_packed(packed);
+    }
+
+    fn pack_b(&self, panel: &mut Panel) {
+        let mut packed = panel.take_packed::<Packed>();
+        let Staged::Narrow(codes) = &panel.codes else { unreachable!("operands of at most 32 bits") };
+        // SAFETY: `select` has the proof that the instructions are there.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.pack_b_avx512(codes, &panel.scales, [panel.lines, panel.k], &mut packed);
+        }
+        panel.put_packed(packed);
+    }
+
+    fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, exact: Exact<'_>) {
+        let Lanes::Narrow(state) = state else { unreachable!("states of at most 32 bits") };
+        // SAFETY: `select` has the proof that the instructions are there.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.run_avx512(a, b, steps, state, exact);
+        }
+    }
+}

@@ -1,0 +1,543 @@
+//! All steps of a tile: the fast kernel, the wide one where it must, rule (S) where operands are special.
+
+#![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
+
+use super::avx512::{A_SCALE, B_SCALE, Consts, Step, step_fast};
+use super::special::{Lines, Verdict, is_special};
+use super::wide::step_wide;
+use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY, out};
+use crate::gemm::kernel::{Exact, Panel};
+use core::cell::RefCell;
+use core::ops::Range;
+
+/// Rows of a tile.
+const MC: usize = GROUPS * MR;
+
+/// The states of `GROUPS` row groups by NR columns, f16 states widened.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Tile([f32; MC * NR]);
+
+/// Everything a tile needs besides its panels, kept by each thread.
+#[derive(Debug)]
+struct Work {
+    tile: Tile,
+    /// States that are Inf or NaN, for which 0 stands in the tile; 0 elsewhere.
+    parked: Tile,
+    /// c of interleaved units.
+    c: Tile,
+    scratch: Scratch,
+    lines: Lines,
+}
+
+thread_local! {
+    static WORK: RefCell<Box<Work>> = RefCell::new(Box::new(Work {
+        tile: Tile([0.0; MC * NR]),
+        parked: Tile([0.0; MC * NR]),
+        c: Tile([0.0; MC * NR]),
+        scratch: Scratch::default(),
+        lines: Lines::default(),
+    }));
+}
+
+/// Sentinel exponent of zero for the wide kernel.
+const NO_EXPONENT: i16 = -8000;
+
+/// The wide kernel's exponents, made when needed: A's for one step and row group, B's for one step and column group.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Scratch {
+    b: [i16; 32 * NR],
+    a: [u32; 32 * MR],
+    /// The f64 panels of the step, where the kernel packs f32.
+    b_values: [f64; 32 * NR],
+    a_values: [f64; 32 * MR],
+    /// The step that `b` is of.
+    key: Option<usize>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self { b: [0; 32 * NR], a: [0; 32 * MR], b_values: [0.0; 32 * NR], a_values: [0.0; 32 * MR], key: None }
+    }
+}
+
+/// The exponent of a packed value: never below the format's lowest, `NO_EXPONENT` for the infinitesimals of zero.
+#[inline(always)]
+const fn exponent(v: f64, scale: i32, emin: i32) -> i16 {
+    let e = (v.to_bits() >> 52 & 0x7FF) as i32 - 1023;
+    let own = e - scale;
+    if e < -900 {
+        NO_EXPONENT
+    } else if own < emin {
+        emin as i16
+    } else {
+        own as i16
+    }
+}
+
+/// A value of an f32 panel as the f64 panel has it.
+#[inline(always)]
+fn widened(v: f32, scale: i32) -> f64 {
+    let scale = if v.abs() < 1e-28 { -900 } else { scale };
+    f64::from(v) * f64::from_bits(((1023 + scale) as u64) << 52)
+}
+
+/// An f16 code as f32: exact, NaN to NaN.
+fn f16_to_f32(x: u32) -> f32 {
+    let (sign, mag) = (x >> 15 & 1, x & 0x7FFF);
+    let v = match mag >> 10 {
+        31 => f32::from_bits(0x7F80_0000 | mag << 13),
+        0 => mag as f32 / 16_777_216.0,
+        _ => f32::from_bits((mag << 13) + (112 << 23)),
+    };
+    f32::from_bits(v.to_bits() | sign << 31)
+}
+
+/// The inverse for values that are f16 values; any NaN gives `nan`.
+fn f32_to_f16(x: f32, nan: u32) -> u32 {
+    let (sign, mag) = (x.to_bits() >> 31, x.to_bits() & 0x7FFF_FFFF);
+    let h = match mag {
+        m if m > 0x7F80_0000 => return nan,
+        0x7F80_0000 => 0x7C00,
+        m if m < 113 << 23 => (f32::from_bits(m) * 16_777_216.0) as u32,
+        m => (m >> 13) - (112 << 10),
+    };
+    h | sign << 15
+}
+
+/// The nearest f16, ties to even.
+fn round_f16(x: f32) -> f32 {
+    let mag = x.abs();
+    if mag.is_nan() {
+        return x;
+    }
+    if mag >= 65520.0 {
+        return f32::INFINITY.copysign(x);
+    }
+    // Adding 1.5 * 2^23 units of the last kept place rounds to it.
+    let e = ((mag.to_bits() >> 23) as i32 - 127).max(-14);
+    let magic = f32::from_bits(((e - 10 + 23 + 127) as u32) << 23 | 1 << 22);
+    ((mag + magic) - magic).copysign(x)
+}
+
+/// A block of states on its way through the steps.
+struct TileRun<'a> {
+    fda: &'a Fda,
+    panels: [&'a Panel; 2],
+    a: &'a Packed,
+    b: &'a Packed,
+    /// The first row group, and the column group.
+    at: [usize; 2],
+    /// Rows and columns that matter.
+    size: [usize; 2],
+    q: Consts,
+    fast: bool,
+    /// The f32 that stands for NaN.
+    nan: f32,
+    work: &'a mut Work,
+    any_parked: bool,
+    /// States out of the fast kernel's range, bit `4 row + vector`.
+    bad: [u32; GROUPS],
+}
+
+impl Fda {
+    fn consts(&self, a: &Packed, b: &Packed) -> (Consts, bool) {
+        let top = a.top + b.top;
+        // The lowest product's f32 exponent field, and what it must not be below for the floor not to matter.
+        let lowest = (self.a.emin + self.b.emin).max(top - 62) + 127;
+        let ground = if self.narrow { 70 } else { 30 };
+        let q = Consts {
+            frac_bits: self.frac_bits as i32,
+            block: self.block,
+            bias_sub: (127 - top).clamp(0, 255) as u8,
+            keep: self.keep,
+            e_zero: self.e_zero,
+            zero_c: if self.zero_c { !0 } else { 0 },
+            narrow: self.narrow,
+            floor_field: (self.e_zero + 127).max(ground) as u8,
+            tiny: false,
+        };
+        (q, self.frac_bits <= 25 && (-34..=50).contains(&top) && lowest >= ground)
+    }
+
+    /// Runs unit steps of the panels on a tile's states.
+    ///
+    /// # Safety
+    /// The instructions are there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+    pub(super) fn run_avx512(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: &mut [u32], exact: Exact<'_>) {
+        let per = self.per_step();
+        let fdas = steps.start * per..steps.end * per;
+        let subnormal = self.subnormal_c(a, b, &steps, state, exact);
+        WORK.with_borrow_mut(|work| {
+            for row in (0..a.lines).step_by(MC) {
+                for column in (0..b.lines).step_by(NR) {
+                    let size = [MC.min(a.lines - row), NR.min(b.lines - column)];
+                    let at = [row / MR, column / NR];
+                    // SAFETY: the instructions are there, as the caller promised, and the panels are this kernel's.
+                    unsafe { self.part([a, b], at, size, fdas.clone(), &mut state[row * b.lines + column..], work) }
+                }
+            }
+        });
+        for (at, d) in subnormal {
+            state[at] = d;
+        }
+    }
+
+    /// Where c is f16 and d is not, a subnormal c counts with f16's lowest exponent: the reference computes those.
+    fn subnormal_c(
+        &self,
+        a: &Panel,
+        b: &Panel,
+        steps: &Range<usize>,
+        state: &[u32],
+        exact: Exact<'_>,
+    ) -> Vec<(usize, u32)> {
+        if self.unit.c.fraction_bits == self.unit.d.fraction_bits {
+            return Vec::new();
+        }
+        let small = |c: u32| c & 0x7C00 == 0 && c & 0x3FF != 0;
+        let places = (0..a.lines * b.lines).filter(|&at| small(state[at]));
+        let step = |at: usize, c: u64, s: usize| exact(at / b.lines, at % b.lines, s, c);
+        places.map(|at| (at, steps.clone().fold(u64::from(state[at]), |c, s| step(at, c, s)) as u32)).collect()
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+    unsafe fn part(
+        &self,
+        panels: [&Panel; 2],
+        at: [usize; 2],
+        size: [usize; 2],
+        fdas: Range<usize>,
+        state: &mut [u32],
+        work: &mut Work,
+    ) {
+        let (a, b) = (panels[0].packed::<Packed>(), panels[1].packed::<Packed>());
+        let (q, fast) = self.consts(a, b);
+        let (ld, f16) = (panels[1].lines, self.out == out::F16_RNE);
+        copy_in(state, ld, size, self.unit.c.fraction_bits == 10, &mut work.tile);
+        work.scratch.key = None;
+        work.lines.forget();
+        let nan = f32::from_bits(crate::format::F32.nan_code(self.nan).unwrap_or_default() as u32);
+        let mut run =
+            TileRun { fda: self, panels, a, b, at, size, q, fast, nan, work, any_parked: false, bad: [0; GROUPS] };
+        // SAFETY: the panels were packed by this kernel.
+        unsafe {
+            if self.c_last {
+                run.units(f16, fdas);
+            } else {
+                run.dispatch(fdas);
+            }
+        }
+        let nan = self.unit.d.nan_code(self.nan).unwrap_or_default() as u32;
+        copy_out(state, ld, size, f16.then_some(nan), &work.tile);
+    }
+}
+
+fn copy_in(state: &[u32], ld: usize, [rows, columns]: [usize; 2], f16: bool, tile: &mut Tile) {
+    for (r, to) in tile.0.as_chunks_mut::<NR>().0.iter_mut().enumerate().take(rows) {
+        let from = &state[r * ld..][..columns];
+        if f16 {
+            to.iter_mut().zip(from).for_each(|(t, x)| *t = f16_to_f32(*x));
+        } else {
+            to.iter_mut().zip(from).for_each(|(t, x)| *t = f32::from_bits(*x));
+        }
+        to[columns..].fill(0.0);
+    }
+    let rest = rows.next_multiple_of(MR).min(MC);
+    tile.0[rows * NR..rest * NR].fill(0.0);
+}
+
+fn copy_out(state: &mut [u32], ld: usize, [rows, columns]: [usize; 2], f16: Option<u32>, tile: &Tile) {
+    for (r, from) in tile.0.as_chunks::<NR>().0.iter().enumerate().take(rows) {
+        let to = &mut state[r * ld..][..columns];
+        if let Some(nan) = f16 {
+            to.iter_mut().zip(from).for_each(|(t, x)| *t = f32_to_f16(*x, nan));
+        } else {
+            to.iter_mut().zip(from).for_each(|(t, x)| *t = x.to_bits());
+        }
+    }
+}
+
+impl TileRun<'_> {
+    /// `steps` for the output at hand.
+    ///
+    /// # Safety
+    /// The panels were packed by this kernel.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+    unsafe fn dispatch(&mut self, fdas: Range<usize>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.fda.out {
+                out::F32_RZ => self.steps::<{ out::F32_RZ }>(fdas),
+                out::F32_RNE => self.steps::<{ out::F32_RNE }>(fdas),
+                _ => self.steps::<{ out::F16_RNE }>(fdas),
+            }
+        }
+    }
+
+    /// The chain of FDAs.
+    ///
+    /// # Safety
+    /// As `dispatch`.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+    unsafe fn steps<const OUT: u8>(&mut self, fdas: Range<usize>) {
+        if fdas.is_empty() {
+            return;
+        }
+        let groups = self.size[0].div_ceil(MR);
+        for x in &mut self.work.tile.0[..groups * MR * NR] {
+            // Minus zero is plus zero.
+            *x += 0.0;
+        }
+        for g in 0..groups {
+            self.bad[g] = 0;
+            (0..32).for_each(|piece| self.settle(g, piece));
+        }
+        for s in fdas {
+            for g in 0..groups {
+                // SAFETY: the caller's promise.
+                unsafe { self.step::<OUT>(s, g) }
+            }
+        }
+        if self.any_parked {
+            self.any_parked = false;
+            for (x, parked) in self.work.tile.0.iter_mut().zip(&mut self.work.parked.0) {
+                if *parked != 0.0 {
+                    *x = core::mem::take(parked);
+                }
+            }
+        }
+    }
+
+    /// Unit steps whose c comes last: FDAs from +0, then an IEEE addition.
+    ///
+    /// # Safety
+    /// As `dispatch`.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+    unsafe fn units(&mut self, f16: bool, fdas: Range<usize>) {
+        let live = self.size[0].div_ceil(MR) * MR * NR;
+        let per = self.fda.per_step();
+        self.work.c.0[..live].copy_from_slice(&self.work.tile.0[..live]);
+        for s in fdas.step_by(per) {
+            self.work.tile.0[..live].fill(0.0);
+            // SAFETY: the caller's promise.
+            unsafe { self.dispatch(s..s + per) }
+            let nan = self.nan;
+            for (c, t) in self.work.c.0[..live].iter_mut().zip(&self.work.tile.0[..live]) {
+                let sum = *c + *t;
+                *c = if sum.is_nan() { nan } else { sum };
+            }
+            if f16 {
+                self.work.c.0[..live].iter_mut().for_each(|c| *c = round_f16(*c));
+            }
+        }
+        self.work.tile.0[..live].copy_from_slice(&self.work.c.0[..live]);
+    }
+
+    const fn piece(g: usize, piece: u32) -> usize {
+        (g * MR + (piece / 4) as usize) * NR + (piece % 4) as usize * 16
+    }
+
+    /// Whether the fast kernel takes the 16 states of a piece, and whether they are all finite.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn in_range(&self, g: usize, piece: u32) -> (bool, bool) {
+        // From here on up a state is a multiple of the coarsest step the exponent floor can cause.
+        let low = if self.q.narrow { 83 } else { 31 };
+        let states = &self.work.tile.0[Self::piece(g, piece)..][..16];
+        // No early exit: 16 lanes at once.
+        let (mut ordinary, mut finite) = (true, true);
+        for x in states {
+            let field = x.to_bits() >> 23 & 0xFF;
+            ordinary &= (x.to_bits() << 1 == 0) | (low..=180).contains(&field);
+            finite &= field != 255;
+        }
+        (ordinary, finite)
+    }
+
+    /// Parks what is not finite in a piece and notes whether the fast kernel takes the rest.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn settle(&mut self, g: usize, piece: u32) {
+        let (mut ordinary, finite) = self.in_range(g, piece);
+        if !finite {
+            for at in Self::piece(g, piece)..Self::piece(g, piece) + 16 {
+                let x = self.work.tile.0[at];
+                if !x.is_finite() {
+                    self.park(at, if x.is_nan() { self.nan } else { x });
+                }
+            }
+            ordinary = self.in_range(g, piece).0;
+        }
+        self.bad[g] = self.bad[g] & !(1 << piece) | u32::from(!ordinary) << piece;
+    }
+
+    /// Lets 0 stand for a state that finite operands can no longer change.
+    fn park(&mut self, at: usize, special: f32) {
+        self.work.tile.0[at] = 0.0;
+        self.work.parked.0[at] = special;
+        self.any_parked = true;
+    }
+
+    #[inline(always)]
+    fn pointers(&mut self, s: usize, g: usize) -> Step {
+        let (l, narrow) = (self.fda.block, self.fda.narrow);
+        let (ia, ib) = (self.a.at_a(self.at[0] + g, s) * MR, self.b.at_b(self.at[1], s) * NR);
+        let scratch = &self.work.scratch;
+        Step {
+            a_val: if narrow { scratch.a_values.as_ptr() } else { self.a.values.view::<f64>()[ia * l..].as_ptr() },
+            a_val32: if narrow { self.a.values.view::<f32>()[ia * l..].as_ptr() } else { core::ptr::null() },
+            b_val32: if narrow { self.b.values.view::<f32>()[ib * l..].as_ptr() } else { core::ptr::null() },
+            a_exp: self.a.exponents.view::<u32>()[ia * l..].as_ptr(),
+            a_wide: scratch.a.as_ptr(),
+            a_sign: self.a.signs.view::<u32>()[ia..].as_ptr(),
+            b_val: if narrow { scratch.b_values.as_ptr() } else { self.b.values.view::<f64>()[ib * l..].as_ptr() },
+            b_exp: self.b.exponents.view::<u8>()[ib * l..].as_ptr(),
+            b_wide: scratch.b.as_ptr(),
+            b_sign: self.b.signs.view::<u32>()[ib..].as_ptr(),
+            c: self.work.tile.0[g * MR * NR..].as_mut_ptr(),
+            vectors: self.size[1].div_ceil(16),
+        }
+    }
+
+    /// # Safety
+    /// As `dispatch`.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+    unsafe fn step<const OUT: u8>(&mut self, s: usize, g: usize) {
+        let a_any = self.a.any[self.a.at_a(self.at[0] + g, s)];
+        let b_any = self.b.any[self.b.at_b(self.at[1], s) * 4..][..4].iter().fold(0, |x, y| x | y);
+        let (any, l) = (a_any | b_any, self.fda.block);
+        let live = [0, 0x1111_1111, 0x3333_3333, 0x7777_7777, !0][self.size[1].div_ceil(16)];
+        let mut redo = if self.fast { self.bad[g] } else { live };
+        if any & RISK != 0 && l <= 16 {
+            // Steps of more products look at the sums themselves instead of the risk.
+            redo |= self.risky(s, g) & live;
+        }
+        let p = self.pointers(s, g);
+        let q = Consts { tiny: any & TINY != 0, ..self.q };
+        if redo != live {
+            // SAFETY: the panels hold this step for this tile.
+            redo = unsafe {
+                if l <= 16 { step_fast::<OUT, false>(&p, &q, redo) } else { step_fast::<OUT, true>(&p, &q, redo) }
+            };
+        }
+        if redo & live != 0 {
+            // SAFETY: as above.
+            unsafe { self.redo::<OUT>(s, g, redo & live, &p, &q) }
+        }
+        if any & SPECIAL != 0 {
+            self.special(s, g);
+        }
+    }
+
+    /// Pieces of rows whose sums could pass 32 bits.
+    #[cold]
+    fn risky(&self, s: usize, g: usize) -> u32 {
+        let flags = &self.a.flags[self.a.at_a(self.at[0] + g, s) * MR..][..MR];
+        flags.iter().enumerate().fold(0, |m, (r, flag)| if flag & RISK != 0 { m | 0xF << (4 * r) } else { m })
+    }
+
+    /// The wide kernel for the pieces of the mask.
+    ///
+    /// # Safety
+    /// As `dispatch`.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+    #[inline(never)]
+    unsafe fn redo<const OUT: u8>(&mut self, s: usize, g: usize, redo: u32, p: &Step, q: &Consts) {
+        let l = self.fda.block;
+        self.exponents(s, g);
+        for t in 0..4 {
+            let rows = redo >> t & 0x1111_1111;
+            // SAFETY: the panels hold this step for this tile.
+            unsafe {
+                if rows == 0x1111_1111 {
+                    step_wide::<MR, OUT>(p, q, l, 0, t);
+                } else {
+                    (0..MR).filter(|r| rows >> (4 * r) & 1 == 1).for_each(|r| step_wide::<1, OUT>(p, q, l, r, t));
+                }
+            }
+        }
+        (0..32).filter(|piece| redo >> piece & 1 == 1).for_each(|piece| self.settle(g, piece));
+    }
+
+    /// Fills the scratch exponents for this step.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn exponents(&mut self, s: usize, g: usize) {
+        let (fda, l) = (self.fda, self.fda.block);
+        let (at, n) = (self.a.at_a(self.at[0] + g, s) * MR * l, MR * l);
+        let (a_scale, b_scale) = (A_SCALE, B_SCALE + fda.frac_bits as i32);
+        let shift = |shifts: &[i32], line: usize, lines: usize, steps: usize| -> i32 {
+            if shifts.is_empty() || line >= lines { 0 } else { shifts[line * steps + s].max(-200) }
+        };
+        let scaled = if fda.unit.scale.is_some() { 127 } else { 0 };
+        let (a_low, b_low) = (fda.a.emin + scaled, fda.b.emin + scaled);
+        let scratch = &mut self.work.scratch;
+        if fda.narrow {
+            for (w, v) in scratch.a_values.iter_mut().zip(&self.a.values.view::<f32>()[at..at + n]) {
+                *w = widened(*v, a_scale - fda.scales().0);
+            }
+        }
+        let values = if fda.narrow { &scratch.a_values[..n] } else { &self.a.values.view::<f64>()[at..at + n] };
+        let row = (self.at[0] + g) * MR;
+        let low: [i32; MR] =
+            core::array::from_fn(|r| a_low + shift(&self.a.shifts, row + r, self.panels[0].lines, self.a.steps));
+        for (e, v) in scratch.a.as_chunks_mut::<MR>().0.iter_mut().zip(values.as_chunks::<MR>().0) {
+            for r in 0..MR {
+                e[r] = u32::from(exponent(v[r], a_scale, low[r]) as u16) * 0x1_0001;
+            }
+        }
+        if scratch.key == Some(s) {
+            return;
+        }
+        scratch.key = Some(s);
+        let at = self.b.at_b(self.at[1], s);
+        if fda.narrow {
+            let from = self.b.values.view::<f32>()[at * NR * l..][..NR * l].as_chunks::<16>().0;
+            for (w, v) in scratch.b_values.as_chunks_mut::<16>().0.iter_mut().zip(from) {
+                for j in 0..8 {
+                    w[j] = widened(v[2 * j], b_scale - fda.scales().1);
+                    w[8 + j] = widened(v[2 * j + 1], b_scale - fda.scales().1);
+                }
+            }
+        }
+        let values =
+            if fda.narrow { &scratch.b_values[..NR * l] } else { &self.b.values.view::<f64>()[at * NR * l..][..NR * l] };
+        let column = self.at[1] * NR;
+        let low: [i32; NR] =
+            core::array::from_fn(|j| b_low + shift(&self.b.shifts, column + j, self.panels[1].lines, self.b.steps));
+        for (n, v) in values.as_chunks::<16>().0.iter().enumerate() {
+            let (t, i) = (n / l, n % l);
+            let (e, low) = (&mut scratch.b[i * NR + t * 16..][..16], &low[t * 16..][..16]);
+            for j in 0..8 {
+                e[2 * j] = exponent(v[j], b_scale, low[2 * j]);
+                e[2 * j + 1] = exponent(v[8 + j], b_scale, low[2 * j + 1]);
+            }
+        }
+    }
+
+    /// Rule (S) where a row or a column is special in this step.
+    #[cold]
+    fn special(&mut self, s: usize, g: usize) {
+        let (row, column) = ((self.at[0] + g) * MR, self.at[1] * NR);
+        self.fda.read_lines(self.panels, [row, column], s, &mut self.work.lines);
+        let rows = &self.a.flags[self.a.at_a(self.at[0] + g, s) * MR..][..MR];
+        let columns = &self.b.flags[self.b.at_b(self.at[1], s) * NR..][..NR];
+        for r in 0..MR.min(self.size[0] - g * MR) {
+            for j in 0..self.size[1] {
+                let at = (g * MR + r) * NR + j;
+                if !is_special(rows[r] | columns[j]) || self.work.parked.0[at].is_nan() {
+                    continue;
+                }
+                let c = self.work.parked.0[at];
+                match self.work.lines.verdict(r, j, c) {
+                    Some(Verdict::Nan) => self.park(at, self.nan),
+                    Some(Verdict::Infinite { negative }) => {
+                        self.park(at, if negative { f32::NEG_INFINITY } else { f32::INFINITY });
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The FDA step for all finite operands and states, and F up to 40.
+
+#![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
+
+use super::avx512::{Consts, EXP32, ODD, RZ, Step};
+use super::finish::narrow_widen;
+use super::{MR, NR, out};
+use std::arch::x86_64::*;
+
+/// One FDA step of R rows (from row `row` of the tile) by the 16 columns of vector T for all finite operands and states
+/// and F up to 40.
+///
+/// # Safety
+/// As `step_fast`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(p: &Step, q: &Consts, l: usize, row: usize, t: usize) {
+    let mut best = [_mm256_set1_epi16(i16::MIN); R];
+    // SAFETY (whole function): as in `quarter`.
+    for k in 0..l {
+        let e = unsafe { _mm256_load_si256(p.b_wide.add(k * NR + t * 16).cast()) };
+        for (r, m) in best.iter_mut().enumerate() {
+            let a = _mm256_set1_epi32(unsafe { *p.a_wide.add(k * MR + row + r) } as i32);
+            *m = _mm256_max_epi16(*m, _mm256_add_epi16(e, a));
+        }
+    }
+    let mut acc = [[_mm512_setzero_pd(); 2]; R];
+    let mut magic = [[_mm512_setzero_si512(); 2]; R];
+    let mut e_max = [_mm512_setzero_si512(); R];
+    for r in 0..R {
+        let c = unsafe { _mm512_load_si512(p.c.add((row + r) * NR + t * 16).cast()) };
+        let mag = _mm512_and_si512(c, _mm512_set1_epi32(0x7FFF_FFFF));
+        // f16 states are held as f32: their subnormals keep the format's lowest exponent.
+        let low = _mm512_set1_epi32(if OUT == out::F16_RNE { 127 - 14 } else { 1 });
+        let e_c = _mm512_sub_epi32(_mm512_max_epi32(_mm512_srli_epi32::<23>(mag), low), _mm512_set1_epi32(127));
+        let best = _mm512_max_epi32(_mm512_cvtepi16_epi32(best[r]), _mm512_set1_epi32(q.e_zero));
+        e_max[r] = _mm512_mask_max_epi32(best, _mm512_test_epi32_mask(mag, mag) | q.zero_c, best, e_c);
+        // The accumulator's exponent is e_max - 896 + 128; column 2 j is in lane j of the even vector.
+        let field = _mm512_add_epi32(e_max[r], _mm512_set1_epi32(1023 - 896 + 128));
+        let half = _mm512_set1_epi64(1 << 51);
+        magic[r][0] = _mm512_or_si512(_mm512_slli_epi64::<52>(field), half);
+        magic[r][1] = _mm512_or_si512(_mm512_slli_epi64::<52>(_mm512_srli_epi64::<32>(field)), half);
+        acc[r] = [_mm512_castsi512_pd(magic[r][0]), _mm512_castsi512_pd(magic[r][1])];
+    }
+    let b = unsafe { p.b_val.add(t * l * 16) };
+    let lift = _mm512_set1_pd(f64::from_bits((1023 + 128) << 52));
+    for k in 0..l {
+        // Lifted, for the lowest accumulators would be subnormal.
+        let b = unsafe { [_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))] }.map(|b| _mm512_mul_pd(b, lift));
+        for (r, acc) in acc.iter_mut().enumerate() {
+            let a = _mm512_set1_pd(unsafe { *p.a_val.add(k * MR + row + r) });
+            acc[0] = _mm512_fmadd_round_pd::<RZ>(a, b[0], acc[0]);
+            acc[1] = _mm512_fmadd_round_pd::<RZ>(a, b[1], acc[1]);
+        }
+    }
+    let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
+    for r in 0..R {
+        let at = unsafe { p.c.add((row + r) * NR + t * 16) };
+        let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(row + r) } as i32);
+        let negative = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
+        let c = unsafe { _mm512_load_ps(at) };
+        let mut half = [_mm512_setzero_ps(); 2];
+        for (i, h) in half.iter_mut().enumerate() {
+            let pick = |v: __m512i| if i == 0 { v } else { _mm512_srli_epi64::<32>(v) };
+            let n = _mm512_and_si512(pick(negative), _mm512_set1_epi64(0xFFFF_FFFF));
+            let e = _mm512_srai_epi64::<32>(_mm512_slli_epi64::<32>(pick(e_max[r])));
+            let c = widen(pick(_mm512_castps_si512(c)));
+            let sum = _mm512_add_epi64(_mm512_sub_epi64(_mm512_castpd_si512(acc[r][i]), magic[r][i]), n);
+            *h = finish_wide::<OUT>(sum, e, c, q);
+        }
+        // Even lanes from half 0, odd from half 1.
+        let d = _mm512_mask_moveldup_ps(half[0], ODD, half[1]);
+        unsafe { _mm512_store_ps(at, d) };
+    }
+}
+
+/// The f32 in the low half of each 64-bit lane as f64, exactly (subnormals included).
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn widen(v: __m512i) -> __m512d {
+    _mm512_cvtps_pd(_mm256_castsi256_ps(_mm512_cvtepi64_epi32(v)))
+}
+
+/// `(sum + trunc(c)) 2^(e - F)` encoded, in the low (and high) half of each 64-bit lane.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn finish_wide<const OUT: u8>(sum: __m512i, e: __m512i, c: __m512d, q: &Consts) -> __m512 {
+    let f = _mm512_set1_epi64(i64::from(q.frac_bits));
+    let pow = |e| _mm512_castsi512_pd(_mm512_slli_epi64::<52>(_mm512_add_epi64(e, _mm512_set1_epi64(1023))));
+    let c_int = _mm512_cvttpd_epi64(_mm512_mul_pd(c, pow(_mm512_sub_epi64(f, e))));
+    let v = _mm512_mul_pd(_mm512_cvtepi64_pd(_mm512_add_epi64(sum, c_int)), pow(_mm512_sub_epi64(e, f)));
+    let rz = if OUT == out::F32_RNE { _mm512_cvtpd_ps(v) } else { _mm512_cvt_roundpd_ps::<RZ>(v) };
+    let d = if OUT == out::F16_RNE {
+        let inexact = _mm512_cmpneq_pd_mask(_mm512_cvtps_pd(rz), v);
+        let bits = _mm256_castps_si256(rz);
+        let odd = _mm256_mask_or_epi32(bits, inexact, bits, _mm256_set1_epi32(1));
+        _mm512_castps512_ps256(narrow_widen(_mm512_castps256_ps512(_mm256_castsi256_ps(odd))))
+    } else {
+        let bits = _mm256_and_si256(_mm256_castps_si256(rz), _mm256_set1_epi32(q.keep));
+        let big = _mm512_cmp_pd_mask::<_CMP_GE_OQ>(_mm512_abs_pd(v), _mm512_set1_pd(f64::from_bits((1023 + 128) << 52)));
+        let sign = _mm256_and_si256(bits, _mm256_set1_epi32(i32::MIN));
+        let d = _mm256_mask_or_epi32(bits, big, sign, _mm256_set1_epi32(EXP32));
+        _mm256_add_ps(_mm256_castsi256_ps(d), _mm256_setzero_ps())
+    };
+    _mm512_castsi512_ps(_mm512_cvtepu32_epi64(_mm256_castps_si256(d)))
+}
