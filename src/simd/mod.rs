@@ -9,7 +9,6 @@
 //! [`crate::Gemm::isa`], holds kernels back to that set and what comes after it.
 
 pub(crate) mod buffer;
-pub(crate) mod buffer;
 #[cfg(target_arch = "x86_64")]
 mod fda;
 mod general;
