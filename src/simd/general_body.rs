@@ -3,13 +3,14 @@
 #![allow(unsafe_code, reason = "conversions without a check, whose range the exponents prove")]
 
 use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
+use super::rows::{Block, Body};
 use super::values::{LOW, NR, SPECIAL};
 use super::wide::truncate;
 use crate::accumulate::CPosition;
 
 /// Exponents within which f32 lanes need no care: scales and results are normal f32.
 pub(super) const LOWEST: i32 = -90;
-const HIGHEST: i32 = 60;
+pub(super) const HIGHEST: i32 = 60;
 /// The exponent of a sum without terms: low, and a power of two in f64 still.
 const NOTHING: i32 = -900;
 
@@ -35,28 +36,46 @@ pub(super) struct Params {
     pub(super) late: Encode,
     /// Whether products from 2^128 on are infinite.
     pub(super) limit: bool,
-    /// Elements per block scale.
-    pub(super) scaled: Option<usize>,
     /// Products whose sum fits into i32; 0: f64 lanes only.
     pub(super) chunk: usize,
     /// Bits of f32 results to keep, where all sums fit into i32 and are truncated.
     pub(super) fast_epilogue: Option<u32>,
 }
 
-/// A block's operands.
-pub(super) struct Block<'a> {
-    pub(super) a: &'a [f32],
-    pub(super) a_exponents: &'a [i16],
-    pub(super) b: &'a [[f32; NR]],
-    pub(super) b_exponents: &'a [[i16; NR]],
-    pub(super) flags: u8,
-    pub(super) scale_a: i32,
-    pub(super) scale_b: &'a [i32; NR],
+impl Body for Params {
+    fn name(&self) -> &'static str {
+        if self.chunk > 0 { "aligned, f32 lanes" } else { "aligned, f64 lanes" }
+    }
+
+    fn why(&self) -> String {
+        let lanes = if self.chunk > 0 {
+            "products fit f32 and their sums i32"
+        } else {
+            "products and sums of up to 51 bits fit f64"
+        };
+        format!("an aligned sum of formats that f32 holds, F = {}: {lanes}", self.frac_bits)
+    }
+
+    #[inline(always)]
+    fn begin(&self, c: [f32; NR]) -> [f32; NR] {
+        if self.c == CPosition::Last { [0.0; NR] } else { c }
+    }
+
+    #[inline(always)]
+    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
+        block::<NATIVE>(k, c, self)
+    }
+
+    #[inline(always)]
+    fn end<const NATIVE: bool>(&self, c: [f32; NR], d: [f32; NR]) -> [f32; NR] {
+        // (8) for a c that comes after all blocks.
+        if self.c == CPosition::Last { add::<NATIVE>(flushed(c, self), d, self) } else { d }
+    }
 }
 
 /// d of a block.
 #[inline(always)]
-pub(super) fn block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], p: &Params) -> [f32; NR] {
+fn block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], p: &Params) -> [f32; NR] {
     let products = largest(k);
     let c = if p.c_flush > 0.0 { flushed(c, p) } else { c };
     if p.chunk > 0 && k.flags == 0 {
@@ -74,7 +93,7 @@ pub(super) fn block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], p: &Params)
 
 /// (4) The largest exponent among the products.
 #[inline(always)]
-fn largest(k: &Block<'_>) -> [i16; NR] {
+pub(super) fn largest(k: &Block<'_>) -> [i16; NR] {
     let mut e = [2 * LOW; NR];
     for (b, &a) in k.b_exponents.iter().zip(k.a_exponents) {
         for j in 0..NR {
@@ -134,7 +153,7 @@ fn narrow<const NATIVE: bool, const FAST: bool>(
 
 /// (5) and (6) Products, cut toward zero in units of `1 / scale`, and their sum.
 #[inline(always)]
-fn sum(k: &Block<'_>, scale: &[f32; NR]) -> [i32; NR] {
+pub(super) fn sum(k: &Block<'_>, scale: &[f32; NR]) -> [i32; NR] {
     let mut sum = [0i32; NR];
     for (b, &a) in k.b.iter().zip(k.a) {
         for j in 0..NR {
@@ -193,7 +212,7 @@ fn wide_block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], products: [i16; N
     let beyond = p.limit && any(e.map(|e| e > 120));
     let endless = with_c && any(c.map(|c| !c.is_finite()));
     if k.flags & SPECIAL != 0 || beyond || endless {
-        d = special(k, if with_c { c } else { [0.0; NR] }, d, p);
+        d = special(k, if with_c { c } else { [0.0; NR] }, d, p.limit);
     }
     if with_c { d } else { add::<NATIVE>(c, d, p) }
 }
@@ -269,11 +288,11 @@ fn units<const NATIVE: bool, const STICKY: bool>(x: f64, how: ToInt) -> f64 {
 
 /// (3) S: what infinities, NaN and products beyond the limit decide; IEEE sums of them say the same.
 #[inline(always)]
-fn special(k: &Block<'_>, c: [f32; NR], d: [f32; NR], p: &Params) -> [f32; NR] {
+pub(super) fn special(k: &Block<'_>, c: [f32; NR], d: [f32; NR], limited: bool) -> [f32; NR] {
     let (mut sum, mut limit) = ([0f64; NR], [f64::INFINITY; NR]);
     for j in 0..NR {
         sum[j] = if c[j].is_finite() { 0.0 } else { c[j].into() };
-        if p.limit {
+        if limited {
             limit[j] = power(128 - k.scale_a - k.scale_b[j]);
         }
     }
@@ -304,10 +323,4 @@ fn add<const NATIVE: bool>(c: [f32; NR], t: [f32; NR], p: &Params) -> [f32; NR] 
         d[j] = if sum[j].is_finite() { rounded[j] } else { sum[j] as f32 };
     }
     d
-}
-
-/// (8) for a c that comes after all blocks.
-#[inline(always)]
-pub(super) fn add_last<const NATIVE: bool>(c: [f32; NR], t: [f32; NR], p: &Params) -> [f32; NR] {
-    add::<NATIVE>(flushed(c, p), t, p)
 }

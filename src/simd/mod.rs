@@ -14,6 +14,9 @@ mod fda;
 mod general;
 mod general_body;
 mod lanes;
+mod pairwise;
+mod round_down;
+mod rows;
 mod values;
 mod wide;
 
@@ -159,9 +162,11 @@ type Select = fn(&Unit, Isa) -> Option<Arc<dyn Kernel>>;
 
 /// Every family, the faster of two that might accept first.
 const FAMILIES: &[Select] = &[
+    general::select,
     #[cfg(target_arch = "x86_64")]
     fda::select,
-    general::select,
+    pairwise::select,
+    round_down::select,
 ];
 
 /// The kernel for a unit: the first that is exact on the best set at hand, in the end the reference.

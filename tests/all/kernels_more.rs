@@ -59,7 +59,10 @@ impl Problem {
         let c = AnyMatrix::Typed(Codes::U64(matrix(&self.c, m, n)), self.unit.c);
         let mut gemm = Gemm::on(&self.unit).plan(plan).beta(1.0).output(self.unit.d).isa(isa).c_any(c);
         let slots = self.unit.scale.map_or(0, |rule| k / rule.block);
-        let scales = [(&self.scale_a, m), (&self.scale_b, n)].map(|(s, lines)| Codes::U64(matrix(s, lines, slots)));
+        let scales = [
+            Codes::U64(matrix(&self.scale_a, m, slots)),
+            Codes::U64(view(View::from_slice(&self.scale_b, [slots, n], [1, slots as isize], 0).unwrap())),
+        ];
         if slots > 0 {
             gemm = gemm.block_scales(&scales[0], &scales[1]);
         }
@@ -126,15 +129,30 @@ fn functions(keep: impl Fn(&Unit) -> bool) -> Vec<Unit> {
         .collect()
 }
 
-#[test]
-fn aligned_units_are_the_references() {
-    for unit in functions(|u| matches!(u.recipe, Some(Recipe::Generic(g)) if !g.exact)) {
+/// Units of a family have a fast kernel on every set, and it is right.
+fn family(keep: impl Fn(&Recipe) -> bool, seeds: u64) {
+    for unit in functions(|u| u.recipe.as_ref().is_some_and(&keep)) {
         for isa in isas() {
             let kernel = Gemm::on(&unit).isa(isa).kernel();
             assert_ne!(kernel.isa, Isa::Reference, "{unit}: {kernel}");
         }
-        all_kinds(&unit, 0..2);
+        all_kinds(&unit, 0..seeds);
     }
+}
+
+#[test]
+fn aligned_units_are_the_references() {
+    family(|r| matches!(r, Recipe::Generic(g) if !g.exact), 2);
+}
+
+#[test]
+fn pairwise_units_are_the_references() {
+    family(|r| matches!(r, Recipe::Pairwise(_)), 20);
+}
+
+#[test]
+fn round_down_units_are_the_references() {
+    family(|r| matches!(r, Recipe::RoundDown(_) | Recipe::GroupedRoundDown(_)), 20);
 }
 
 const FORMATS: [&str; 8] = ["f16", "bf16", "e4m3", "e5m2", "tf32", "e2m1", "f32", "e5m2fnuz"];
