@@ -4,7 +4,7 @@
 
 use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
 use super::rows::{Block, Body};
-use super::values::{LOW, NR, SPECIAL};
+use super::values::{FAR, LOW, NR, SPECIAL};
 use super::wide::truncate;
 use crate::accumulate::CPosition;
 
@@ -78,7 +78,7 @@ impl Body for Params {
 fn block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], p: &Params) -> [f32; NR] {
     let products = largest(k);
     let c = if p.c_flush > 0.0 { flushed(c, p) } else { c };
-    if p.chunk > 0 && k.flags == 0 {
+    if p.chunk > 0 && k.flags & (SPECIAL | FAR) == 0 {
         let done = if p.fast_epilogue.is_some() {
             narrow::<NATIVE, true>(k, c, products, p)
         } else {

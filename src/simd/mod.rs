@@ -11,12 +11,16 @@
 pub(crate) mod buffer;
 #[cfg(target_arch = "x86_64")]
 mod fda;
+mod exact;
+mod fma;
 mod general;
 mod general_body;
+mod groups;
 mod lanes;
 mod pairwise;
 mod round_down;
 mod rows;
+mod software;
 mod values;
 mod wide;
 
@@ -165,6 +169,10 @@ const FAMILIES: &[Select] = &[
     general::select,
     #[cfg(target_arch = "x86_64")]
     fda::select,
+    exact::select,
+    groups::select,
+    software::select,
+    fma::select,
     pairwise::select,
     round_down::select,
 ];

@@ -4,7 +4,7 @@ use super::Isa;
 use super::general_body::{HIGHEST, LOWEST, largest, special, sum};
 use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
 use super::rows::{Block, Body, Rows};
-use super::values::{LOW, Layout, NR, Reading, SPECIAL, in_f32};
+use super::values::{FAR, LOW, Layout, NR, Reading, SPECIAL, in_f32};
 use crate::accumulate::{BlockedC, OverflowBesideC, Pattern, Recipe, RoundDown};
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
@@ -125,7 +125,7 @@ impl Sums {
         let e = largest(k).map(i32::from);
         let mut total = [0f64; NR];
         let outside = any(e.map(|e| !(LOWEST..=HIGHEST).contains(&e)));
-        if self.narrow && k.flags == 0 && !outside {
+        if self.narrow && k.flags & (SPECIAL | FAR) == 0 && !outside {
             let scale = e.map(|e| f32::from_bits(((127 + f - e) << 23) as u32));
             return (e, sum(k, &scale).map(f64::from));
         }

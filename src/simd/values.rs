@@ -19,6 +19,8 @@ const WINDOW: i32 = 40;
 pub(super) const SPECIAL: u8 = 1;
 /// An operand's magnitude is outside `2^-WINDOW .. 2^WINDOW`.
 pub(super) const FAR: u8 = 2;
+/// Operands' magnitudes and last places are so far apart that sums of products may not fit f64.
+pub(super) const WIDE: u8 = 4;
 
 /// Whether f32 holds every number of a format.
 pub(super) const fn in_f32(spec: &FormatSpec) -> bool {
@@ -134,6 +136,26 @@ fn flags(value: f32) -> u8 {
     }
 }
 
+/// Exponents of a step's non-zero elements: the lowest last place and the highest place.
+#[derive(Clone, Copy, Debug)]
+struct Span(i16, i16);
+
+impl Span {
+    const NONE: Self = Self(i16::MAX, i16::MIN);
+
+    #[inline(always)]
+    fn take(&mut self, x: &Element, fraction_bits: i16) {
+        if x.exponent > LOW {
+            *self = Self(self.0.min(x.exponent - fraction_bits), self.1.max(x.exponent + 1));
+        }
+    }
+
+    /// More than half of f64's bits, with room for 32 products.
+    const fn flags(self) -> u8 {
+        if self.0 < self.1 && self.1 - self.0 > 24 { WIDE } else { 0 }
+    }
+}
+
 /// Runs of products that are computed as one, within each step.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
@@ -164,12 +186,6 @@ impl Layout {
     /// Consecutive runs of `block`.
     pub(super) fn runs(step: usize, block: usize) -> Self {
         Self::new(step, &crate::accumulate::Pattern::Runs.blocks(step, block))
-    }
-
-    /// Where position `p` of a panel goes.
-    #[inline(always)]
-    fn place(&self, p: usize) -> usize {
-        p - p % self.step + self.order[p % self.step]
     }
 }
 
@@ -234,12 +250,18 @@ impl Values {
         to.flags.resize(lines * steps, 0);
         let Self { values, exponents, flags, .. } = &mut *to;
         let (values, exponents) = (values.room::<f32>(lines * k), exponents.room::<i16>(lines * k));
+        let bits = decoder.spec.fraction_bits as i16;
         for line in 0..lines {
-            for p in 0..k {
-                let x = decoder.element(Self::codes(panel, line * k + p));
-                let at = line * k + layout.place(p);
-                (values[at], exponents[at]) = (x.value, x.exponent);
-                flags[line * steps + p / layout.step] |= x.flags;
+            for step in 0..steps {
+                let (mut seen, mut span) = (0, Span::NONE);
+                for (p, &to) in layout.order.iter().enumerate() {
+                    let x = decoder.element(Self::codes(panel, line * k + step * layout.step + p));
+                    let at = line * k + step * layout.step + to;
+                    (values[at], exponents[at]) = (x.value, x.exponent);
+                    seen |= x.flags;
+                    span.take(&x, bits);
+                }
+                flags[line * steps + step] = seen | span.flags();
             }
         }
         panel.put_packed(to);
@@ -250,23 +272,28 @@ impl Values {
         let mut to = panel.take_packed::<Self>();
         let (lines, k) = (panel.lines, panel.k);
         let (groups, steps) = (lines.div_ceil(NR), k / layout.step);
+        let bits = decoder.spec.fraction_bits as i16;
         to.flags.clear();
         to.flags.resize(groups * steps, 0);
         let Self { values, exponents, flags, .. } = &mut *to;
         let (values, exponents) = (values.room::<f32>(groups * k * NR), exponents.room::<i16>(groups * k * NR));
         for group in 0..groups {
             let columns = NR.min(lines - group * NR);
-            for p in 0..k {
-                let at = (group * k + layout.place(p)) * NR;
-                let mut seen = 0;
-                for j in 0..columns {
-                    let x = decoder.element(Self::codes(panel, p * lines + group * NR + j));
-                    (values[at + j], exponents[at + j]) = (x.value, x.exponent);
-                    seen |= x.flags;
+            for step in 0..steps {
+                let (mut seen, mut span) = (0, Span::NONE);
+                for (p, &to) in layout.order.iter().enumerate() {
+                    let at = (group * k + step * layout.step + to) * NR;
+                    let from = (step * layout.step + p) * lines + group * NR;
+                    for j in 0..columns {
+                        let x = decoder.element(Self::codes(panel, from + j));
+                        (values[at + j], exponents[at + j]) = (x.value, x.exponent);
+                        seen |= x.flags;
+                        span.take(&x, bits);
+                    }
+                    values[at + columns..at + NR].fill(0.0);
+                    exponents[at + columns..at + NR].fill(LOW);
                 }
-                values[at + columns..at + NR].fill(0.0);
-                exponents[at + columns..at + NR].fill(LOW);
-                flags[group * steps + p / layout.step] |= seen;
+                flags[group * steps + step] = seen | span.flags();
             }
         }
         panel.put_packed(to);

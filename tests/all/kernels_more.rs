@@ -146,6 +146,21 @@ fn aligned_units_are_the_references() {
 }
 
 #[test]
+fn exact_units_are_the_references() {
+    family(|r| matches!(r, Recipe::Generic(g) if g.exact), 20);
+}
+
+#[test]
+fn group_scaled_units_are_the_references() {
+    family(|r| matches!(r, Recipe::GroupScaled(_)), 20);
+}
+
+#[test]
+fn chains_of_fma_are_the_references() {
+    family(|r| matches!(r, Recipe::Sequential(_) | Recipe::Software(_)), 5);
+}
+
+#[test]
 fn pairwise_units_are_the_references() {
     family(|r| matches!(r, Recipe::Pairwise(_)), 20);
 }
