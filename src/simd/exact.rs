@@ -5,6 +5,7 @@ use super::general_body::special;
 use super::lanes::any;
 use super::rows::{Block, Body, Rows};
 use super::values::{Layout, NR, Reading, SPECIAL, WIDE, in_f32};
+use super::wide::in_order;
 use crate::accumulate::{CPosition, GenericDot, Pattern, Recipe};
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
@@ -90,6 +91,7 @@ impl Body for Exact {
 fn whole(k: &Block<'_>) -> [f64; NR] {
     let mut sum = [0f64; NR];
     for (b, &a) in k.b.iter().zip(k.a) {
+        in_order();
         let a = f64::from(a);
         for j in 0..NR {
             sum[j] += a * f64::from(b[j]);
@@ -118,6 +120,7 @@ fn split(k: &Block<'_>) -> ([f64; NR], [f64; NR]) {
     const GRID: f64 = 26_388_279_066_624.0; // 1.5 * 2^44: its last place is 2^-8
     let (mut high, mut low) = ([0f64; NR], [0f64; NR]);
     for (b, &a) in k.b.iter().zip(k.a) {
+        in_order();
         let a = f64::from(a);
         for j in 0..NR {
             let product = a * f64::from(b[j]);

@@ -2,7 +2,7 @@
 //! this is a native product whose K order never changes; where the machine has none, the C library's.
 
 use super::Isa;
-use super::wide::{self, Work};
+use super::wide::{self, Work, in_order};
 use crate::accumulate::Recipe;
 use crate::format::{F32, F64, FormatSpec};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
@@ -156,6 +156,7 @@ job!(f64, 8);
 #[inline(always)]
 fn chain<T: Real, const N: usize>(a: &[[T; MR]], b: &[[T; N]], mut d: [[T; N]; MR]) -> [[T; N]; MR] {
     for (a, b) in a.iter().zip(b) {
+        in_order();
         for i in 0..MR {
             for j in 0..N {
                 d[i][j] = a[i].fma(b[j], d[i][j]);
@@ -196,6 +197,16 @@ where
     fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {
         let size = [a.lines, b.lines, a.k];
         let (a, b) = (&a.packed::<Packed<T>>().0, &b.packed::<Packed<T>>().0);
-        wide::on(self.isa, Job { a, b, nan: self.nan, size, ks: steps.start * self.step..steps.end * self.step, tile: T::state(state) });
+        wide::on(
+            self.isa,
+            Job {
+                a,
+                b,
+                nan: self.nan,
+                size,
+                ks: steps.start * self.step..steps.end * self.step,
+                tile: T::state(state),
+            },
+        );
     }
 }

@@ -5,7 +5,7 @@
 use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
 use super::rows::{Block, Body};
 use super::values::{FAR, LOW, NR, SPECIAL};
-use super::wide::truncate;
+use super::wide::{in_order, truncate};
 use crate::accumulate::CPosition;
 
 /// Exponents within which f32 lanes need no care: scales and results are normal f32.
@@ -96,6 +96,7 @@ fn block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], p: &Params) -> [f32; N
 pub(super) fn largest(k: &Block<'_>) -> [i16; NR] {
     let mut e = [2 * LOW; NR];
     for (b, &a) in k.b_exponents.iter().zip(k.a_exponents) {
+        in_order();
         for j in 0..NR {
             e[j] = e[j].max(b[j] + a);
         }
@@ -112,7 +113,7 @@ fn narrow<const NATIVE: bool, const FAST: bool>(
     p: &Params,
 ) -> Option<[f32; NR]> {
     let floor = p.floor.unwrap_or(i32::MIN);
-    let (mut e, mut scale, mut term, mut bad) = ([0i32; NR], [0f32; NR], [0f32; NR], [false; NR]);
+    let (mut e, mut scale, mut term, mut bad) = ([0i32; NR], [0f32; NR], [0f32; NR], [0i32; NR]);
     for j in 0..NR {
         let field = (c[j].to_bits() >> 23 & 0xFF) as i32;
         let counts = field != 0 && field != 255;
@@ -120,12 +121,13 @@ fn narrow<const NATIVE: bool, const FAST: bool>(
         let shared = k.scale_a + k.scale_b[j];
         e[j] = (i32::from(products[j]) + shared).max(of_c).max(floor);
         let alone = e[j] - shared;
-        bad[j] = e[j] < LOWEST || e[j] > HIGHEST || alone < LOWEST || alone > HIGHEST;
+        // Negative outside of the window.
+        bad[j] = (e[j] - LOWEST) | (HIGHEST - e[j]) | (alone - LOWEST) | (HIGHEST - alone);
         // 2^(F - e): what makes the truncation step 1.
         scale[j] = f32::from_bits(((127 + p.frac_bits - alone) << 23) as u32);
         term[j] = if counts { c[j] * f32::from_bits(((127 + p.frac_bits - e[j]) << 23) as u32) } else { 0.0 };
     }
-    if any(bad) {
+    if negative(bad) {
         return None;
     }
     let d = if FAST {
@@ -151,11 +153,18 @@ fn narrow<const NATIVE: bool, const FAST: bool>(
     Some(out)
 }
 
+/// Whether some lane is negative.
+#[inline(always)]
+fn negative(lanes: [i32; NR]) -> bool {
+    lanes.iter().fold(0, |x, y| x | y) < 0
+}
+
 /// (5) and (6) Products, cut toward zero in units of `1 / scale`, and their sum.
 #[inline(always)]
 pub(super) fn sum(k: &Block<'_>, scale: &[f32; NR]) -> [i32; NR] {
     let mut sum = [0i32; NR];
     for (b, &a) in k.b.iter().zip(k.a) {
+        in_order();
         for j in 0..NR {
             // SAFETY: a product is below 2^(e_max + 2), scaled below 2^(F + 2), and F is at most 28.
             sum[j] += unsafe { truncate(a * b[j] * scale[j]) };
@@ -169,11 +178,12 @@ pub(super) fn sum(k: &Block<'_>, scale: &[f32; NR]) -> [i32; NR] {
 fn truncated(sum: [i32; NR], term: [f32; NR], e: [i32; NR], p: &Params) -> Option<[f32; NR]> {
     let keep = p.fast_epilogue.unwrap_or(u32::MAX);
     let room = i32::MAX - (2 << p.frac_bits) - 128;
-    let (mut d, mut bad) = ([0f32; NR], [false; NR]);
+    let (mut d, mut bad) = ([0f32; NR], [0i32; NR]);
     for j in 0..NR {
-        bad[j] = sum[j].wrapping_abs() as u32 > room as u32;
+        // Negative outside of the room, i32::MIN included.
+        bad[j] = room.wrapping_sub(sum[j].wrapping_abs()) | sum[j].wrapping_abs();
     }
-    if any(bad) {
+    if negative(bad) {
         return None;
     }
     for j in 0..NR {
@@ -181,11 +191,10 @@ fn truncated(sum: [i32; NR], term: [f32; NR], e: [i32; NR], p: &Params) -> Optio
         let total = sum[j] + unsafe { truncate(term[j]) };
         let magnitude = total.abs();
         let nearest = magnitude as f32;
-        // SAFETY: the magnitude is at most 2^31 - 128, which f32 holds.
-        let up = unsafe { truncate(nearest) } > magnitude;
-        let cut = (nearest.to_bits() - u32::from(up)) & keep;
-        let unit = ((127 - p.frac_bits + e[j]) << 23) as u32;
-        d[j] = (f32::from_bits(cut) * f32::from_bits(unit)).copysign(total as f32);
+        // SAFETY: the magnitude is at most 2^31 - 128, which f32 holds. One less if that was up.
+        let up = (magnitude - unsafe { truncate(nearest) }) >> 31;
+        let cut = nearest.to_bits().wrapping_add(up as u32) & keep | (total as u32 & 1 << 31);
+        d[j] = f32::from_bits(cut) * f32::from_bits(((127 - p.frac_bits + e[j]) << 23) as u32);
     }
     Some(d)
 }
@@ -228,6 +237,7 @@ fn flushed(c: [f32; NR], p: &Params) -> [f32; NR] {
 fn normalised(k: &Block<'_>) -> [i32; NR] {
     let mut largest = [0f64; NR];
     for (b, &a) in k.b.iter().zip(k.a) {
+        in_order();
         for j in 0..NR {
             let magnitude = (f64::from(a) * f64::from(b[j])).abs();
             largest[j] = if magnitude > largest[j] && magnitude < f64::INFINITY { magnitude } else { largest[j] };
@@ -263,6 +273,7 @@ fn aligned<const NATIVE: bool, const STICKY: bool>(
         sum[j] = units::<NATIVE, STICKY>(term[j] * power(p.frac_bits - e[j]), how);
     }
     for (b, &a) in k.b.iter().zip(k.a) {
+        in_order();
         let a = f64::from(a);
         for j in 0..NR {
             sum[j] += units::<NATIVE, STICKY>(a * f64::from(b[j]) * scale[j], how);
@@ -297,6 +308,7 @@ pub(super) fn special(k: &Block<'_>, c: [f32; NR], d: [f32; NR], limited: bool) 
         }
     }
     for (b, &a) in k.b.iter().zip(k.a) {
+        in_order();
         for j in 0..NR {
             let product = f64::from(a) * f64::from(b[j]);
             sum[j] += if product.abs() >= limit[j] { f64::INFINITY.copysign(product) } else { product };

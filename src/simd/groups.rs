@@ -3,7 +3,7 @@
 use super::Isa;
 use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
 use super::values::{NR, State, f32_of};
-use super::wide::{self, Work};
+use super::wide::{self, Work, in_order};
 use crate::accumulate::{Floor, GroupScaledDot, Recipe};
 use crate::format::{FormatSpec, Specials};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
@@ -245,6 +245,7 @@ impl Groups {
 fn products<const NATIVE: bool>(a: &[f32], b: &[[f32; NR]]) -> [f32; NR] {
     let mut sum = [0f32; NR];
     for (b, &a) in b.iter().zip(a) {
+        in_order();
         for j in 0..NR {
             // Exact either way; one instruction where there is one.
             sum[j] = if NATIVE { a.mul_add(b[j], sum[j]) } else { a * b[j] + sum[j] };
@@ -259,7 +260,10 @@ impl Kernel for GroupKernel {
     }
 
     fn why(&self) -> String {
-        format!("sums of groups of {} are integers that f32 holds, F = {} fits f64", self.body.group, self.body.frac_bits)
+        format!(
+            "sums of groups of {} are integers that f32 holds, F = {} fits f64",
+            self.body.group, self.body.frac_bits
+        )
     }
 
     fn tile(&self) -> [usize; 2] {

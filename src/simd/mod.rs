@@ -9,9 +9,9 @@
 //! [`crate::Gemm::isa`], holds kernels back to that set and what comes after it.
 
 pub(crate) mod buffer;
+mod exact;
 #[cfg(target_arch = "x86_64")]
 mod fda;
-mod exact;
 mod fma;
 mod general;
 mod general_body;

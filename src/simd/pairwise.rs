@@ -3,6 +3,7 @@
 use super::Isa;
 use super::rows::{Block, Body, Rows};
 use super::values::{FAR, Layout, NR, Reading, in_f32};
+use super::wide::in_order;
 use crate::accumulate::Recipe;
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
@@ -70,11 +71,7 @@ impl Body for Pairwise {
             small |= c.abs() < SAFE && c != 0.0;
         }
         let safe = self.bounded && k.flags & FAR == 0 && !small;
-        if !self.flush_results || safe {
-            self.groups::<false>(k, c)
-        } else {
-            self.groups::<true>(k, c)
-        }
+        if !self.flush_results || safe { self.groups::<false>(k, c) } else { self.groups::<true>(k, c) }
     }
 
     #[inline(always)]
@@ -99,6 +96,7 @@ impl Pairwise {
 #[inline(always)]
 fn chain<const G: usize, const FLUSH: bool>(k: &Block<'_>, mut d: [f32; NR]) -> [f32; NR] {
     for (a, b) in k.a.as_chunks::<G>().0.iter().zip(k.b.as_chunks::<G>().0) {
+        in_order();
         let mut products = [[0f32; NR]; G];
         for i in 0..G {
             for j in 0..NR {

@@ -5,6 +5,7 @@ use super::general_body::{HIGHEST, LOWEST, largest, special, sum};
 use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
 use super::rows::{Block, Body, Rows};
 use super::values::{FAR, LOW, Layout, NR, Reading, SPECIAL, in_f32};
+use super::wide::in_order;
 use crate::accumulate::{BlockedC, OverflowBesideC, Pattern, Recipe, RoundDown};
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
@@ -90,7 +91,8 @@ impl Body for Sums {
             let e = e_dot[j].max(e_c);
             let counts = self.reach.is_none_or(|reach| e_c >= e - reach);
             let term = if counts { term } else { 0.0 };
-            let sum = to_int::<NATIVE>(products[j] * power(self.r.sum_bits as i32 - f + e_dot[j].max(-900) - e), ToInt::Down);
+            let sum =
+                to_int::<NATIVE>(products[j] * power(self.r.sum_bits as i32 - f + e_dot[j].max(-900) - e), ToInt::Down);
             let c_units = to_int::<NATIVE>(term * power(f - e), ToInt::Down);
             total[j] = (sum + c_units * power(self.r.sum_bits as i32 - f)) * power(e - self.r.sum_bits as i32);
             top = top.max(e);
@@ -131,6 +133,7 @@ impl Sums {
         }
         let scale = e.map(|e| power(f - e.max(-900)));
         for (b, &a) in k.b.iter().zip(k.a) {
+            in_order();
             for j in 0..NR {
                 total[j] += to_int::<NATIVE>(f64::from(a) * f64::from(b[j]) * scale[j], ToInt::TowardZero);
             }
@@ -148,7 +151,8 @@ impl Sums {
         let (mut e, mut total) = ([0; NR], [0f64; NR]);
         for j in 0..NR {
             e[j] = even.0[j].max(odd.0[j]);
-            let floor = |(e_half, sum): (i32, f64)| to_int::<NATIVE>(sum * power((e_half - e[j]).max(-900)), ToInt::Down);
+            let floor =
+                |(e_half, sum): (i32, f64)| to_int::<NATIVE>(sum * power((e_half - e[j]).max(-900)), ToInt::Down);
             total[j] = floor((even.0[j], even.1[j])) + floor((odd.0[j], odd.1[j]));
         }
         (e, total)

@@ -4,6 +4,7 @@ use super::Isa;
 use super::lanes::{Encode, ToInt, power};
 use super::rows::{Block, Body, Rows};
 use super::values::{Layout, NR, Reading, in_f32};
+use super::wide::in_order;
 use crate::accumulate::Recipe;
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
@@ -20,7 +21,12 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         && high(&unit.a) + high(&unit.b) <= 127;
     let widths = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits);
     let chain = unit.d.fraction_bits > 10;
-    if !exact || !in_f32(&unit.a) || !in_f32(&unit.b) || unit.scale.is_some() || (chain && widths(&unit.d) != widths(&F32)) {
+    if !exact
+        || !in_f32(&unit.a)
+        || !in_f32(&unit.b)
+        || unit.scale.is_some()
+        || (chain && widths(&unit.d) != widths(&F32))
+    {
         return None;
     }
     let encode = Encode {
@@ -88,6 +94,7 @@ impl Body for Software {
 #[inline(always)]
 fn chain(a: &[f32], b: &[[f32; NR]], mut t: [f32; NR]) -> [f32; NR] {
     for (b, &a) in b.iter().zip(a) {
+        in_order();
         for j in 0..NR {
             t[j] += a * b[j];
         }

@@ -40,6 +40,17 @@ fn avx2(_: Avx2, work: impl Work) {
     work.run::<true>();
 }
 
+/// Nothing, in a loop over K: keeps compilers from turning the wrong loop into vectors, rows of
+/// columns being the right one.
+#[inline(always)]
+pub(super) fn in_order() {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    // SAFETY: no instruction.
+    unsafe {
+        core::arch::asm!("", options(nomem, nostack, preserves_flags));
+    }
+}
+
 /// `x` as an integer, cut toward zero, without a check.
 ///
 /// # Safety
