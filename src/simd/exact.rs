@@ -2,7 +2,7 @@
 
 use super::Isa;
 use super::general_body::special;
-use super::lanes::any;
+use super::lanes::{any, odd, two_sum};
 use super::rows::{Block, Body, Rows};
 use super::values::{Layout, NR, Reading, SPECIAL, WIDE, in_f32};
 use super::wide::in_order;
@@ -130,24 +130,6 @@ fn split(k: &Block<'_>) -> ([f64; NR], [f64; NR]) {
         }
     }
     (high, low)
-}
-
-/// x + y, rounded, and what that leaves.
-#[inline(always)]
-fn two_sum(x: f64, y: f64) -> (f64, f64) {
-    let sum = x + y;
-    let other = sum - x;
-    (sum, (x - (sum - other)) + (y - other))
-}
-
-/// An exact sum in one or two parts, rounded to odd in f64 and then to f32.
-#[inline(always)]
-fn odd(sum: f64, rest: f64) -> f32 {
-    let bits = sum.to_bits();
-    // Away from zero the odd neighbour is the next code, or this one; toward zero the one before.
-    let toward = (rest < 0.0) != (sum < 0.0);
-    let changed = if toward { bits.wrapping_sub(u64::from(bits & 1 == 0)) } else { bits | 1 };
-    f64::from_bits(if rest == 0.0 { bits } else { changed }) as f32
 }
 
 #[inline(always)]

@@ -65,7 +65,7 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
             rounding: ToInt::NearestEven,
             bits: unit.d.fraction_bits as i32,
             over: [f64::INFINITY, f64::NEG_INFINITY],
-            negative_zero: true,
+            zero: -0.0,
             ..encode(g, &unit.d)?
         },
         limit: g.product_limit,
@@ -120,7 +120,7 @@ fn encode(g: &GenericDot, d: &FormatSpec) -> Option<Encode> {
         emin: d.emin(),
         over: [over(false), over(true)],
         limit: 2.0 * top,
-        negative_zero: g.negative_zero,
-        flush: g.flush_results,
+        zero: if g.negative_zero { -0.0 } else { 0.0 },
+        least: if g.flush_results { super::lanes::power(d.emin()) } else { 0.0 },
     })
 }

@@ -116,7 +116,7 @@ fn narrow<const NATIVE: bool, const FAST: bool>(
     let (mut e, mut scale, mut term, mut bad) = ([0i32; NR], [0f32; NR], [0f32; NR], [0i32; NR]);
     for j in 0..NR {
         let field = (c[j].to_bits() >> 23 & 0xFF) as i32;
-        let counts = field != 0 && field != 255;
+        let counts = (field != 0) & (field != 255);
         let of_c = if counts { (field - 127).max(p.c_emin) } else { i32::from(LOW) };
         let shared = k.scale_a + k.scale_b[j];
         e[j] = (i32::from(products[j]) + shared).max(of_c).max(floor);
@@ -125,7 +125,8 @@ fn narrow<const NATIVE: bool, const FAST: bool>(
         bad[j] = (e[j] - LOWEST) | (HIGHEST - e[j]) | (alone - LOWEST) | (HIGHEST - alone);
         // 2^(F - e): what makes the truncation step 1.
         scale[j] = f32::from_bits(((127 + p.frac_bits - alone) << 23) as u32);
-        term[j] = if counts { c[j] * f32::from_bits(((127 + p.frac_bits - e[j]) << 23) as u32) } else { 0.0 };
+        let finite = if counts { c[j] } else { 0.0 };
+        term[j] = finite * f32::from_bits(((127 + p.frac_bits - e[j]) << 23) as u32);
     }
     if negative(bad) {
         return None;
@@ -205,7 +206,8 @@ fn wide_block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], products: [i16; N
     let with_c = p.c != CPosition::Late;
     let mut term = [0f64; NR];
     for j in 0..NR {
-        term[j] = if with_c && c[j].is_finite() { c[j].into() } else { 0.0 };
+        let finite = if c[j].is_finite() { c[j] } else { 0.0 };
+        term[j] = if with_c { finite.into() } else { 0.0 };
     }
     let products = if p.normalise { normalised(k) } else { products.map(i32::from) };
     let e = exponents(k, &term, products, p);

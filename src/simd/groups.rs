@@ -66,8 +66,8 @@ fn encode(g: &GroupScaledDot, d: &FormatSpec) -> Option<Encode> {
         emin: d.emin(),
         over: [over(false), over(true)],
         limit: 2.0 * top,
-        negative_zero: false,
-        flush: false,
+        zero: 0.0,
+        least: 0.0,
     })
 }
 

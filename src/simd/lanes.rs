@@ -79,10 +79,10 @@ pub(super) struct Encode {
     pub(super) over: [f64; 2],
     /// The magnitude from which that is.
     pub(super) limit: f64,
-    /// Whether a negative value that rounds to zero is -0.
-    pub(super) negative_zero: bool,
-    /// Whether subnormal results are zeros of their sign.
-    pub(super) flush: bool,
+    /// Added to every result: +0, or -0 where a negative value that rounds to zero is -0.
+    pub(super) zero: f64,
+    /// Results below are zeros of their sign: 0, or the smallest normal number.
+    pub(super) least: f64,
 }
 
 impl Encode {
@@ -92,8 +92,8 @@ impl Encode {
         let quantum = exponent(v).max(self.emin) - self.bits;
         let z = to_int::<NATIVE>(v * power(-quantum), how) * power(quantum);
         // A rounded zero keeps its sign, or is +0.
-        let z = if self.negative_zero { z } else { z + 0.0 };
-        let z = if self.flush && z.abs() < power(self.emin) { 0f64.copysign(z) } else { z };
+        let z = z + self.zero;
+        let z = if z.abs() < self.least { 0f64.copysign(z) } else { z };
         let over = if v < 0.0 { self.over[1] } else { self.over[0] };
         (if z.abs() >= self.limit { over } else { z }) as f32
     }
@@ -123,4 +123,22 @@ impl Encode {
 #[inline(always)]
 pub(super) fn any<const N: usize>(lanes: [bool; N]) -> bool {
     lanes.iter().fold(false, |x, y| x | y)
+}
+
+/// x + y, rounded, and what that leaves.
+#[inline(always)]
+pub(super) fn two_sum(x: f64, y: f64) -> (f64, f64) {
+    let sum = x + y;
+    let other = sum - x;
+    (sum, (x - (sum - other)) + (y - other))
+}
+
+/// An exact sum in one or two parts, rounded to odd in f64 and then to f32.
+#[inline(always)]
+pub(super) fn odd(sum: f64, rest: f64) -> f32 {
+    let bits = sum.to_bits();
+    // Away from zero the odd neighbour is the next code, or this one; toward zero the one before.
+    let toward = (rest < 0.0) != (sum < 0.0);
+    let changed = if toward { bits.wrapping_sub(u64::from(bits & 1 == 0)) } else { bits | 1 };
+    f64::from_bits(if rest == 0.0 { bits } else { changed }) as f32
 }

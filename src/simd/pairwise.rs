@@ -68,7 +68,7 @@ impl Body for Pairwise {
     fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
         let mut small = false;
         for c in c {
-            small |= c.abs() < SAFE && c != 0.0;
+            small |= (c.abs() < SAFE) & (c != 0.0);
         }
         let safe = self.bounded && k.flags & FAR == 0 && !small;
         if !self.flush_results || safe { self.groups::<false>(k, c) } else { self.groups::<true>(k, c) }

@@ -41,8 +41,8 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         emin: -126,
         over: [f64::INFINITY, f64::NEG_INFINITY],
         limit: power(128),
-        negative_zero: true,
-        flush: false,
+        zero: -0.0,
+        least: 0.0,
     };
     let body = Sums { r, c_emin: unit.c.emin(), reach: grouped, narrow, encode };
     Rows::kernel(unit, isa, body, Layout::new(k, &blocks), Reading::default(), r.nan)
@@ -84,13 +84,13 @@ impl Body for Sums {
         } else {
             self.products::<NATIVE>(k)
         };
+        let reach = self.reach.unwrap_or(1 << 20);
         let (mut total, mut top) = ([0f64; NR], i32::from(LOW));
         for j in 0..NR {
             let term = if c[j].is_finite() { f64::from(c[j]) } else { 0.0 };
             let e_c = exponent(term).max(self.c_emin);
             let e = e_dot[j].max(e_c);
-            let counts = self.reach.is_none_or(|reach| e_c >= e - reach);
-            let term = if counts { term } else { 0.0 };
+            let term = if e_c >= e - reach { term } else { 0.0 };
             let sum =
                 to_int::<NATIVE>(products[j] * power(self.r.sum_bits as i32 - f + e_dot[j].max(-900) - e), ToInt::Down);
             let c_units = to_int::<NATIVE>(term * power(f - e), ToInt::Down);

@@ -35,8 +35,8 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         emin: unit.d.emin(),
         over: [f64::INFINITY, f64::NEG_INFINITY],
         limit: 2.0 * power(unit.d.max().exponent),
-        negative_zero: true,
-        flush: false,
+        zero: -0.0,
+        least: 0.0,
     };
     let layout = Layout::runs(unit.shape.k, unit.shape.k);
     Rows::kernel(unit, isa, Software { chain, encode }, layout, Reading::default(), s.nan)
