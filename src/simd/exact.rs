@@ -1,12 +1,14 @@
 //! Exact(G) (CDNA1): the exact sum of a few products and c, rounded once. Error-free sums in f64.
 
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
 use super::Isa;
 use super::general_body::special;
 use super::lanes::{any, odd, two_sum};
 use super::rows::{Block, Body, Rows};
 use super::values::{Layout, NR, Reading, SPECIAL, WIDE, in_f32};
 use super::wide::in_order;
-use crate::accumulate::{CPosition, GenericDot, Pattern, Recipe};
+use crate::accumulate::{CPosition, GenericDot, Recipe};
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
 use crate::round::Rounding;
@@ -41,16 +43,13 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         return None;
     }
     let layout = Layout::new(unit.shape.k, &g.pattern.blocks(unit.shape.k, g.block));
-    let runs = g.pattern == Pattern::Runs;
-    Rows::kernel(unit, isa, Exact { group, runs }, layout, Reading::default(), g.nan)
+    Rows::kernel(unit, isa, Exact { group }, layout, Reading::default(), g.nan)
 }
 
 /// The recipe.
 #[derive(Debug)]
 struct Exact {
     group: usize,
-    #[allow(dead_code, reason = "for people")]
-    runs: bool,
 }
 
 impl Body for Exact {

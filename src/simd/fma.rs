@@ -1,6 +1,8 @@
 //! SFMA: `d = fma(a_k, b_k, d)` for k in order, in f32 or f64. The machine's own FMA is the unit's, so
 //! this is a native product whose K order never changes; where the machine has none, the C library's.
 
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
 use super::Isa;
 use super::lanes::{odd, two_sum};
 use super::wide::{self, Work, in_order};

@@ -1,5 +1,7 @@
 //! GDFS (Blackwell's fp4): exact sums of groups as small integers, scaled, aligned, truncated once.
 
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
 use super::Isa;
 use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
 use super::values::{NR, State, f32_of};

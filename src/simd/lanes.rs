@@ -1,5 +1,7 @@
 //! Arithmetic on a row of columns, as plain loops over arrays that compilers turn into vectors.
 
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
 /// Rounding to an integer, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ToInt {

@@ -1,5 +1,7 @@
 //! GPS (CDNA2): the machine's own f32 products and sums, in the unit's order, without subnormals.
 
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
 use super::Isa;
 use super::rows::{Block, Body, Rows};
 use super::values::{FAR, Layout, NR, Reading, in_f32};

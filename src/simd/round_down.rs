@@ -1,5 +1,7 @@
 //! FDRDA and GFDRDA (CDNA3): products cut toward zero, sums toward minus infinity, then rounded.
 
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
 use super::Isa;
 use super::general_body::{HIGHEST, LOWEST, largest, special, sum};
 use super::lanes::{Encode, ToInt, any, exponent, power, to_int};

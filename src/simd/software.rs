@@ -1,5 +1,7 @@
 //! f16 `mma.m8n8k4` in software: f32 sums whose products f32 holds, so that an FMA is a product and a sum.
 
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
 use super::Isa;
 use super::lanes::{Encode, ToInt, power};
 use super::rows::{Block, Body, Rows};

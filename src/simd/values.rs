@@ -1,6 +1,8 @@
 //! Operands as kernels of f32 and f64 lanes take them: exact f32 values beside the exponents that
 //! alignment sees.
 
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
 use super::buffer::Buffer;
 use crate::accumulate::GenericDot;
 use crate::format::{F16, FormatSpec, Specials};
