@@ -1,15 +1,22 @@
 //! The command-line tool: one module per command, each a thin layer over the library.
 
+mod bench;
 mod check;
+mod compare;
 mod eval;
 mod format;
+mod gemm;
 mod generate;
+mod identify;
 mod io;
+mod npy;
 mod show;
+mod svg;
 mod trace;
 mod units;
 mod validate;
 mod words;
+mod yardstick;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -51,7 +58,11 @@ enum Command {
     Check(check::Args),
     Trace(trace::Args),
     Format(format::Args),
+    Gemm(Box<gemm::Args>),
+    Compare(compare::Args),
+    Identify(identify::Args),
     Validate(validate::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -63,7 +74,11 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Format(args) => format::run(args),
+        Command::Gemm(args) => gemm::run(args),
+        Command::Compare(args) => compare::run(args),
+        Command::Identify(args) => identify::run(args),
         Command::Validate(args) => validate::run(args),
+        Command::Bench(args) => bench::run(args),
     };
     io::exit(outcome)
 }

@@ -294,6 +294,15 @@ impl<'a, D: Format> Gemm<'a, D> {
         self.compute([&a.reader(), &b.reader()], [a.format(), b.format()], &mut d, Some(format), format, workspace)
     }
 
+    /// Element (i, j) of D by its code, and a drawing of how it comes about: every step of the unit,
+    /// and every slice, promotion, sum and rounding that the plan adds.
+    ///
+    /// # Errors
+    /// As [`Gemm::run`], and for elements outside D.
+    pub fn trace(&self, a: &impl Matrix, b: &impl Matrix, at: [usize; 2]) -> Result<(u64, String), Error> {
+        self.trace_element([&a.reader(), &b.reader()], [a.format(), b.format()], at)
+    }
+
     /// A batch of products: A is batch x M x K and B batch x K x N; a batch of 1 is used for all.
     ///
     /// # Errors

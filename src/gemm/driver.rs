@@ -69,6 +69,8 @@ pub(crate) struct Product<'a, W: Wide> {
     pub(crate) c: Addend<'a>,
     pub(crate) threaded: bool,
     pub(crate) progress: Option<OnProgress<'a>>,
+    /// One element instead of all.
+    pub(crate) only: Option<[usize; 2]>,
 }
 
 /// State of all tiles in hand, at most.
@@ -131,7 +133,13 @@ impl<W: Wide> Product<'_, W> {
         let total = if self.progress.is_some() { self.total_work(&mut buffers.pieces)? } else { 0 };
         let meter = Meter { done: AtomicU64::new(0), total, stop: AtomicBool::new(false), tell: self.progress };
         meter.add(0);
-        self.shared.schedule.for_each_region(&mut |region| self.region(&region, sink, buffers, &meter))
+        self.shared.schedule.for_each_region(&mut |region| match self.only {
+            Some(at) => match region.element(at) {
+                Some(element) => self.region(&element, sink, buffers, &meter),
+                None => Ok(()),
+            },
+            None => self.region(&region, sink, buffers, &meter),
+        })
     }
 
     fn total_work(&self, pieces: &mut Vec<Range<usize>>) -> Result<u64, Error> {

@@ -98,7 +98,9 @@ pub(crate) trait Kernel: Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     /// For people: what it needed to be chosen.
-    fn why(&self) -> String;
+    fn why(&self) -> String {
+        self.name().into()
+    }
 
     /// Rows and columns of D per task.
     fn tile(&self) -> [usize; 2];

@@ -78,6 +78,9 @@ fn fixed<'a>(x: impl Iterator<Item = &'a f64> + Clone) -> Option<(Vec<i64>, i32,
         return None;
     }
     let integer = |&x: &f64| {
+        if x == 0.0 {
+            return 0;
+        }
         let (significand, exponent) = parts(x);
         let by = exponent - low;
         let magnitude = if by >= 0 { significand << by } else { significand >> -by };
@@ -193,6 +196,8 @@ mod tests {
         assert_eq!(r.product[[0, 0]], 2f64.powi(-60));
         let r = reference(&(&a * 1e200), &(&b * 1e-300)).expect("fits");
         assert!((r.product[[0, 0]] / (2f64.powi(-60) * 1e-100) - 1.0).abs() < 1e-10);
+        assert!(reference(&arr2(&[[0.0, 448.0]]), &arr2(&[[-0.0], [3.0]])).expect("fits").exact);
+        assert_eq!(reference(&arr2(&[[0.0]]), &arr2(&[[0.0]])).expect("fits").product[[0, 0]], 0.0);
         let wide = arr2(&[[1e300, 1.0, -1e300]]);
         let r = reference(&wide, &arr2(&[[1.0], [3.0], [1.0]])).expect("fits");
         assert!(!r.exact);

@@ -10,6 +10,7 @@
 mod builder;
 mod driver;
 mod epilogue;
+mod explain;
 pub(crate) mod kernel;
 mod linalg;
 pub mod metrics;

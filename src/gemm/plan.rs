@@ -315,6 +315,11 @@ impl Plan {
         }
     }
 
+    /// Whether products by this plan need promotion scales.
+    pub const fn takes_scales(&self) -> bool {
+        self.scales.is_some()
+    }
+
     /// The same plan with everything that the preset leaves to the unit written out.
     #[must_use]
     pub fn resolved(&self, unit: &Unit) -> Self {

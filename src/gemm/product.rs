@@ -4,6 +4,7 @@
 use super::builder::Gemm;
 use super::driver::{Addend, Buffers, Product, Side};
 use super::epilogue::{Finish, Scaling, Wide, holds};
+use super::explain::{Log, One, Tracer};
 use super::kernel::Kernel;
 use super::operand::{Conversion, Matrix, Operand, Source};
 use super::plan::{SplitMode, Start};
@@ -111,7 +112,8 @@ impl<D> Gemm<'_, D> {
         schedule.check_scalars(self.alpha, self.beta)?;
         self.check_factors(&schedule)?;
         let scales = self.unit_scales(m, n, k)?;
-        let job = Job { sources, formats, in_place, out, schedule: &schedule, scales: scales.as_ref() };
+        let scales = scales.as_ref();
+        let job = Job { sources, formats, in_place, out, schedule: &schedule, scales, trace: None };
         let kernel = workspace.kernel(self.unit, self.isa);
         let pool = match self.threads {
             None | Some(1) => None,
@@ -122,6 +124,36 @@ impl<D> Gemm<'_, D> {
         } else {
             self.compute_wide::<f64>(&job, &*kernel, pool.as_deref(), sink, &mut workspace.wide)
         }
+    }
+
+    /// One element of D, and how it came about.
+    pub(super) fn trace_element(
+        &self,
+        sources: [&dyn Source; 2],
+        formats: [Option<FormatSpec>; 2],
+        at: [usize; 2],
+    ) -> Result<(u64, String), Error> {
+        let [m, n, k] = check_product(sources[0].shape(), sources[1].shape())?;
+        if at[0] >= m || at[1] >= n {
+            return Err(Error::shape("the element", format!("within {m} x {n}"), format!("({}, {})", at[0], at[1])));
+        }
+        let out = self.output.unwrap_or(self.unit.d);
+        self.check_output(&out)?;
+        let schedule = Schedule::new(&self.plan, self.unit, m, n, k)?;
+        schedule.check_scalars(self.alpha, self.beta)?;
+        self.check_factors(&schedule)?;
+        let (scales, log) = (self.unit_scales(m, n, k)?, Log::default());
+        let (scales, trace) = (scales.as_ref(), Some((at, &log)));
+        let job = Job { sources, formats, in_place: None, out, schedule: &schedule, scales, trace };
+        let (kernel, mut d) = (Tracer { unit: self.unit, log: &log }, One { shape: [m, n], code: 0 });
+        let mut workspace = Workspace::new();
+        if is_narrow(&self.unit.d) {
+            self.compute_wide::<f32>(&job, &kernel, None, &mut d, &mut workspace.narrow)?;
+        } else {
+            self.compute_wide::<f64>(&job, &kernel, None, &mut d, &mut workspace.wide)?;
+        }
+        log.line(format_args!("D[{}, {}] = {:x} = {:?}", at[0], at[1], d.code, out.to_f64(d.code)));
+        Ok((d.code, log.into_text()))
     }
 
     fn compute_wide<W: Wide>(
@@ -146,7 +178,15 @@ impl<D> Gemm<'_, D> {
         };
         let reads_c = finish.beta != W::default() || job.schedule.start == Start::C;
         let scales = self.promotion_scales.map(|[a, b]| (a, b));
-        let shared = Shared { unit, kernel, schedule: job.schedule, finish, reads_c, scales };
+        let shared = Shared {
+            unit,
+            kernel,
+            schedule: job.schedule,
+            finish,
+            reads_c,
+            scales,
+            log: job.trace.map(|(_, log)| log),
+        };
         let side = |t: usize, name: &str, spec: FormatSpec| -> Result<Side<'_>, Error> {
             let operand = self.operand(name, job.sources[t], job.formats[t], &spec)?;
             Ok(Side { operand, spec, scales: job.scales.map(|s| &s[t]) })
@@ -154,7 +194,7 @@ impl<D> Gemm<'_, D> {
         let (a, b) = (side(0, "A", unit.a)?, side(1, "B", unit.b)?);
         let c = if reads_c { self.addend::<W>(job, sink)? } else { Addend::None };
         let threaded = self.threads != Some(1);
-        let product = Product { shared, a, b, c, threaded, progress: self.progress };
+        let product = Product { shared, a, b, c, threaded, progress: self.progress, only: job.trace.map(|(at, _)| at) };
         match pool {
             // The sink stays on this thread's side of a borrow, so it need not be `Send`.
             Some(pool) => pool.in_place_scope(|_| product.run(sink, buffers)),
@@ -295,6 +335,8 @@ struct Job<'a> {
     out: FormatSpec,
     schedule: &'a Schedule,
     scales: Option<&'a [Array2<u64>; 2]>,
+    /// One element to be told of, and whom.
+    trace: Option<([usize; 2], &'a Log)>,
 }
 
 /// Whether f32 holds every number of the unit's d, so that its kernels work in f32.

@@ -37,6 +37,14 @@ pub(crate) struct Region {
     tile: Option<usize>,
 }
 
+impl Region {
+    /// The same schedule for one of its elements, if it is one of its elements.
+    pub(crate) fn element(&self, [i, j]: [usize; 2]) -> Option<Self> {
+        let inside = self.rows.contains(&i) && self.columns.contains(&j);
+        inside.then_some(Self { rows: i..i + 1, columns: j..j + 1, tile: self.tile })
+    }
+}
+
 /// A contiguous stretch of K with its padding: positions `0..len`, some of them zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
@@ -64,6 +72,16 @@ impl Slice {
         };
         let back = self.head + self.pad;
         [clip(0, self.head, 0), clip(back, self.len(), self.pad)]
+    }
+
+    /// The elements of K it holds.
+    pub(crate) const fn elements(&self) -> Range<usize> {
+        self.start..self.start + self.head + self.rest
+    }
+
+    /// How many zeros stand where, for people.
+    pub(crate) fn padding(&self) -> String {
+        if self.pad == 0 { String::new() } else { format!(", {} zeros behind {} of them", self.pad, self.head) }
     }
 
     /// The one block of `width` that the elements at `from..to` belong to; `None` for zeros only.

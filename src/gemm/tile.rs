@@ -1,6 +1,7 @@
 //! One tile of D on its way through K.
 
 use super::epilogue::{Finish, Wide, widen};
+use super::explain::Log;
 use super::kernel::{Kernel, Panel, exact_step};
 use super::plan::{SplitMode, Start};
 use super::schedule::{Schedule, Slice};
@@ -41,6 +42,8 @@ pub(crate) struct Shared<'a, W> {
     pub(crate) reads_c: bool,
     /// Promotion scales of A and B.
     pub(crate) scales: Option<(ArrayView2<'a, f32>, ArrayView2<'a, f32>)>,
+    /// Told of everything that happens outside the unit, for tiles of one element.
+    pub(crate) log: Option<&'a Log>,
 }
 
 /// A stretch of a piece of K.
@@ -74,6 +77,13 @@ impl<W: Wide> Shared<'_, W> {
             SplitMode::Atomic => true,
         };
         self.reads_c || in_memory
+    }
+
+    /// Says what happened.
+    fn say(&self, text: impl FnOnce() -> String) {
+        if let Some(log) = self.log {
+            log.line(format_args!("{}", text()));
+        }
     }
 
     fn d_spec(&self, chunk: &Chunk) -> &FormatSpec {
@@ -123,6 +133,12 @@ impl<W: Wide> Tile<W> {
         self.acc.fill(W::lane(0));
         self.master.fill(W::default());
         let finish = &shared.finish;
+        shared.say(|| {
+            let (slice, start) = (&chunk.slice, shared.schedule.start);
+            let from = if start == Start::C { "C" } else { "+0" };
+            let (piece, pieces, k) = (chunk.piece + 1, chunk.pieces, slice.elements());
+            format!("== piece {piece} of {pieces}: k = {k:?}{}, from {from}", slice.padding())
+        });
         if shared.schedule.start == Start::C {
             let spec = &shared.unit.c;
             let from_c = Finish { out: *spec, ..*finish };
@@ -132,6 +148,7 @@ impl<W: Wide> Tile<W> {
             let zero = finish.beta == W::default();
             let start = |c: W| if zero { W::default() } else { finish.through_d(finish.beta.mul(c)) };
             self.c.iter_mut().for_each(|c| *c = start(*c));
+            shared.say(|| format!("== memory starts at RNE(beta C) = {:?}", self.c[0]));
         }
     }
 
@@ -169,9 +186,15 @@ impl<W: Wide> Tile<W> {
                         let factor = |x: f32| W::from_f64(x.into());
                         factor(a[[i / widths.rows, g]]).mul(factor(b[[g, j / widths.columns]]))
                     });
+                    shared.say(|| format!("== scale of A times scale of B, in f32: {scale:?}"));
                     scale.fma(acc, master)
                 }
             };
+            shared.say(|| {
+                let how = if scales.is_some() { "fma(scale, acc, master)" } else { "acc + master" };
+                let now = self.master[at];
+                format!("== promotion behind position {}: {how} with acc {acc:?}, master {master:?} = {now:?}", run.end)
+            });
         }
         self.acc.fill(W::lane(0));
     }
@@ -194,6 +217,7 @@ impl<W: Wide> Tile<W> {
                 continue;
             }
             if let Some(x) = self.fold(at, [i, j], acc, chunk, shared) {
+                shared.say(|| format!("== epilogue: {acc:?} -> {x:?}, then to {}", finish.out));
                 self.acc[at] = W::lane(finish.store(x));
             } else if last {
                 self.acc[at] = W::lane(finish.store(self.c[at]));
@@ -210,11 +234,17 @@ impl<W: Wide> Tile<W> {
             let before = if first && shared.schedule.workers.is_some() { None } else { Some(self.sum[at]) };
             self.sum[at] = before.map_or(acc, |x| x.add(acc));
             let sum = self.sum[at];
+            shared.say(|| match before {
+                Some(before) => format!("== sum of pieces: {before:?} + {acc:?} = {sum:?}"),
+                None => format!("== sum of pieces: {acc:?}"),
+            });
             return last.then(|| finish.combine(j, finish.scaled(i, j, sum), finish.beta, || self.c[at]));
         }
         let acc = finish.scaled(i, j, acc);
         if shared.schedule.mode == SplitMode::Atomic {
-            self.c[at] = finish.atomic(self.c[at], acc);
+            let before = self.c[at];
+            self.c[at] = finish.atomic(before, acc);
+            shared.say(|| format!("== atomic: {before:?} + RNE(alpha {acc:?}) = {:?}", self.c[at]));
             return None;
         }
         let beta = if first { finish.beta } else { W::from_f64(1.0) };
@@ -223,6 +253,7 @@ impl<W: Wide> Tile<W> {
             return Some(x);
         }
         self.c[at] = finish.through_d(x);
+        shared.say(|| format!("== serial split: the epilogue gives {x:?}, D becomes {:?}", self.c[at]));
         None
     }
 }

@@ -20,6 +20,8 @@ mod lanes;
 mod pairwise;
 mod round_down;
 mod rows;
+#[cfg(target_arch = "x86_64")]
+mod sfma;
 mod software;
 mod values;
 mod wide;
@@ -166,15 +168,17 @@ type Select = fn(&Unit, Isa) -> Option<Arc<dyn Kernel>>;
 
 /// Every family, the faster of two that might accept first.
 const FAMILIES: &[Select] = &[
-    general::select,
     #[cfg(target_arch = "x86_64")]
     fda::select,
-    exact::select,
-    groups::select,
-    software::select,
+    #[cfg(target_arch = "x86_64")]
+    sfma::select,
     fma::select,
     pairwise::select,
     round_down::select,
+    exact::select,
+    groups::select,
+    software::select,
+    general::select,
 ];
 
 /// The kernel for a unit: the first that is exact on the best set at hand, in the end the reference.

@@ -266,7 +266,14 @@ fn found(rng: &mut Rng, case: &Case, threads: usize) -> Result<Vec<u64>, Error> 
     }
     let mut d = vec![0; m * n];
     let target = CodesMut::U64(ViewMut::from_slice(&mut d, [m, n], [n as isize, 1], 0)?);
-    gemm.run_codes(&Codes::U64(view(&a, [m, k])), &Codes::U64(view(&b, [k, n])), target, &mut Workspace::new())?;
+    let (a, b) = (Codes::U64(view(&a, [m, k])), Codes::U64(view(&b, [k, n])));
+    gemm.run_codes(&a, &b, target, &mut Workspace::new())?;
+    if m * n > 0 && rng.one_in(4) {
+        // The drawn element is the computed one.
+        let (i, j) = (rng.below(m), rng.below(n));
+        let (code, text) = gemm.trace(&a, &b, [i, j])?;
+        assert_eq!(code, d[i * n + j], "{}\n{text}", case.plan);
+    }
     Ok(d)
 }
 

@@ -5,6 +5,7 @@ mod formats;
 #[cfg(feature = "half")]
 mod gemm;
 mod generic;
+mod kernels;
 mod kernels_more;
 mod names;
 mod oracle;

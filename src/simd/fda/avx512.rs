@@ -105,7 +105,11 @@ pub(super) unsafe fn step_fast<const OUT: u8, const CHECK: bool>(p: &Step, q: &C
     unsafe {
         let mut skip = skip | max_exponents(p, q, &mut powers);
         for (t, powers) in powers.iter().enumerate().take(p.vectors) {
-            skip |= if q.narrow { quarter_narrow::<OUT>(p, q, t, skip, powers) } else { quarter::<OUT, CHECK>(p, q, t, skip, powers) };
+            skip |= if q.narrow {
+                quarter_narrow::<OUT>(p, q, t, skip, powers)
+            } else {
+                quarter::<OUT, CHECK>(p, q, t, skip, powers)
+            };
         }
         skip
     }
@@ -117,7 +121,13 @@ pub(super) unsafe fn step_fast<const OUT: u8, const CHECK: bool>(p: &Step, q: &C
 /// As `step_fast`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn quarter<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, t: usize, skip: u32, powers: &[__m512; MR]) -> u32 {
+unsafe fn quarter<const OUT: u8, const CHECK: bool>(
+    p: &Step,
+    q: &Consts,
+    t: usize,
+    skip: u32,
+    powers: &[__m512; MR],
+) -> u32 {
     let offset = _mm512_set1_epi64(1 << 30);
     let mut top = [_mm512_setzero_si512(); MR];
     let mut even = [_mm512_setzero_pd(); MR];
@@ -153,7 +163,8 @@ unsafe fn quarter<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, t: usi
             redo |= u32::from(wrong != 0) << (4 * r + t);
         }
         // The accumulators' low halves are the sums in units of q; floors become truncations by the negative count.
-        let sums = _mm512_castps_si512(_mm512_mask_moveldup_ps(_mm512_castsi512_ps(even), ODD, _mm512_castsi512_ps(odd)));
+        let sums =
+            _mm512_castps_si512(_mm512_mask_moveldup_ps(_mm512_castsi512_ps(even), ODD, _mm512_castsi512_ps(odd)));
         let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
         let mut negative = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
         if CHECK {

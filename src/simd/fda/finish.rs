@@ -59,4 +59,3 @@ pub(super) fn narrow_widen(x: __m512) -> __m512 {
     let h = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
     _mm512_add_ps(_mm512_cvtph_ps(h), _mm512_setzero_ps())
 }
-

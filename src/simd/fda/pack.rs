@@ -76,13 +76,8 @@ impl Decoder {
     /// Elements and the exponents of their block scales.
     #[inline(always)]
     fn items(&self, raw: &[u32; 64], shifts: Option<&[i32; 64]>) -> Items {
-        let mut it = Items {
-            values: [0.0; 64],
-            exponents: [0; 64],
-            significands: [0; 64],
-            negative: [0; 64],
-            flags: [0; 64],
-        };
+        let mut it =
+            Items { values: [0.0; 64], exponents: [0; 64], significands: [0; 64], negative: [0; 64], flags: [0; 64] };
         let (mut mag, mut none, mut shift) = ([0u32; 64], [0u32; 64], [0i32; 64]);
         for j in 0..64 {
             let bits = raw[j] >> self.ignored;

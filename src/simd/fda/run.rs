@@ -2,11 +2,12 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 
-use super::avx512::{A_SCALE, B_SCALE, Consts, Step, step_fast};
+use super::avx512::{A_SCALE, B_SCALE, Consts, EXP32, Step, step_fast};
 use super::special::{Lines, Verdict, is_special};
 use super::wide::step_wide;
 use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY, out};
 use crate::gemm::kernel::{Exact, Panel};
+use core::arch::x86_64::*;
 use core::cell::RefCell;
 use core::ops::Range;
 
@@ -43,9 +44,9 @@ thread_local! {
 /// Sentinel exponent of zero for the wide kernel.
 const NO_EXPONENT: i16 = -8000;
 
-/// The wide kernel's exponents, made when needed: A's for one step and row group, B's for one step and column group.
+/// In this order, so that all arrays are aligned to 64 bytes. The wide kernel's exponents, made when needed: A's for one step and row group, B's for one step and column group.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct Scratch {
     b: [i16; 32 * NR],
     a: [u32; 32 * MR],
@@ -340,37 +341,37 @@ impl TileRun<'_> {
         (g * MR + (piece / 4) as usize) * NR + (piece % 4) as usize * 16
     }
 
-    /// Whether the fast kernel takes the 16 states of a piece, and whether they are all finite.
+    /// Parks what is not finite in a piece, 0 standing for states that finite operands can no longer change, and notes
+    /// whether the fast kernel takes the rest. What is parked already stands: only rule (S) can change it.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn in_range(&self, g: usize, piece: u32) -> (bool, bool) {
+    fn settle(&mut self, g: usize, piece: u32) {
+        let (at, exponent) = (Self::piece(g, piece), _mm512_set1_epi32(EXP32));
+        let to = &mut self.work.tile.0[at..at + 16];
+        // SAFETY: 16 aligned floats.
+        let mut x = unsafe { _mm512_load_ps(to.as_ptr()) };
+        let special = _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(x), exponent), exponent);
+        if special != 0 {
+            let parked = &mut self.work.parked.0[at..at + 16];
+            // SAFETY: as above.
+            let before = unsafe { _mm512_load_ps(parked.as_ptr()) };
+            let new = special & _mm512_testn_epi32_mask(_mm512_castps_si512(before), _mm512_castps_si512(before));
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+            let canonical = _mm512_mask_mov_ps(x, nan, _mm512_set1_ps(self.nan));
+            x = _mm512_maskz_mov_ps(!special, x);
+            // SAFETY: as above.
+            unsafe {
+                _mm512_mask_store_ps(parked.as_mut_ptr(), new, canonical);
+                _mm512_store_ps(to.as_mut_ptr(), x);
+            }
+            self.any_parked = true;
+        }
         // From here on up a state is a multiple of the coarsest step the exponent floor can cause.
         let low = if self.q.narrow { 83 } else { 31 };
-        let states = &self.work.tile.0[Self::piece(g, piece)..][..16];
-        // No early exit: 16 lanes at once.
-        let (mut ordinary, mut finite) = (true, true);
-        for x in states {
-            let field = x.to_bits() >> 23 & 0xFF;
-            ordinary &= (x.to_bits() << 1 == 0) | (low..=180).contains(&field);
-            finite &= field != 255;
-        }
-        (ordinary, finite)
-    }
-
-    /// Parks what is not finite in a piece and notes whether the fast kernel takes the rest.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn settle(&mut self, g: usize, piece: u32) {
-        let (mut ordinary, finite) = self.in_range(g, piece);
-        if !finite {
-            for at in Self::piece(g, piece)..Self::piece(g, piece) + 16 {
-                let x = self.work.tile.0[at];
-                if !x.is_finite() {
-                    self.park(at, if x.is_nan() { self.nan } else { x });
-                }
-            }
-            ordinary = self.in_range(g, piece).0;
-        }
-        self.bad[g] = self.bad[g] & !(1 << piece) | u32::from(!ordinary) << piece;
+        let above = _mm512_sub_epi32(_mm512_and_si512(_mm512_castps_si512(x), exponent), _mm512_set1_epi32(low << 23));
+        let ordinary = _mm512_cmple_epu32_mask(above, _mm512_set1_epi32((180 - low) << 23));
+        let zero = _mm512_testn_epi32_mask(_mm512_castps_si512(x), _mm512_set1_epi32(i32::MAX));
+        self.bad[g] = self.bad[g] & !(1 << piece) | u32::from(ordinary | zero != !0) << piece;
     }
 
     /// Lets 0 stand for a state that finite operands can no longer change.
@@ -409,6 +410,10 @@ impl TileRun<'_> {
         let b_any = self.b.any[self.b.at_b(self.at[1], s) * 4..][..4].iter().fold(0, |x, y| x | y);
         let (any, l) = (a_any | b_any, self.fda.block);
         let live = [0, 0x1111_1111, 0x3333_3333, 0x7777_7777, !0][self.size[1].div_ceil(16)];
+        if any & SPECIAL != 0 {
+            // First, for these states are parked before finite operands can reach them.
+            self.special(s, g);
+        }
         let mut redo = if self.fast { self.bad[g] } else { live };
         if any & RISK != 0 && l <= 16 {
             // Steps of more products look at the sums themselves instead of the risk.
@@ -425,9 +430,6 @@ impl TileRun<'_> {
         if redo & live != 0 {
             // SAFETY: as above.
             unsafe { self.redo::<OUT>(s, g, redo & live, &p, &q) }
-        }
-        if any & SPECIAL != 0 {
-            self.special(s, g);
         }
     }
 
@@ -501,8 +503,11 @@ impl TileRun<'_> {
                 }
             }
         }
-        let values =
-            if fda.narrow { &scratch.b_values[..NR * l] } else { &self.b.values.view::<f64>()[at * NR * l..][..NR * l] };
+        let values = if fda.narrow {
+            &scratch.b_values[..NR * l]
+        } else {
+            &self.b.values.view::<f64>()[at * NR * l..][..NR * l]
+        };
         let column = self.at[1] * NR;
         let low: [i32; NR] =
             core::array::from_fn(|j| b_low + shift(&self.b.shifts, column + j, self.panels[1].lines, self.b.steps));

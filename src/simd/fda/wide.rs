@@ -45,7 +45,8 @@ pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(p: &Step, q: &Cons
     let lift = _mm512_set1_pd(f64::from_bits((1023 + 128) << 52));
     for k in 0..l {
         // Lifted, for the lowest accumulators would be subnormal.
-        let b = unsafe { [_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))] }.map(|b| _mm512_mul_pd(b, lift));
+        let b = unsafe { [_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))] }
+            .map(|b| _mm512_mul_pd(b, lift));
         for (r, acc) in acc.iter_mut().enumerate() {
             let a = _mm512_set1_pd(unsafe { *p.a_val.add(k * MR + row + r) });
             acc[0] = _mm512_fmadd_round_pd::<RZ>(a, b[0], acc[0]);
@@ -94,7 +95,8 @@ fn finish_wide<const OUT: u8>(sum: __m512i, e: __m512i, c: __m512d, q: &Consts) 
         _mm512_castps512_ps256(narrow_widen(_mm512_castps256_ps512(_mm256_castsi256_ps(odd))))
     } else {
         let bits = _mm256_and_si256(_mm256_castps_si256(rz), _mm256_set1_epi32(q.keep));
-        let big = _mm512_cmp_pd_mask::<_CMP_GE_OQ>(_mm512_abs_pd(v), _mm512_set1_pd(f64::from_bits((1023 + 128) << 52)));
+        let big =
+            _mm512_cmp_pd_mask::<_CMP_GE_OQ>(_mm512_abs_pd(v), _mm512_set1_pd(f64::from_bits((1023 + 128) << 52)));
         let sign = _mm256_and_si256(bits, _mm256_set1_epi32(i32::MIN));
         let d = _mm256_mask_or_epi32(bits, big, sign, _mm256_set1_epi32(EXP32));
         _mm256_add_ps(_mm256_castsi256_ps(d), _mm256_setzero_ps())

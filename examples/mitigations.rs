@@ -1,0 +1,45 @@
+//! MMA-Sim's advice, tried: CDNA3 with C = 0 and an outer f32 sum; fp8 on Hopper's f16 path.
+
+mod support;
+
+use gemmulate::gemm::metrics;
+use gemmulate::prelude::*;
+use half::f16;
+use ndarray::Array2;
+
+fn main() -> Result<(), Error> {
+    let mut normal = support::Normal(7);
+    println!("CDNA3's rounding down, A and B 1000 N(0, 1), C N(0, 1)");
+    let (a, b, c) = (normal.matrix(64, 8, 1000.0), normal.matrix(8, 64, 1000.0), normal.matrix(64, 64, 1.0));
+    let (ha, hb) = (a.mapv(f16::from_f32), b.mapv(f16::from_f32));
+    let exact = metrics::reference(&ha.mapv(f64::from), &hb.mapv(f64::from))?.product + c.mapv(f64::from);
+    let cdna3 = Unit::find("cdna3/v_mfma_f32_32x32x8_f16")?;
+    let gemm = Gemm::on(&cdna3).beta(1.0).c(&c);
+    let inside = gemm.clone().plan(Plan::in_order().start(Start::C)).run(&ha, &hb)?;
+    // The default: the unit starts at +0, C is added in f32.
+    let outside = gemm.run(&ha, &hb)?;
+    assert_eq!(outside, ha.dot_on(&hb, &cdna3)? + &c);
+    report("C inside the unit", &inside, &exact, &cdna3)?;
+    report("C = 0, outer f32 sum", &outside, &exact, &cdna3)?;
+
+    println!("fp8 on Hopper");
+    let (a, b) = (normal.matrix(12, 2048, 1.0), normal.matrix(2048, 12, 1.0));
+    let fp8 = Unit::find("hopper/wgmma.m64n128k32.f32.e4m3.e4m3")?;
+    let seen = |x: &Array2<f32>| {
+        x.mapv(|x| {
+            let code = fp8.a.encode_f64(x.into(), Rounding::NearestEven, Overflow::Saturate);
+            code.map_or(f64::NAN, |code| fp8.a.to_f64(code))
+        })
+    };
+    let (qa, qb) = (seen(&a), seen(&b));
+    let exact = metrics::reference(&qa, &qb)?.product;
+    report("QGMMA, 13 bits", &Gemm::on(&fp8).run(&qa, &qb)?, &exact, &fp8)?;
+    let half = Unit::find("hopper/wgmma.m64n128k16.f32.f16.f16")?;
+    report("the same values as f16", &Gemm::on(&half).run(&qa, &qb)?, &exact, &half)
+}
+
+fn report(name: &str, d: &Array2<f32>, exact: &Array2<f64>, unit: &Unit) -> Result<(), Error> {
+    let e = metrics::errors(&d.mapv(f64::from), exact, &unit.d)?;
+    println!("  {name:24} relative error {:9.2e}, bias {:+.2e}", e.relative_frobenius, e.bias);
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! Every fast kernel is the reference: all kinds of input, random shapes and depths, every
+//! instruction set forced in turn. `GEMMULATE_REQUIRE_ISA` (names, divided by commas) says which
+//! sets must run here; a set that is required and missing fails.
+
+use gemmulate::gemm::{Codes, CodesMut, Workspace};
+use gemmulate::prelude::*;
+use gemmulate::simd::Isa;
+use gemmulate::vectors::{Generator, KINDS, Kind, Vector};
+use gemmulate::view::{View, ViewMut};
+
+/// SplitMix64.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+/// The fast sets of this machine; those left out are named.
+fn sets() -> Vec<Isa> {
+    let required = std::env::var("GEMMULATE_REQUIRE_ISA").unwrap_or_default();
+    for name in required.split(',').filter(|name| !name.trim().is_empty()) {
+        let isa: Isa = name.parse().unwrap();
+        assert!(isa.is_available(), "GEMMULATE_REQUIRE_ISA wants {isa}, which this machine lacks");
+    }
+    let fast = |isa: &Isa| *isa != Isa::Reference;
+    let (here, missing): (Vec<Isa>, Vec<Isa>) = Isa::ALL.into_iter().filter(fast).partition(|isa| isa.is_available());
+    for isa in missing {
+        eprintln!("left out: kernels for {isa}, which this machine lacks");
+    }
+    here
+}
+
+/// Units that stand for every kernel and every branch of its selection.
+const UNITS: [&str; 58] = [
+    "volta/mma.m8n8k4.f32.f16.f16.f32",
+    "volta/mma.m8n8k4.f16.f16.f16.f16",
+    "volta/mma.m8n8k4.f32.f16.f16.f16",
+    "turing/mma.m16n8k8.f32.f16.f16.f32",
+    "turing/mma.m16n8k8.f16.f16.f16.f16",
+    "ampere/mma.m16n8k16.f32.f16.f16.f32",
+    "ampere/mma.m16n8k16.f16.f16.f16.f16",
+    "ampere/mma.m16n8k8.f32.bf16.bf16.f32",
+    "ampere/mma.m16n8k4.f32.tf32.tf32.f32",
+    "ampere/mma.m16n8k8.f32.tf32.tf32.f32",
+    "ampere/mma.m8n8k4.f64.f64.f64.f64",
+    "ada/mma.m16n8k16.f32.e4m3.e5m2.f32",
+    "ada/mma.m16n8k32.f32.e5m2.e5m2.f32",
+    "ada/mma.m16n8k32.f16.e4m3.e4m3.f16",
+    "hopper/mma.m16n8k16.f32.f16.f16.f32",
+    "hopper/mma.m16n8k16.f16.f16.f16.f16",
+    "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
+    "hopper/mma.m16n8k8.f32.tf32.tf32.f32",
+    "hopper/mma.m16n8k16.f32.e4m3.e5m2.f32",
+    "hopper/mma.m16n8k32.f32.e4m3.e4m3.f32",
+    "hopper/mma.m16n8k32.f16.e5m2.e4m3.f16",
+    "hopper/wgmma.m64n8k32.f32.e4m3.e5m2",
+    "hopper/wgmma.m64n8k32.f16.e5m2.e5m2",
+    "blackwell/tcgen05.mma.m64n8k32.f32.e2m3.e3m2",
+    "blackwell/tcgen05.mma.m64n8k16.f32.f16.bf16",
+    "rtx-blackwell/mma.m16n8k32.f32.e2m1.e5m2.f32",
+    "rtx-blackwell/mma.m16n8k32.f16.e3m2.e4m3.f16",
+    "rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e4m3.f32.ue8m0",
+    "rtx-blackwell/mma.m16n8k32.block32.f32.e5m2.e2m1.f32.ue8m0",
+    "rtx-blackwell/mma.m16n8k64.block32.f32.e2m1.e2m1.f32.ue8m0",
+    "rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3",
+    "cdna1/v_mfma_f32_32x32x8f16",
+    "cdna1/v_mfma_f32_32x32x4bf16",
+    "cdna2/v_mfma_f32_32x32x8f16",
+    "cdna2/v_mfma_f32_32x32x4bf16",
+    "cdna2/v_mfma_f64_16x16x4f64",
+    "cdna3/v_mfma_f32_32x32x2_f32",
+    "cdna3/v_mfma_f32_32x32x8_f16",
+    "cdna3/v_mfma_f32_16x16x8_xf32",
+    "cdna3/v_mfma_f32_16x16x32_fp8_bf8",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=27",
+    "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=40",
+    "custom/m8n8k24.f32.tf32.tf32.f32/dot:block=12:F=33",
+    "custom/m8n8k32.f32.bf16.e4m3.f32/dot:block=32:F=25:e_zero=none",
+    "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:e_zero=zero-c",
+    "custom/m8n8k16.f16.bf16.bf16.f16/dot:block=16:F=24:e_zero=zero-c:out=rne",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:out=rne:nan=quiet",
+    "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=30:out=rne:e_zero=emin+40",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=20:out-bits=10:e_zero=emin+116",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:align=rne",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:align=rd:sticky=yes",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:zero-products=count",
+    "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:subnormal-c=normalised",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=8:F=25:pattern=even-odd:c=late",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=8:F=25:pattern=pairs:normalise=yes",
+    "custom/m8n8k32.f32.e4m3.e5m2fnuz.f32/dot:block=16:F=13:c=last:nan=quiet",
+    "custom/m8n8k4.f32.f32.f32.f32/fma:nan=ones",
+    "custom/m8n8k4.f32.f32.f32.f32/fma:round=rz",
+];
+
+/// One product with a start at C, by the driver and step by step.
+struct Case {
+    unit: Unit,
+    size: [usize; 3],
+    a: Vec<u64>,
+    b: Vec<u64>,
+    c: Vec<u64>,
+    scale_a: Vec<u64>,
+    scale_b: Vec<u64>,
+}
+
+impl Case {
+    /// Rows and columns of lines of one kind, here and there of another; row i meets column i as drawn.
+    fn random(unit: &Unit, kind: Kind, rng: &mut Rng) -> Self {
+        let step = unit.shape.k;
+        let m = rng.pick(&[1, 7, 8, 9, 16, 17, 20, 65]);
+        let n = rng.pick(&[1, 8, 15, 16, 17, 63, 64, 65, 130]);
+        let n = if m > 60 { n.min(20) } else { n };
+        let steps = if unit.c == unit.d { 1 + rng.below(5) } else { 1 };
+        let (k, per) = (step * steps, unit.scales());
+        let mut case = Self {
+            unit: unit.clone(),
+            size: [m, n, k],
+            a: vec![0; m * k],
+            b: vec![0; k * n],
+            c: vec![0; m * n],
+            scale_a: vec![0; m * steps * per],
+            scale_b: vec![0; n * steps * per],
+        };
+        let (mut main, mut other) = (Generator::new(unit, rng.next()).kinds(&[kind]), Generator::new(unit, rng.next()));
+        let mut v = Vector::default();
+        let mut pool = Vec::new();
+        for i in 0..m.max(n) {
+            for s in 0..steps {
+                if rng.below(30) == 0 {
+                    other.next_into(&mut v)
+                } else {
+                    main.next_into(&mut v)
+                }
+                pool.push(v.c);
+                if i < m {
+                    case.a[i * k + s * step..][..step].copy_from_slice(&v.a);
+                    case.scale_a[(i * steps + s) * per..][..per].copy_from_slice(&v.scale_a);
+                }
+                if i < n {
+                    (0..step).for_each(|p| case.b[(s * step + p) * n + i] = v.b[p]);
+                    case.scale_b[(i * steps + s) * per..][..per].copy_from_slice(&v.scale_b);
+                }
+            }
+        }
+        let zero = rng.below(3) == 0;
+        case.c.iter_mut().for_each(|c| *c = if zero && rng.below(8) != 0 { 0 } else { rng.pick(&pool) });
+        case
+    }
+
+    fn fast(&self, isa: Isa) -> Vec<u64> {
+        let [m, n, k] = self.size;
+        let row_major = |codes| View::from_slice(codes, [m, n], [n as isize, 1], 0).unwrap();
+        let mut gemm = Gemm::on(&self.unit).isa(isa).threads(1).plan(Plan::in_order().start(Start::C)).beta(1.0);
+        gemm = gemm.c_any(gemmulate::gemm::AnyMatrix::Codes(Codes::U64(row_major(&self.c))));
+        if self.unit.scale.is_some() {
+            let blocks = self.scale_a.len() / m;
+            let a = View::from_slice(&self.scale_a, [m, blocks], [blocks as isize, 1], 0).unwrap();
+            let b = View::from_slice(&self.scale_b, [n, blocks], [blocks as isize, 1], 0).unwrap().transposed();
+            gemm = gemm.block_scales(&Codes::U64(a), &Codes::U64(b));
+        }
+        let a = View::from_slice(&self.a, [m, k], [k as isize, 1], 0).unwrap();
+        let b = View::from_slice(&self.b, [k, n], [n as isize, 1], 0).unwrap();
+        let mut d = vec![0; m * n];
+        let to = CodesMut::U64(ViewMut::from_slice(&mut d, [m, n], [n as isize, 1], 0).unwrap());
+        gemm.run_codes(&Codes::U64(a), &Codes::U64(b), to, &mut Workspace::new()).unwrap();
+        d
+    }
+
+    fn slow(&self, i: usize, j: usize) -> u64 {
+        let ([_, n, k], step, per) = (self.size, self.unit.shape.k, self.unit.scales());
+        let steps = k / step;
+        (0..steps).fold(self.c[i * n + j], |c, s| {
+            let a = &self.a[i * k + s * step..][..step];
+            let b: Vec<u64> = (0..step).map(|p| self.b[(s * step + p) * n + j]).collect();
+            let scales = |scales: &[u64], line: usize| scales[(line * steps + s) * per..][..per].to_vec();
+            let (x, y) = (scales(&self.scale_a, i), scales(&self.scale_b, j));
+            self.unit.dot_add_scaled_bits(a, &b, c, &x, &y).unwrap()
+        })
+    }
+}
+
+#[test]
+fn fast_kernels_are_the_reference() {
+    let rounds = std::env::var("GEMMULATE_FRESH").map_or(1, |n| (n.parse::<usize>().unwrap() / 600).max(1));
+    let only = std::env::var("GEMMULATE_ONLY").unwrap_or_default();
+    let mut names: Vec<(Isa, &str)> = Vec::new();
+    let sets = sets();
+    for name in UNITS.iter().filter(|name| name.contains(&only)) {
+        let unit = Unit::find(name).unwrap();
+        let mut rng = Rng(name.len() as u64 * 77);
+        let kernels: Vec<_> = sets.iter().map(|isa| (*isa, Gemm::on(&unit).isa(*isa).kernel())).collect();
+        let own = kernels.into_iter().filter(|(isa, kernel)| kernel.isa == *isa);
+        let own: Vec<_> = own.inspect(|(isa, kernel)| names.push((*isa, kernel.name))).map(|(isa, _)| isa).collect();
+        for turn in 0..KINDS.len() * rounds * usize::from(!own.is_empty()) {
+            let kind = KINDS[turn % KINDS.len()];
+            let case = Case::random(&unit, kind, &mut rng);
+            let [m, n, _] = case.size;
+            let want: Vec<u64> = (0..m * n).map(|at| case.slow(at / n, at % n)).collect();
+            for isa in &own {
+                let found = case.fast(*isa);
+                let wrong = (0..m * n).find(|&at| found[at] != want[at]);
+                if let Some(at) = wrong {
+                    let (i, j) = (at / n, at % n);
+                    panic!(
+                        "{name} on {isa}, {kind}, {:?}: element {i}, {j}, from {:x}: {:x}, should be {:x}; {} of {} wrong",
+                        case.size,
+                        case.c[at],
+                        found[at],
+                        want[at],
+                        (0..m * n).filter(|&at| found[at] != want[at]).count(),
+                        m * n
+                    );
+                }
+            }
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    println!("kernels run: {names:?}");
+}
+
+#[test]
+fn sets_have_names_and_an_order() {
+    for isa in Isa::ALL {
+        assert_eq!(isa.to_string().parse::<Isa>().unwrap(), isa);
+    }
+    assert!(Isa::Portable.is_available());
+    let unit = Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32").unwrap();
+    let choice = Gemm::on(&unit).isa(Isa::Reference).kernel();
+    assert_eq!((choice.name, choice.isa), ("reference", Isa::Reference));
+    assert!(!unit.kernel().why.is_empty());
+}
