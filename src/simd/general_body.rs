@@ -113,21 +113,26 @@ fn narrow<const NATIVE: bool, const FAST: bool>(
     products: [i16; NR],
     p: &Params,
 ) -> Option<[f32; NR]> {
-    let floor = p.floor.unwrap_or(i32::MIN);
-    let (mut e, mut scale, mut term, mut bad) = ([0i32; NR], [0f32; NR], [0f32; NR], [0i32; NR]);
+    let (floor, c_emin, f) = (p.floor.unwrap_or(i32::MIN), p.c_emin, p.frac_bits);
+    let (scale_a, scale_b) = (k.scale_a, *k.scale_b);
+    let (mut e, mut alone, mut finite) = ([0i32; NR], [0i32; NR], [0f32; NR]);
     for j in 0..NR {
         let field = (c[j].to_bits() >> 23 & 0xFF) as i32;
-        let counts = (field != 0) & (field != 255);
-        let of_c = if counts { (field - 127).max(p.c_emin) } else { i32::from(LOW) };
-        let shared = k.scale_a + k.scale_b[j];
-        e[j] = (i32::from(products[j]) + shared).max(of_c).max(floor);
-        let alone = e[j] - shared;
+        // Neither zero, nor too small to matter, nor infinite or NaN.
+        let counts = (field - 1) as u32 <= 253;
+        let exponent = (field - 127).max(c_emin);
+        let of_c = if counts { exponent } else { i32::from(LOW) };
+        finite[j] = if counts { c[j] } else { 0.0 };
+        e[j] = (i32::from(products[j]) + scale_a + scale_b[j]).max(of_c).max(floor);
+        alone[j] = e[j] - scale_a - scale_b[j];
+    }
+    let (mut scale, mut term, mut bad) = ([0f32; NR], [0f32; NR], [0i32; NR]);
+    for j in 0..NR {
         // Negative outside of the window.
-        bad[j] = (e[j] - LOWEST) | (HIGHEST - e[j]) | (alone - LOWEST) | (HIGHEST - alone);
+        bad[j] = (e[j] - LOWEST) | (HIGHEST - e[j]) | (alone[j] - LOWEST) | (HIGHEST - alone[j]);
         // 2^(F - e): what makes the truncation step 1.
-        scale[j] = f32::from_bits(((127 + p.frac_bits - alone) << 23) as u32);
-        let finite = if counts { c[j] } else { 0.0 };
-        term[j] = finite * f32::from_bits(((127 + p.frac_bits - e[j]) << 23) as u32);
+        scale[j] = f32::from_bits(((127 + f - alone[j]) << 23) as u32);
+        term[j] = finite[j] * f32::from_bits(((127 + f - e[j]) << 23) as u32);
     }
     if negative(bad) {
         return None;
@@ -143,7 +148,7 @@ fn narrow<const NATIVE: bool, const FAST: bool>(
             }
         }
         for j in 0..NR {
-            total[j] = (total[j] + to_int::<NATIVE>(term[j].into(), ToInt::TowardZero)) * power(e[j] - p.frac_bits);
+            total[j] = (total[j] + to_int::<NATIVE>(term[j].into(), ToInt::TowardZero)) * power(e[j] - f);
         }
         p.encode.row::<NATIVE, NR>(total)
     };
@@ -179,7 +184,8 @@ pub(super) fn sum(k: &Block<'_>, scale: &[f32; NR]) -> [i32; NR] {
 #[inline(always)]
 fn truncated(sum: [i32; NR], term: [f32; NR], e: [i32; NR], p: &Params) -> Option<[f32; NR]> {
     let keep = p.fast_epilogue.unwrap_or(u32::MAX);
-    let room = i32::MAX - (2 << p.frac_bits) - 128;
+    let f = p.frac_bits;
+    let room = i32::MAX - (2 << f) - 128;
     let (mut d, mut bad) = ([0f32; NR], [0i32; NR]);
     for j in 0..NR {
         // Negative outside of the room, i32::MIN included.
@@ -196,7 +202,7 @@ fn truncated(sum: [i32; NR], term: [f32; NR], e: [i32; NR], p: &Params) -> Optio
         // SAFETY: the magnitude is at most 2^31 - 128, which f32 holds. One less if that was up.
         let up = (magnitude - unsafe { truncate(nearest) }) >> 31;
         let cut = nearest.to_bits().wrapping_add(up as u32) & keep | (total as u32 & 1 << 31);
-        d[j] = f32::from_bits(cut) * f32::from_bits(((127 - p.frac_bits + e[j]) << 23) as u32);
+        d[j] = f32::from_bits(cut) * f32::from_bits(((127 - f + e[j]) << 23) as u32);
     }
     Some(d)
 }
@@ -252,11 +258,13 @@ fn normalised(k: &Block<'_>) -> [i32; NR] {
 /// (4) e_max.
 #[inline(always)]
 fn exponents(k: &Block<'_>, term: &[f64; NR], products: [i32; NR], p: &Params) -> [i32; NR] {
-    let (floor, zero_c) = (p.floor.unwrap_or(NOTHING), p.zero_c.unwrap_or(NOTHING));
+    let (floor, zero_c, c_emin) = (p.floor.unwrap_or(NOTHING), p.zero_c.unwrap_or(NOTHING), p.c_emin);
+    let (scale_a, scale_b) = (k.scale_a, *k.scale_b);
     let mut e = [0; NR];
     for j in 0..NR {
-        let of_c = if term[j] == 0.0 { zero_c } else { exponent(term[j]).max(p.c_emin) };
-        e[j] = (products[j] + k.scale_a + k.scale_b[j]).max(of_c).max(floor).max(NOTHING);
+        let of_term = exponent(term[j]).max(c_emin);
+        let of_c = if term[j] == 0.0 { zero_c } else { of_term };
+        e[j] = (products[j] + scale_a + scale_b[j]).max(of_c).max(floor).max(NOTHING);
     }
     e
 }
@@ -270,10 +278,11 @@ fn aligned<const NATIVE: bool, const STICKY: bool>(
     p: &Params,
     how: ToInt,
 ) -> [f64; NR] {
-    let (mut scale, mut sum) = ([0f64; NR], [0f64; NR]);
+    let (mut scale, mut sum, f) = ([0f64; NR], [0f64; NR], p.frac_bits);
+    let (scale_a, scale_b) = (k.scale_a, *k.scale_b);
     for j in 0..NR {
-        scale[j] = power((p.frac_bits - e[j] + k.scale_a + k.scale_b[j]).clamp(-1000, 1000));
-        sum[j] = units::<NATIVE, STICKY>(term[j] * power(p.frac_bits - e[j]), how);
+        scale[j] = power((f - e[j] + scale_a + scale_b[j]).clamp(-1000, 1000));
+        sum[j] = units::<NATIVE, STICKY>(term[j] * power(f - e[j]), how);
     }
     for (b, &a) in k.b.iter().zip(k.a) {
         in_order();
@@ -283,7 +292,7 @@ fn aligned<const NATIVE: bool, const STICKY: bool>(
         }
     }
     for j in 0..NR {
-        sum[j] *= power(e[j] - p.frac_bits - i32::from(STICKY));
+        sum[j] *= power(e[j] - f - i32::from(STICKY));
     }
     sum
 }

@@ -191,25 +191,28 @@ impl Groups {
         c: [f32; NR],
     ) -> [f32; NR] {
         let (groups, per_step) = (k / self.group, self.step / self.group);
+        let (floor, c_emin, f) = (self.floor, self.c_emin, self.frac_bits);
         let (mut e, mut term) = ([0i32; NR], [0f64; NR]);
         for j in 0..NR {
             term[j] = if c[j].is_finite() { c[j].into() } else { 0.0 };
-            let of_c = if term[j] == 0.0 { ABSENT } else { exponent(term[j]).max(self.c_emin) };
-            e[j] = of_c.max(self.floor);
+            let of_term = exponent(term[j]).max(c_emin);
+            let of_c = if term[j] == 0.0 { ABSENT } else { of_term };
+            e[j] = of_c.max(floor);
         }
         for g in step * per_step..(step + 1) * per_step {
             let (at_a, at_b) = (row * groups + g, (block * groups + g) * NR);
-            let (present, exponents) = (&b.present[at_b..at_b + NR], &b.exponents[at_b..at_b + NR]);
+            let (present, exponents) = (lanes(&b.present[at_b..]), lanes(&b.exponents[at_b..]));
+            let (present_a, exponent_a) = (a.present[at_a], a.exponents[at_a]);
             for j in 0..NR {
-                let here = present[j] & a.present[at_a] != 0;
-                let sum = exponents[j] + a.exponents[at_a];
+                let here = present[j] & present_a != 0;
+                let sum = exponents[j] + exponent_a;
                 e[j] = e[j].max(if here { sum } else { ABSENT });
             }
         }
         let mut total = [0f64; NR];
         for j in 0..NR {
             e[j] = e[j].max(NOTHING);
-            total[j] = to_int::<NATIVE>(term[j] * power(self.frac_bits - e[j]), ToInt::TowardZero);
+            total[j] = to_int::<NATIVE>(term[j] * power(f - e[j]), ToInt::TowardZero);
         }
         let mut nan = [0f64; NR];
         for g in step * per_step..(step + 1) * per_step {
@@ -219,17 +222,17 @@ impl Groups {
                 &a.values[from_a..from_a + self.group],
                 &b.values.as_chunks::<NR>().0[from_b..from_b + self.group],
             );
-            let scale_a = a.scales[row * groups + g];
+            let (scale_a, scales) = (a.scales[row * groups + g], lanes(&b.scales[at_b..]));
             for j in 0..NR {
-                let scale = scale_a * b.scales[at_b + j];
+                let scale = scale_a * scales[j];
                 nan[j] += scale * 0.0;
                 // Two factors: the scales' powers and the unit's are each within f64.
-                let units = f64::from(sum[j]) * scale * power(self.frac_bits - e[j]);
+                let units = f64::from(sum[j]) * scale * power(f - e[j]);
                 total[j] += to_int::<NATIVE>(units, ToInt::TowardZero);
             }
         }
         for j in 0..NR {
-            total[j] *= power(e[j] - self.frac_bits);
+            total[j] *= power(e[j] - f);
         }
         let mut d = self.encode.row::<NATIVE, NR>(total);
         if any(nan.map(f64::is_nan)) || any(c.map(|c| !c.is_finite())) {
@@ -240,6 +243,12 @@ impl Groups {
         }
         d
     }
+}
+
+/// A row of columns, copied.
+#[inline(always)]
+fn lanes<T: Copy>(from: &[T]) -> [T; NR] {
+    from.as_chunks::<NR>().0[0]
 }
 
 /// The exact sum of a group's products.

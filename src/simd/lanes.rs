@@ -96,18 +96,19 @@ impl Encode {
         // A rounded zero keeps its sign, or is +0.
         let z = z + self.zero;
         let z = if z.abs() < self.least { 0f64.copysign(z) } else { z };
-        let over = if v < 0.0 { self.over[1] } else { self.over[0] };
+        let [above, below] = self.over;
+        let over = if v < 0.0 { below } else { above };
         (if z.abs() >= self.limit { over } else { z }) as f32
     }
 
     /// `apply` on a row.
     #[inline(always)]
     pub(super) fn row<const NATIVE: bool, const N: usize>(&self, v: [f64; N]) -> [f32; N] {
-        let mut d = [0.0; N];
+        let (mut d, encode) = ([0.0; N], *self);
         macro_rules! each {
             ($how:expr) => {
                 for j in 0..N {
-                    d[j] = self.apply::<NATIVE>(v[j], $how);
+                    d[j] = encode.apply::<NATIVE>(v[j], $how);
                 }
             };
         }

@@ -86,19 +86,19 @@ impl Body for Sums {
         } else {
             self.products::<NATIVE>(k)
         };
-        let reach = self.reach.unwrap_or(1 << 20);
-        let (mut total, mut top) = ([0f64; NR], i32::from(LOW));
+        let (reach, c_emin, sum_bits) = (self.reach.unwrap_or(1 << 20), self.c_emin, self.r.sum_bits as i32);
+        let (mut total, mut tops) = ([0f64; NR], [0i32; NR]);
         for j in 0..NR {
-            let term = if c[j].is_finite() { f64::from(c[j]) } else { 0.0 };
-            let e_c = exponent(term).max(self.c_emin);
+            let finite = if c[j].is_finite() { c[j] } else { 0.0 };
+            let e_c = exponent(finite.into()).max(c_emin);
             let e = e_dot[j].max(e_c);
-            let term = if e_c >= e - reach { term } else { 0.0 };
-            let sum =
-                to_int::<NATIVE>(products[j] * power(self.r.sum_bits as i32 - f + e_dot[j].max(-900) - e), ToInt::Down);
-            let c_units = to_int::<NATIVE>(term * power(f - e), ToInt::Down);
-            total[j] = (sum + c_units * power(self.r.sum_bits as i32 - f)) * power(e - self.r.sum_bits as i32);
-            top = top.max(e);
+            let term = if e_c >= e - reach { f64::from(finite) } else { 0.0 };
+            let units = products[j] * power(sum_bits - f + e_dot[j].max(-900) - e);
+            let c_units = to_int::<NATIVE>(term * power(f - e), ToInt::Down) * power(sum_bits - f);
+            total[j] = (to_int::<NATIVE>(units, ToInt::Down) + c_units) * power(e - sum_bits);
+            tops[j] = e;
         }
+        let top = tops.into_iter().fold(i32::from(LOW), i32::max);
         let d = self.finish::<NATIVE>(total);
         let endless = any(c.map(|c| !c.is_finite()));
         if k.flags & SPECIAL != 0 || top > 120 || endless { special(k, c, d, true) } else { d }
@@ -164,8 +164,9 @@ impl Sums {
     #[inline(always)]
     fn finish<const NATIVE: bool>(&self, mut total: [f64; NR]) -> [f32; NR] {
         if let Some(bits) = self.r.total_bits {
+            let emin = self.encode.emin;
             for v in &mut total {
-                let quantum = exponent(*v).max(self.encode.emin) - bits as i32;
+                let quantum = exponent(*v).max(emin) - bits as i32;
                 *v = to_int::<NATIVE>(*v * power(-quantum), ToInt::Down) * power(quantum);
             }
         }
