@@ -7,7 +7,7 @@ use super::general_body::special;
 use super::lanes::{any, odd, two_sum};
 use super::rows::{Block, Body, Rows};
 use super::values::{Layout, NR, Reading, SPECIAL, WIDE, in_f32};
-use super::wide::in_order;
+use super::wide::{in_order, over};
 use crate::accumulate::{CPosition, GenericDot, Recipe};
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
@@ -89,13 +89,16 @@ impl Body for Exact {
 #[inline(always)]
 fn whole(k: &Block<'_>) -> [f64; NR] {
     let mut sum = [0f64; NR];
-    for (b, &a) in k.b.iter().zip(k.a) {
-        in_order();
-        let a = f64::from(a);
-        for j in 0..NR {
-            sum[j] += a * f64::from(b[j]);
-        }
-    }
+    over(
+        k.a,
+        k.b,
+        #[inline(always)]
+        |a, b: &[f32; NR]| {
+            for j in 0..NR {
+                sum[j] += f64::from(a) * f64::from(b[j]);
+            }
+        },
+    );
     sum
 }
 

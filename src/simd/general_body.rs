@@ -6,7 +6,7 @@
 use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
 use super::rows::{Block, Body};
 use super::values::{FAR, LOW, NR, SPECIAL};
-use super::wide::{in_order, truncate};
+use super::wide::{in_order, over, truncate};
 use crate::accumulate::CPosition;
 
 /// Exponents within which f32 lanes need no care: scales and results are normal f32.
@@ -96,12 +96,16 @@ fn block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], p: &Params) -> [f32; N
 #[inline(always)]
 pub(super) fn largest(k: &Block<'_>) -> [i16; NR] {
     let mut e = [2 * LOW; NR];
-    for (b, &a) in k.b_exponents.iter().zip(k.a_exponents) {
-        in_order();
-        for j in 0..NR {
-            e[j] = e[j].max(b[j] + a);
-        }
-    }
+    over(
+        k.a_exponents,
+        k.b_exponents,
+        #[inline(always)]
+        |a, b: &[i16; NR]| {
+            for j in 0..NR {
+                e[j] = e[j].max(b[j] + a);
+            }
+        },
+    );
     e
 }
 
@@ -170,13 +174,17 @@ fn negative(lanes: [i32; NR]) -> bool {
 #[inline(always)]
 pub(super) fn sum(k: &Block<'_>, scale: &[f32; NR]) -> [i32; NR] {
     let mut sum = [0i32; NR];
-    for (b, &a) in k.b.iter().zip(k.a) {
-        in_order();
-        for j in 0..NR {
-            // SAFETY: a product is below 2^(e_max + 2), scaled below 2^(F + 2), and F is at most 28.
-            sum[j] += unsafe { truncate(a * b[j] * scale[j]) };
-        }
-    }
+    over(
+        k.a,
+        k.b,
+        #[inline(always)]
+        |a, b: &[f32; NR]| {
+            for j in 0..NR {
+                // SAFETY: a product is below 2^(e_max + 2), scaled below 2^(F + 2), and F is at most 28.
+                sum[j] += unsafe { truncate(a * b[j] * scale[j]) };
+            }
+        },
+    );
     sum
 }
 

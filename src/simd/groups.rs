@@ -5,7 +5,7 @@
 use super::Isa;
 use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
 use super::values::{NR, State, f32_of};
-use super::wide::{self, Work, in_order};
+use super::wide::{self, Work, over};
 use crate::accumulate::{Floor, GroupScaledDot, Recipe};
 use crate::format::{FormatSpec, Specials};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
@@ -28,7 +28,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let group = g.group.min(unit.shape.k);
     let sums = span(&unit.a) + span(&unit.b) + group.ilog2() as i32 + 1;
     let scales = rule.format.fraction_bits <= 8 && rule.format.exponent_bits <= 8 && rule.format.bias.abs() <= 300;
-    let even = group <= 16 && unit.shape.k % group == 0 && rule.block % group == 0;
+    let even = group <= 16 && unit.shape.k.is_multiple_of(group) && rule.block % group == 0;
     // Groups' sums in units of the truncation step: both significands, both scales', 16 products.
     let places = |f: &FormatSpec| f.max().exponent.max(0) + 1;
     let terms = g.frac_bits as i32 + places(&unit.a) + places(&unit.b) + 6 + (unit.shape.k / group).ilog2() as i32;
@@ -255,13 +255,17 @@ fn lanes<T: Copy>(from: &[T]) -> [T; NR] {
 #[inline(always)]
 fn products<const NATIVE: bool>(a: &[f32], b: &[[f32; NR]]) -> [f32; NR] {
     let mut sum = [0f32; NR];
-    for (b, &a) in b.iter().zip(a) {
-        in_order();
-        for j in 0..NR {
-            // Exact either way; one instruction where there is one.
-            sum[j] = if NATIVE { a.mul_add(b[j], sum[j]) } else { a * b[j] + sum[j] };
-        }
-    }
+    over(
+        a,
+        b,
+        #[inline(always)]
+        |a, b: &[f32; NR]| {
+            for j in 0..NR {
+                // Exact either way; one instruction where there is one.
+                sum[j] = if NATIVE { a.mul_add(b[j], sum[j]) } else { a * b[j] + sum[j] };
+            }
+        },
+    );
     sum
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let Some(Recipe::Pairwise(p)) = unit.recipe else { return None };
     let widths = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits);
     let is_f32 = widths(&unit.d) == widths(&F32);
-    let groups = matches!(p.group, 1 | 2 | 4 | 8) && unit.shape.k % p.group == 0;
+    let groups = matches!(p.group, 1 | 2 | 4 | 8) && unit.shape.k.is_multiple_of(p.group);
     if !is_f32 || !groups || !in_f32(&unit.a) || !in_f32(&unit.b) || unit.scale.is_some() {
         return None;
     }

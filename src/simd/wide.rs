@@ -1,5 +1,6 @@
 //! One body, compiled for each instruction set: plain array code, wider registers.
 
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 #![allow(unsafe_code, reason = "calls of functions compiled for instruction sets that were detected")]
 
 use super::Isa;
@@ -59,4 +60,20 @@ pub(super) fn in_order() {
 pub(super) unsafe fn truncate(x: f32) -> i32 {
     // SAFETY: the caller's promise.
     unsafe { x.to_int_unchecked() }
+}
+
+/// `each(a, b)` for every product in order, four to a turn of the loop.
+#[inline(always)]
+pub(super) fn over<A: Copy, B>(a: &[A], b: &[B], mut each: impl FnMut(A, &B)) {
+    let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<4>(), b.as_chunks::<4>());
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..4 {
+            in_order();
+            each(a[i], &b[i]);
+        }
+    }
+    for (&a, b) in rest_a.iter().zip(rest_b) {
+        in_order();
+        each(a, b);
+    }
 }
