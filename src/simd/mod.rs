@@ -9,10 +9,22 @@
 //! [`crate::Gemm::isa`], holds kernels back to that set and what comes after it.
 
 pub(crate) mod buffer;
+mod exact;
 #[cfg(target_arch = "x86_64")]
 mod fda;
+mod fma;
+mod general;
+mod general_body;
+mod groups;
+mod lanes;
+mod pairwise;
+mod round_down;
+mod rows;
 #[cfg(target_arch = "x86_64")]
 mod sfma;
+mod software;
+mod values;
+mod wide;
 
 use crate::gemm::kernel::{Kernel, Reference};
 use crate::unit::Unit;
@@ -160,6 +172,13 @@ const FAMILIES: &[Select] = &[
     fda::select,
     #[cfg(target_arch = "x86_64")]
     sfma::select,
+    fma::select,
+    pairwise::select,
+    round_down::select,
+    exact::select,
+    groups::select,
+    software::select,
+    general::select,
 ];
 
 /// The kernel for a unit: the first that is exact on the best set at hand, in the end the reference.

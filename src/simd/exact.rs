@@ -1,0 +1,159 @@
+//! Exact(G) (CDNA1): the exact sum of a few products and c, rounded once. Error-free sums in f64.
+
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
+use super::Isa;
+use super::general_body::special;
+use super::lanes::{any, odd, two_sum};
+use super::rows::{Block, Body, Rows};
+use super::values::{Layout, NR, Reading, SPECIAL, WIDE, in_f32};
+use super::wide::{in_order, over};
+use crate::accumulate::{CPosition, GenericDot, Recipe};
+use crate::format::{F32, FormatSpec};
+use crate::gemm::kernel::Kernel;
+use crate::round::Rounding;
+use crate::unit::Unit;
+use std::sync::Arc;
+
+/// The kernel for exact sums in f32, to nearest even: any two products, or up to 64 of formats whose
+/// products are multiples of 2^-48 below 2^36, as f16's are.
+pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let Some(Recipe::Generic(g)) = unit.recipe else { return None };
+    let widths = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits);
+    let f32_out = widths(&unit.d) == widths(&F32);
+    // Everything that an exact sum has beside its blocks, at the settings of Exact.
+    let plain = GenericDot {
+        exact: true,
+        output_rounding: Rounding::NearestEven,
+        output_bits: g.output_bits.filter(|bits| *bits < 23),
+        negative_zero: true,
+        c: CPosition::With,
+        flush_inputs: false,
+        flush_results: false,
+        product_limit: false,
+        via_f16: false,
+        ..g
+    };
+    let group = g.block.min(unit.shape.k);
+    let (low, high) = (|f: &FormatSpec| f.emin() - f.fraction_bits as i32, |f: &FormatSpec| f.max().exponent + 1);
+    let bounded = low(&unit.a) + low(&unit.b) >= -48 && high(&unit.a) + high(&unit.b) <= 36;
+    let products = unit.a.fraction_bits + unit.b.fraction_bits + 2 <= 48;
+    let fits = in_f32(&unit.a) && in_f32(&unit.b) && products && (group <= 2 || (bounded && group <= 64));
+    if !f32_out || plain != g || g.output_bits.is_some_and(|bits| bits < 23) || !fits || unit.scale.is_some() {
+        return None;
+    }
+    let layout = Layout::new(unit.shape.k, &g.pattern.blocks(unit.shape.k, g.block));
+    Rows::kernel(unit, isa, Exact { group }, layout, Reading::default(), g.nan)
+}
+
+/// The recipe.
+#[derive(Debug)]
+struct Exact {
+    group: usize,
+}
+
+impl Body for Exact {
+    fn name(&self) -> &'static str {
+        "exact"
+    }
+
+    fn why(&self) -> String {
+        format!("exact sums of {}: f64 sums without error, rounded once", self.group)
+    }
+
+    #[inline(always)]
+    fn begin(&self, c: [f32; NR]) -> [f32; NR] {
+        c
+    }
+
+    #[inline(always)]
+    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
+        let endless = any(c.map(|c| !c.is_finite()));
+        let d = if k.flags & WIDE == 0 {
+            rounded_two(whole(k), c)
+        } else if k.a.len() <= 2 {
+            rounded(pair(k), c)
+        } else {
+            rounded(split(k), c)
+        };
+        if k.flags & SPECIAL != 0 || endless { special(k, c, d, false) } else { d }
+    }
+
+    #[inline(always)]
+    fn end<const NATIVE: bool>(&self, _: [f32; NR], d: [f32; NR]) -> [f32; NR] {
+        d
+    }
+}
+
+/// The sum of products whose last places and magnitudes are at most 53 bits apart.
+#[inline(always)]
+fn whole(k: &Block<'_>) -> [f64; NR] {
+    let mut sum = [0f64; NR];
+    over(
+        k.a,
+        k.b,
+        #[inline(always)]
+        |a, b: &[f32; NR]| {
+            for j in 0..NR {
+                sum[j] += f64::from(a) * f64::from(b[j]);
+            }
+        },
+    );
+    sum
+}
+
+/// The sum of at most two products, in two parts.
+#[inline(always)]
+fn pair(k: &Block<'_>) -> ([f64; NR], [f64; NR]) {
+    let (mut high, mut low) = ([0f64; NR], [0f64; NR]);
+    for j in 0..NR {
+        let product = |i: usize| f64::from(k.a[i]) * f64::from(k.b[i][j]);
+        let second = if k.a.len() > 1 { product(1) } else { 0.0 };
+        (high[j], low[j]) = two_sum(product(0), second);
+        // -0 + -0 is the sum's zero only without the rule that zeros are positive.
+        high[j] += 0.0;
+    }
+    (high, low)
+}
+
+/// The sum in multiples of 2^-8 and the rest, each exact.
+#[inline(always)]
+fn split(k: &Block<'_>) -> ([f64; NR], [f64; NR]) {
+    const GRID: f64 = 26_388_279_066_624.0; // 1.5 * 2^44: its last place is 2^-8
+    let (mut high, mut low) = ([0f64; NR], [0f64; NR]);
+    for (b, &a) in k.b.iter().zip(k.a) {
+        in_order();
+        let a = f64::from(a);
+        for j in 0..NR {
+            let product = a * f64::from(b[j]);
+            let part = (product + GRID) - GRID;
+            high[j] += part;
+            low[j] += product - part;
+        }
+    }
+    (high, low)
+}
+
+#[inline(always)]
+fn rounded_two(sum: [f64; NR], c: [f32; NR]) -> [f32; NR] {
+    let mut d = [0f32; NR];
+    for j in 0..NR {
+        let (total, rest) = two_sum(sum[j], c[j].into());
+        d[j] = odd(total, rest);
+    }
+    d
+}
+
+#[inline(always)]
+fn rounded((high, low): ([f64; NR], [f64; NR]), c: [f32; NR]) -> [f32; NR] {
+    let mut d = [0f32; NR];
+    for j in 0..NR {
+        let (sum, r) = two_sum(high[j], low[j]);
+        let (sum, u) = two_sum(sum, c[j].into());
+        let (v, w) = two_sum(u, r);
+        let (sum, v) = two_sum(sum, v);
+        // Only the sign of the rest counts, and w is below v's last place.
+        d[j] = odd(sum, if v == 0.0 { w } else { v });
+    }
+    d
+}

@@ -1,0 +1,236 @@
+//! SFMA: `d = fma(a_k, b_k, d)` for k in order, in f32 or f64. The machine's own FMA is the unit's, so
+//! this is a native product whose K order never changes; where the machine has none, the C library's.
+
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
+use super::Isa;
+use super::lanes::{odd, two_sum};
+use super::wide::{self, Work, in_order};
+use crate::accumulate::Recipe;
+use crate::format::{F32, F64, FormatSpec};
+use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
+use crate::round::Rounding;
+use crate::unit::Unit;
+use core::fmt::Debug;
+use core::ops::Range;
+use std::sync::Arc;
+
+/// Rows in registers.
+const MR: usize = 6;
+
+/// The kernel for chains in f32 and f64 to nearest even.
+pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let Some(Recipe::Sequential(s)) = unit.recipe else { return None };
+    if s.rounding != Rounding::NearestEven || unit.scale.is_some() {
+        return None;
+    }
+    let same = |f: &FormatSpec, g: &FormatSpec| {
+        let parts = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits, f.specials);
+        parts(f) == parts(g)
+    };
+    let all = |g: &FormatSpec| [&unit.a, &unit.b, &unit.c, &unit.d].into_iter().all(|f| same(f, g));
+    let nan = unit.d.nan_code(s.nan)?;
+    if all(&F32) {
+        Some(Arc::new(Chain::<f32> { isa, step: unit.shape.k, nan: f32::from_bits(nan as u32) }))
+    } else if all(&F64) {
+        Some(Arc::new(Chain::<f64> { isa, step: unit.shape.k, nan: f64::from_bits(nan) }))
+    } else {
+        None
+    }
+}
+
+/// f32 or f64.
+trait Real: Copy + Default + Debug + Send + Sync + 'static {
+    /// Columns in registers.
+    const NR: usize;
+    fn of(code: u64) -> Self;
+    fn fma<const NATIVE: bool>(self, by: Self, plus: Self) -> Self;
+    /// The state as numbers.
+    fn state(lanes: Lanes<'_>) -> &mut [Self::Code];
+    type Code: Copy;
+    fn from_code(code: Self::Code) -> Self;
+    fn code(self) -> Self::Code;
+}
+
+macro_rules! real {
+    ($ty:ident, $code:ident, $nr:literal, $variant:ident, $fma:ident) => {
+        impl Real for $ty {
+            const NR: usize = $nr;
+            type Code = $code;
+            #[inline(always)]
+            fn of(code: u64) -> Self {
+                Self::from_bits(code as $code)
+            }
+            #[inline(always)]
+            fn fma<const NATIVE: bool>(self, by: Self, plus: Self) -> Self {
+                $fma::<NATIVE>(self, by, plus)
+            }
+            fn state(lanes: Lanes<'_>) -> &mut [$code] {
+                let Lanes::$variant(state) = lanes else { unreachable!("states are as wide as d") };
+                state
+            }
+            #[inline(always)]
+            fn from_code(code: $code) -> Self {
+                Self::from_bits(code)
+            }
+            #[inline(always)]
+            fn code(self) -> $code {
+                self.to_bits()
+            }
+        }
+    };
+}
+real!(f32, u32, 16, Narrow, fma32);
+real!(f64, u64, 8, Wide, fma64);
+
+/// f32: without an instruction, through f64 and a rounding to odd.
+#[inline(always)]
+fn fma32<const NATIVE: bool>(a: f32, b: f32, c: f32) -> f32 {
+    if NATIVE {
+        return a.mul_add(b, c);
+    }
+    let (sum, rest) = two_sum(f64::from(a) * f64::from(b), c.into());
+    let rounded = odd(sum, rest);
+    if sum.is_finite() { rounded } else { sum as f32 }
+}
+
+/// f64: without an instruction, the C library's.
+#[inline(always)]
+fn fma64<const NATIVE: bool>(a: f64, b: f64, c: f64) -> f64 {
+    a.mul_add(b, c)
+}
+
+#[derive(Debug)]
+struct Chain<T> {
+    isa: Isa,
+    /// K of a step.
+    step: usize,
+    nan: T,
+}
+
+/// Lines in groups, `[group][k][line in group]`, zeros beyond the last.
+#[derive(Debug, Default)]
+struct Packed<T>(Vec<T>);
+
+fn pack<T: Real>(panel: &mut Panel, width: usize, at: impl Fn(&Panel, usize, usize) -> usize) {
+    let mut to = panel.take_packed::<Packed<T>>();
+    let (lines, k) = (panel.lines, panel.k);
+    to.0.clear();
+    to.0.resize(lines.div_ceil(width) * width * k, T::default());
+    for (group, to) in to.0.chunks_mut((width * k).max(1)).enumerate() {
+        let count = width.min(lines - group * width);
+        for (p, to) in to.chunks_mut(width).enumerate() {
+            for (j, to) in to[..count].iter_mut().enumerate() {
+                *to = T::of(panel.codes.get(at(panel, group * width + j, p)));
+            }
+        }
+    }
+    panel.put_packed(to);
+}
+
+struct Job<'a, T: Real> {
+    a: &'a [T],
+    b: &'a [T],
+    nan: T,
+    /// Rows, columns and K of the panels.
+    size: [usize; 3],
+    /// Positions of K.
+    ks: Range<usize>,
+    tile: &'a mut [T::Code],
+}
+
+macro_rules! job {
+    ($ty:ident, $nr:literal) => {
+        impl Work for Job<'_, $ty> {
+            #[inline(always)]
+            fn run<const NATIVE: bool>(self) {
+                let [rows, columns, k] = self.size;
+                for group in 0..columns.div_ceil($nr) {
+                    let b = &self.b[group * k * $nr..][..k * $nr].as_chunks::<$nr>().0[self.ks.clone()];
+                    let width = $nr.min(columns - group * $nr);
+                    for row in (0..rows).step_by(MR) {
+                        let a = &self.a[row * k..][..k * MR].as_chunks::<MR>().0[self.ks.clone()];
+                        let height = MR.min(rows - row);
+                        let mut d = [[0.0; $nr]; MR];
+                        for (i, d) in d.iter_mut().enumerate().take(height) {
+                            let at = (row + i) * columns + group * $nr;
+                            d.iter_mut().zip(&self.tile[at..at + width]).for_each(|(d, c)| *d = $ty::from_code(*c));
+                        }
+                        let d = chain::<NATIVE, $ty, $nr>(a, b, d);
+                        for (i, d) in d.iter().enumerate().take(height) {
+                            let at = (row + i) * columns + group * $nr;
+                            for (d, c) in d.iter().zip(&mut self.tile[at..at + width]) {
+                                *c = if d.is_nan() { self.nan } else { *d }.code();
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    };
+}
+job!(f32, 16);
+job!(f64, 8);
+
+/// The chains of a register tile.
+#[inline(always)]
+fn chain<const NATIVE: bool, T: Real, const N: usize>(
+    a: &[[T; MR]],
+    b: &[[T; N]],
+    mut d: [[T; N]; MR],
+) -> [[T; N]; MR] {
+    for (a, b) in a.iter().zip(b) {
+        in_order();
+        for i in 0..MR {
+            for j in 0..N {
+                d[i][j] = a[i].fma::<NATIVE>(b[j], d[i][j]);
+            }
+        }
+    }
+    d
+}
+
+impl<T: Real> Kernel for Chain<T>
+where
+    for<'a> Job<'a, T>: Work,
+{
+    fn name(&self) -> &'static str {
+        "fma chain"
+    }
+
+    fn why(&self) -> String {
+        "every step is one IEEE fused multiply-add, in order".into()
+    }
+
+    fn tile(&self) -> [usize; 2] {
+        [96, 256]
+    }
+
+    fn panel_bytes(&self) -> usize {
+        size_of::<T>()
+    }
+
+    fn pack_a(&self, panel: &mut Panel) {
+        pack::<T>(panel, MR, |panel, line, p| line * panel.k + p);
+    }
+
+    fn pack_b(&self, panel: &mut Panel) {
+        pack::<T>(panel, T::NR, |panel, line, p| p * panel.lines + line);
+    }
+
+    fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {
+        let size = [a.lines, b.lines, a.k];
+        let (a, b) = (&a.packed::<Packed<T>>().0, &b.packed::<Packed<T>>().0);
+        wide::on(
+            self.isa,
+            Job {
+                a,
+                b,
+                nan: self.nan,
+                size,
+                ks: steps.start * self.step..steps.end * self.step,
+                tile: T::state(state),
+            },
+        );
+    }
+}

@@ -1,0 +1,126 @@
+//! The aligned dot-add with every parameter (SPEC section 3, Generic), on any instruction set: the
+//! kernel of custom units, and FDA's where no sharper one is.
+
+use super::Isa;
+use super::general_body::{self, Params};
+use super::lanes::{Encode, ToInt};
+use super::rows::Rows;
+use super::values::{Layout, Reading, in_f32};
+use crate::accumulate::{CPosition, Floor, GenericDot, Recipe, SubnormalC};
+use crate::format::FormatSpec;
+use crate::gemm::kernel::Kernel;
+use crate::round::Rounding;
+use crate::unit::Unit;
+use std::sync::Arc;
+
+/// The kernel for aligned generic recipes of formats that f32 holds.
+pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let Some(Recipe::Generic(g)) = unit.recipe else { return None };
+    let params = params(&g, unit)?;
+    let layout = Layout::new(unit.shape.k, &g.pattern.blocks(unit.shape.k, g.block));
+    Rows::kernel(unit, isa, params, layout, Reading::from(&g), g.nan)
+}
+
+/// The recipe as the body wants it, if it is one that the body computes exactly.
+fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
+    let block = g.block.min(unit.shape.k);
+    let sums = g.frac_bits + 4 + (block + 1).ilog2();
+    let alignment = match g.alignment {
+        Rounding::TowardZero => ToInt::TowardZero,
+        Rounding::Down => ToInt::Down,
+        Rounding::NearestEven => ToInt::NearestEven,
+        _ => return None,
+    };
+    // A sum and its sticky bits are integers that f64 holds; products are exact in f64.
+    let exact = !g.exact && sums <= 51 && in_f32(&unit.a) && in_f32(&unit.b);
+    // A zero product's own exponent is not that of its normalised value.
+    let zeros = g.normalise_products && g.zero_products == crate::accumulate::ZeroProducts::OwnExponent;
+    let scaled = unit.scale.is_some_and(|rule| {
+        let f = &rule.format;
+        // One power of two for each block.
+        let powers = f.fraction_bits == 0 && !f.subnormals && f.exponent_bits <= 8 && f.bias.abs() <= 300;
+        !(powers && g.pattern == crate::accumulate::Pattern::Runs && rule.block % g.block == 0 && !g.normalise_products)
+    });
+    let floor = match g.floor {
+        Floor::BelowEmin(n) => Some(unit.d.emin() - n),
+        Floor::ZeroC | Floor::None => None,
+    };
+    // Between blocks, c is of d's format.
+    let changes = (block < unit.shape.k || g.c == CPosition::Last) && unit.c.emin() != unit.d.emin();
+    if changes || !exact || zeros || scaled || floor.is_some_and(|e| e.abs() > 400) {
+        return None;
+    }
+    Some(Params {
+        frac_bits: g.frac_bits as i32,
+        alignment,
+        sticky: g.sticky,
+        normalise: g.normalise_products,
+        floor,
+        zero_c: (g.floor == Floor::ZeroC).then(|| unit.d.emin()),
+        c_emin: if g.subnormal_c == SubnormalC::Normalised { i32::MIN } else { unit.c.emin() },
+        c_flush: if g.flush_inputs { power_f32(unit.c.emin()) } else { 0.0 },
+        c: g.c,
+        encode: encode(g, &unit.d)?,
+        late: Encode {
+            rounding: ToInt::NearestEven,
+            bits: unit.d.fraction_bits as i32,
+            over: [f64::INFINITY, f64::NEG_INFINITY],
+            zero: -0.0,
+            ..encode(g, &unit.d)?
+        },
+        limit: g.product_limit,
+        chunk: chunk(g, unit, block),
+        fast_epilogue: fast_epilogue(g, unit),
+    })
+}
+
+fn power_f32(e: i32) -> f32 {
+    super::values::f32_power(e)
+}
+
+/// How many products fit into a sum of i32; 0 where products are not for f32 lanes at all.
+fn chunk(g: &GenericDot, unit: &Unit, block: usize) -> usize {
+    let plain = g.alignment == Rounding::TowardZero && !g.sticky && !g.normalise_products;
+    let narrow = unit.a.fraction_bits + unit.b.fraction_bits + 2 <= 24;
+    let floor = match g.floor {
+        Floor::ZeroC => unit.d.emin() < general_body::LOWEST,
+        _ => true,
+    };
+    if !plain || !narrow || !floor || g.frac_bits > 28 || g.c == CPosition::Late {
+        return 0;
+    }
+    let largest = |f: &FormatSpec| (2u64 << f.fraction_bits) - 1;
+    // The largest product in units of the truncation step, times 2^(M_a + M_b).
+    let product = u128::from(largest(&unit.a) * largest(&unit.b)) << g.frac_bits;
+    let room = u128::from(i32::MAX.unsigned_abs()) << (unit.a.fraction_bits + unit.b.fraction_bits);
+    let chunk = usize::try_from(room / product).unwrap_or(0);
+    if chunk < 4 { 0 } else { chunk.min(block) }
+}
+
+/// Whether sums that fit into i32 are truncated to f32, where nothing else can happen.
+fn fast_epilogue(g: &GenericDot, unit: &Unit) -> Option<u32> {
+    let f32_out = unit.d.exponent_bits == 8 && unit.d.fraction_bits == 23 && unit.d.bias == 127;
+    let cut = 23 - g.output_bits.unwrap_or(23).min(23);
+    let whole = chunk(g, unit, g.block.min(unit.shape.k)) >= g.block.min(unit.shape.k);
+    (f32_out && g.output_rounding == Rounding::TowardZero && whole).then_some(u32::MAX << cut)
+}
+
+fn encode(g: &GenericDot, d: &FormatSpec) -> Option<Encode> {
+    let bits = g.output_bits.map_or(d.fraction_bits, |p| p.min(d.fraction_bits)) as i32;
+    let top = super::lanes::power(d.max().exponent);
+    let max = top * (2.0 - super::lanes::power(-bits));
+    let over = |negative: bool| {
+        let stops = g.output_rounding != Rounding::TowardZero && g.output_rounding.stops_at_max(negative);
+        let magnitude = if stops { max } else { f64::INFINITY };
+        if negative { -magnitude } else { magnitude }
+    };
+    Some(Encode {
+        rounding: ToInt::new(g.output_rounding)?,
+        bits,
+        emin: d.emin(),
+        over: [over(false), over(true)],
+        limit: 2.0 * top,
+        zero: if g.negative_zero { -0.0 } else { 0.0 },
+        least: if g.flush_results { super::lanes::power(d.emin()) } else { 0.0 },
+    })
+}

@@ -1,0 +1,306 @@
+//! GDFS (Blackwell's fp4): exact sums of groups as small integers, scaled, aligned, truncated once.
+
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
+use super::Isa;
+use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
+use super::values::{NR, State, f32_of};
+use super::wide::{self, Work, over};
+use crate::accumulate::{Floor, GroupScaledDot, Recipe};
+use crate::format::{FormatSpec, Specials};
+use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
+use crate::round::Rounding;
+use crate::unit::Unit;
+use core::ops::Range;
+use std::sync::Arc;
+
+/// The exponent of a group that does not count.
+const ABSENT: i32 = -2000;
+/// A lowest exponent that no term reaches, a power of two in f64.
+const NOTHING: i32 = -900;
+
+/// The kernel for formats of at most 8 bits without special values whose groups' sums f32 holds.
+pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let Some(Recipe::GroupScaled(g)) = unit.recipe else { return None };
+    let rule = unit.scale?;
+    let small = |f: &FormatSpec| f.storage_bits <= 8 && f.specials == Specials::None && f.subnormals;
+    let span = |f: &FormatSpec| f.max().exponent + 1 - f.emin() + f.fraction_bits as i32;
+    let group = g.group.min(unit.shape.k);
+    let sums = span(&unit.a) + span(&unit.b) + group.ilog2() as i32 + 1;
+    let scales = rule.format.fraction_bits <= 8 && rule.format.exponent_bits <= 8 && rule.format.bias.abs() <= 300;
+    let even = group <= 16 && unit.shape.k.is_multiple_of(group) && rule.block % group == 0;
+    // Groups' sums in units of the truncation step: both significands, both scales', 16 products.
+    let places = |f: &FormatSpec| f.max().exponent.max(0) + 1;
+    let terms = g.frac_bits as i32 + places(&unit.a) + places(&unit.b) + 6 + (unit.shape.k / group).ilog2() as i32;
+    if !small(&unit.a) || !small(&unit.b) || sums > 24 || !scales || !even || terms > 50 {
+        return None;
+    }
+    let floor = match g.floor {
+        Floor::BelowEmin(n) if n.abs() < 400 => unit.d.emin() - n,
+        Floor::None => NOTHING,
+        _ => return None,
+    };
+    let body = Groups {
+        group,
+        slots: rule.block / group,
+        frac_bits: g.frac_bits as i32,
+        floor,
+        c_emin: unit.c.emin(),
+        encode: encode(&g, &unit.d)?,
+        step: unit.shape.k,
+    };
+    let state = State::new(unit.c, unit.d, g.nan)?;
+    let tables = [&unit.a, &unit.b].map(|f| (0..1u64 << f.storage_bits).map(|code| f32_of(&f.decode(code))).collect());
+    Some(Arc::new(GroupKernel { unit: unit.clone(), isa, body, state, tables }))
+}
+
+fn encode(g: &GroupScaledDot, d: &FormatSpec) -> Option<Encode> {
+    let top = power(d.max().exponent);
+    let max = top * (2.0 - power(-(d.fraction_bits as i32)));
+    let over = |negative: bool| {
+        let stops = g.output_rounding != Rounding::TowardZero && g.output_rounding.stops_at_max(negative);
+        let magnitude = if stops { max } else { f64::INFINITY };
+        if negative { -magnitude } else { magnitude }
+    };
+    Some(Encode {
+        rounding: ToInt::new(g.output_rounding)?,
+        bits: d.fraction_bits as i32,
+        emin: d.emin(),
+        over: [over(false), over(true)],
+        limit: 2.0 * top,
+        zero: 0.0,
+        least: 0.0,
+    })
+}
+
+/// The recipe.
+#[derive(Debug)]
+struct Groups {
+    group: usize,
+    /// Groups per scale.
+    slots: usize,
+    frac_bits: i32,
+    floor: i32,
+    c_emin: i32,
+    encode: Encode,
+    /// K of a step.
+    step: usize,
+}
+
+#[derive(Debug)]
+struct GroupKernel {
+    unit: Unit,
+    isa: Isa,
+    body: Groups,
+    state: State,
+    tables: [Vec<f32>; 2],
+}
+
+/// A packed operand, `width` lines (1 or 16) side by side.
+#[derive(Debug, Default)]
+struct Packed {
+    /// Elements.
+    values: Vec<f32>,
+    /// Per group of K: which elements are not zero; none where the scale is zero.
+    present: Vec<u16>,
+    /// Per group of K: the scale's value, and its exponent.
+    scales: Vec<f64>,
+    exponents: Vec<i32>,
+}
+
+impl GroupKernel {
+    fn pack(&self, panel: &mut Panel, width: usize, table: &[f32]) {
+        let mut to = panel.take_packed::<Packed>();
+        let (lines, k, group) = (panel.lines, panel.k, self.body.group);
+        let (blocks, groups) = (lines.div_ceil(width), k / group);
+        to.values.clear();
+        to.values.resize(blocks * k * width, 0.0);
+        to.present.clear();
+        to.present.resize(blocks * groups * width, 0);
+        to.scales.clear();
+        to.scales.resize(blocks * groups * width, 0.0);
+        to.exponents.clear();
+        to.exponents.resize(blocks * groups * width, 0);
+        let Some(rule) = self.unit.scale else { return };
+        for line in 0..lines {
+            let (block, j) = (line / width, line % width);
+            for g in 0..groups {
+                let scale = rule.format.decode(panel.scales[line * (k / rule.block) + g / self.body.slots]);
+                let mut present = 0;
+                for i in 0..group {
+                    let p = g * group + i;
+                    let at = if width == 1 { line * k + p } else { p * lines + line };
+                    let value = table[panel.codes.get(at) as usize & (table.len() - 1)];
+                    to.values[(block * k + p) * width + j] = value;
+                    present |= u16::from(value != 0.0) << i;
+                }
+                let at = (block * groups + g) * width + j;
+                to.present[at] = if scale.is_zero() { 0 } else { present };
+                to.exponents[at] = scale.exponent;
+                let power = power(scale.exponent - scale.frac_bits as i32);
+                to.scales[at] = if scale.is_finite() { scale.significand as f64 * power } else { f64::NAN };
+            }
+        }
+        panel.put_packed(to);
+    }
+}
+
+struct Job<'a> {
+    body: &'a Groups,
+    state: &'a State,
+    a: &'a Packed,
+    b: &'a Packed,
+    /// Rows, columns and K of the panels.
+    size: [usize; 3],
+    steps: Range<usize>,
+    tile: &'a mut [u32],
+}
+
+impl Work for Job<'_> {
+    #[inline(always)]
+    fn run<const NATIVE: bool>(self) {
+        let [rows, columns, k] = self.size;
+        for block in 0..columns.div_ceil(NR) {
+            let width = NR.min(columns - block * NR);
+            for row in 0..rows {
+                let at = row * columns + block * NR;
+                let mut d = [0f32; NR];
+                for (d, &code) in d.iter_mut().zip(&self.tile[at..at + width]) {
+                    *d = self.state.load(code);
+                }
+                for step in self.steps.clone() {
+                    d = self.body.step::<NATIVE>(self.a, self.b, [row, block, step], k, d);
+                }
+                for (&d, code) in d.iter().zip(&mut self.tile[at..at + width]) {
+                    *code = self.state.store(d);
+                }
+            }
+        }
+    }
+}
+
+impl Groups {
+    /// One step: terms of groups, e_max, alignment, sum, truncation.
+    #[inline(always)]
+    fn step<const NATIVE: bool>(
+        &self,
+        a: &Packed,
+        b: &Packed,
+        [row, block, step]: [usize; 3],
+        k: usize,
+        c: [f32; NR],
+    ) -> [f32; NR] {
+        let (groups, per_step) = (k / self.group, self.step / self.group);
+        let (floor, c_emin, f) = (self.floor, self.c_emin, self.frac_bits);
+        let (mut e, mut term) = ([0i32; NR], [0f64; NR]);
+        for j in 0..NR {
+            term[j] = if c[j].is_finite() { c[j].into() } else { 0.0 };
+            let of_term = exponent(term[j]).max(c_emin);
+            let of_c = if term[j] == 0.0 { ABSENT } else { of_term };
+            e[j] = of_c.max(floor);
+        }
+        for g in step * per_step..(step + 1) * per_step {
+            let (at_a, at_b) = (row * groups + g, (block * groups + g) * NR);
+            let (present, exponents) = (lanes(&b.present[at_b..]), lanes(&b.exponents[at_b..]));
+            let (present_a, exponent_a) = (a.present[at_a], a.exponents[at_a]);
+            for j in 0..NR {
+                let here = present[j] & present_a != 0;
+                let sum = exponents[j] + exponent_a;
+                e[j] = e[j].max(if here { sum } else { ABSENT });
+            }
+        }
+        let mut total = [0f64; NR];
+        for j in 0..NR {
+            e[j] = e[j].max(NOTHING);
+            total[j] = to_int::<NATIVE>(term[j] * power(f - e[j]), ToInt::TowardZero);
+        }
+        let mut nan = [0f64; NR];
+        for g in step * per_step..(step + 1) * per_step {
+            let at_b = (block * groups + g) * NR;
+            let (from_a, from_b) = (row * k + g * self.group, block * k + g * self.group);
+            let sum = products::<NATIVE>(
+                &a.values[from_a..from_a + self.group],
+                &b.values.as_chunks::<NR>().0[from_b..from_b + self.group],
+            );
+            let (scale_a, scales) = (a.scales[row * groups + g], lanes(&b.scales[at_b..]));
+            for j in 0..NR {
+                let scale = scale_a * scales[j];
+                nan[j] += scale * 0.0;
+                // Two factors: the scales' powers and the unit's are each within f64.
+                let units = f64::from(sum[j]) * scale * power(f - e[j]);
+                total[j] += to_int::<NATIVE>(units, ToInt::TowardZero);
+            }
+        }
+        for j in 0..NR {
+            total[j] *= power(e[j] - f);
+        }
+        let mut d = self.encode.row::<NATIVE, NR>(total);
+        if any(nan.map(f64::is_nan)) || any(c.map(|c| !c.is_finite())) {
+            for j in 0..NR {
+                let c = if c[j].is_finite() { d[j] } else { c[j] };
+                d[j] = if nan[j].is_nan() { f32::NAN } else { c };
+            }
+        }
+        d
+    }
+}
+
+/// A row of columns, copied.
+#[inline(always)]
+fn lanes<T: Copy>(from: &[T]) -> [T; NR] {
+    from.as_chunks::<NR>().0[0]
+}
+
+/// The exact sum of a group's products.
+#[inline(always)]
+fn products<const NATIVE: bool>(a: &[f32], b: &[[f32; NR]]) -> [f32; NR] {
+    let mut sum = [0f32; NR];
+    over(
+        a,
+        b,
+        #[inline(always)]
+        |a, b: &[f32; NR]| {
+            for j in 0..NR {
+                // Exact either way; one instruction where there is one.
+                sum[j] = if NATIVE { a.mul_add(b[j], sum[j]) } else { a * b[j] + sum[j] };
+            }
+        },
+    );
+    sum
+}
+
+impl Kernel for GroupKernel {
+    fn name(&self) -> &'static str {
+        "groups"
+    }
+
+    fn why(&self) -> String {
+        format!(
+            "sums of groups of {} are integers that f32 holds, F = {} fits f64",
+            self.body.group, self.body.frac_bits
+        )
+    }
+
+    fn tile(&self) -> [usize; 2] {
+        [64, 256]
+    }
+
+    fn panel_bytes(&self) -> usize {
+        size_of::<f32>() + 2
+    }
+
+    fn pack_a(&self, panel: &mut Panel) {
+        self.pack(panel, 1, &self.tables[0]);
+    }
+
+    fn pack_b(&self, panel: &mut Panel) {
+        self.pack(panel, NR, &self.tables[1]);
+    }
+
+    fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {
+        let Lanes::Narrow(tile) = state else { unreachable!("d is at most 32 bits wide") };
+        let size = [a.lines, b.lines, a.k];
+        let (a, b) = (a.packed::<Packed>(), b.packed::<Packed>());
+        wide::on(self.isa, Job { body: &self.body, state: &self.state, a, b, size, steps, tile });
+    }
+}

@@ -1,0 +1,147 @@
+//! Arithmetic on a row of columns, as plain loops over arrays that compilers turn into vectors.
+
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
+/// Rounding to an integer, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ToInt {
+    NearestEven,
+    TowardZero,
+    Down,
+    Up,
+}
+
+impl ToInt {
+    /// The roundings that known designs have.
+    pub(super) const fn new(rounding: crate::round::Rounding) -> Option<Self> {
+        use crate::round::Rounding;
+        match rounding {
+            Rounding::NearestEven => Some(Self::NearestEven),
+            Rounding::TowardZero => Some(Self::TowardZero),
+            Rounding::Down => Some(Self::Down),
+            Rounding::Up => Some(Self::Up),
+            _ => None,
+        }
+    }
+}
+
+/// `2^e`, for exponents of normal f64.
+#[inline(always)]
+pub(super) fn power(e: i32) -> f64 {
+    f64::from_bits(((e + 1023) as u64) << 52)
+}
+
+/// The exponent of an f64, -1023 for zero.
+#[inline(always)]
+pub(super) fn exponent(x: f64) -> i32 {
+    (x.to_bits() >> 52 & 0x7FF) as i32 - 1023
+}
+
+/// x rounded to an integer, `|x| < 2^51`: with the machine's instruction, or by adding a number
+/// whose last place is 1.
+#[inline(always)]
+pub(super) fn to_int<const NATIVE: bool>(x: f64, how: ToInt) -> f64 {
+    if NATIVE {
+        return match how {
+            ToInt::NearestEven => x.round_ties_even(),
+            ToInt::TowardZero => x.trunc(),
+            ToInt::Down => x.floor(),
+            ToInt::Up => x.ceil(),
+        };
+    }
+    const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+    let magnitude = x.abs();
+    let r = match how {
+        ToInt::NearestEven => (magnitude + MAGIC) - MAGIC,
+        ToInt::TowardZero => {
+            let t = (magnitude + MAGIC) - MAGIC;
+            t - f64::from(u8::from(t > magnitude))
+        }
+        ToInt::Down => {
+            let t = (x + MAGIC) - MAGIC;
+            t - f64::from(u8::from(t > x))
+        }
+        ToInt::Up => {
+            let t = (x + MAGIC) - MAGIC;
+            t + f64::from(u8::from(t < x))
+        }
+    };
+    r.copysign(x)
+}
+
+/// How a sum is rounded to the output: SPEC section 3, Generic, step 7.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Encode {
+    pub(super) rounding: ToInt,
+    /// Fraction bits kept.
+    pub(super) bits: i32,
+    /// The output's smallest exponent.
+    pub(super) emin: i32,
+    /// What takes the place of positive and negative overflow.
+    pub(super) over: [f64; 2],
+    /// The magnitude from which that is.
+    pub(super) limit: f64,
+    /// Added to every result: +0, or -0 where a negative value that rounds to zero is -0.
+    pub(super) zero: f64,
+    /// Results below are zeros of their sign: 0, or the smallest normal number.
+    pub(super) least: f64,
+}
+
+impl Encode {
+    /// Rounds one exact value of a magnitude well inside f64's range; it then fits into f32.
+    #[inline(always)]
+    pub(super) fn apply<const NATIVE: bool>(&self, v: f64, how: ToInt) -> f32 {
+        let quantum = exponent(v).max(self.emin) - self.bits;
+        let z = to_int::<NATIVE>(v * power(-quantum), how) * power(quantum);
+        // A rounded zero keeps its sign, or is +0.
+        let z = z + self.zero;
+        let z = if z.abs() < self.least { 0f64.copysign(z) } else { z };
+        let [above, below] = self.over;
+        let over = if v < 0.0 { below } else { above };
+        (if z.abs() >= self.limit { over } else { z }) as f32
+    }
+
+    /// `apply` on a row.
+    #[inline(always)]
+    pub(super) fn row<const NATIVE: bool, const N: usize>(&self, v: [f64; N]) -> [f32; N] {
+        let (mut d, encode) = ([0.0; N], *self);
+        macro_rules! each {
+            ($how:expr) => {
+                for j in 0..N {
+                    d[j] = encode.apply::<NATIVE>(v[j], $how);
+                }
+            };
+        }
+        match self.rounding {
+            ToInt::NearestEven => each!(ToInt::NearestEven),
+            ToInt::TowardZero => each!(ToInt::TowardZero),
+            ToInt::Down => each!(ToInt::Down),
+            ToInt::Up => each!(ToInt::Up),
+        }
+        d
+    }
+}
+
+/// The indices at which `a` row differs from nothing: any lane of a row of conditions.
+#[inline(always)]
+pub(super) fn any<const N: usize>(lanes: [bool; N]) -> bool {
+    lanes.iter().fold(false, |x, y| x | y)
+}
+
+/// x + y, rounded, and what that leaves.
+#[inline(always)]
+pub(super) fn two_sum(x: f64, y: f64) -> (f64, f64) {
+    let sum = x + y;
+    let other = sum - x;
+    (sum, (x - (sum - other)) + (y - other))
+}
+
+/// An exact sum in one or two parts, rounded to odd in f64 and then to f32.
+#[inline(always)]
+pub(super) fn odd(sum: f64, rest: f64) -> f32 {
+    let bits = sum.to_bits();
+    // Away from zero the odd neighbour is the next code, or this one; toward zero the one before.
+    let toward = (rest < 0.0) != (sum < 0.0);
+    let changed = if toward { bits.wrapping_sub(u64::from(bits & 1 == 0)) } else { bits | 1 };
+    f64::from_bits(if rest == 0.0 { bits } else { changed }) as f32
+}

@@ -1,0 +1,128 @@
+//! GPS (CDNA2): the machine's own f32 products and sums, in the unit's order, without subnormals.
+
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
+use super::Isa;
+use super::rows::{Block, Body, Rows};
+use super::values::{FAR, Layout, NR, Reading, in_f32};
+use super::wide::in_order;
+use crate::accumulate::Recipe;
+use crate::format::{F32, FormatSpec};
+use crate::gemm::kernel::Kernel;
+use crate::unit::Unit;
+use std::sync::Arc;
+
+/// The kernel for pairwise sums in f32 of groups of 1, 2, 4 or 8.
+pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let Some(Recipe::Pairwise(p)) = unit.recipe else { return None };
+    let widths = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits);
+    let is_f32 = widths(&unit.d) == widths(&F32);
+    let groups = matches!(p.group, 1 | 2 | 4 | 8) && unit.shape.k.is_multiple_of(p.group);
+    if !is_f32 || !groups || !in_f32(&unit.a) || !in_f32(&unit.b) || unit.scale.is_some() {
+        return None;
+    }
+    let body = Pairwise {
+        group: p.group,
+        flush_inputs: p.flush_inputs,
+        flush_results: p.flush_results,
+        c_normal: super::values::f32_power(unit.c.emin()),
+        // Products' last places and both magnitudes stay far inside f32's range.
+        bounded: unit.a.fraction_bits + unit.b.fraction_bits <= 22,
+    };
+    let reading = Reading { flush: p.flush_inputs, positive_zero: p.flush_inputs, ..Reading::default() };
+    Rows::kernel(unit, isa, body, Layout::runs(unit.shape.k, unit.shape.k), reading, p.nan)
+}
+
+/// The recipe.
+#[derive(Debug)]
+struct Pairwise {
+    group: usize,
+    flush_inputs: bool,
+    flush_results: bool,
+    /// c's smallest normal number.
+    c_normal: f32,
+    bounded: bool,
+}
+
+/// A c of at least this magnitude is a multiple of 2^-126, as are products of operands that are not
+/// far: then no sum is subnormal, however it cancels.
+const SAFE: f32 = f32::from_bits((127 - 100) << 23);
+
+impl Body for Pairwise {
+    fn name(&self) -> &'static str {
+        "pairwise"
+    }
+
+    fn why(&self) -> String {
+        format!("pairwise sums of {} in f32, the machine's own arithmetic", self.group)
+    }
+
+    #[inline(always)]
+    fn begin(&self, c: [f32; NR]) -> [f32; NR] {
+        if !self.flush_inputs {
+            return c;
+        }
+        // NaN stays: it is not below.
+        c.map(|c| if c.abs() < self.c_normal { 0.0 } else { c })
+    }
+
+    #[inline(always)]
+    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
+        let mut small = false;
+        for c in c {
+            small |= (c.abs() < SAFE) & (c != 0.0);
+        }
+        let safe = self.bounded && k.flags & FAR == 0 && !small;
+        if !self.flush_results || safe { self.groups::<false>(k, c) } else { self.groups::<true>(k, c) }
+    }
+
+    #[inline(always)]
+    fn end<const NATIVE: bool>(&self, _: [f32; NR], d: [f32; NR]) -> [f32; NR] {
+        d
+    }
+}
+
+impl Pairwise {
+    #[inline(always)]
+    fn groups<const FLUSH: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
+        match self.group {
+            1 => chain::<1, FLUSH>(k, c),
+            2 => chain::<2, FLUSH>(k, c),
+            4 => chain::<4, FLUSH>(k, c),
+            _ => chain::<8, FLUSH>(k, c),
+        }
+    }
+}
+
+/// d = d + group, group by group.
+#[inline(always)]
+fn chain<const G: usize, const FLUSH: bool>(k: &Block<'_>, mut d: [f32; NR]) -> [f32; NR] {
+    for (a, b) in k.a.as_chunks::<G>().0.iter().zip(k.b.as_chunks::<G>().0) {
+        in_order();
+        let mut products = [[0f32; NR]; G];
+        for i in 0..G {
+            for j in 0..NR {
+                products[i][j] = flush::<FLUSH>(a[i] * b[i][j]);
+            }
+        }
+        let mut width = G;
+        while width > 1 {
+            width /= 2;
+            for i in 0..width {
+                for j in 0..NR {
+                    products[i][j] = flush::<FLUSH>(products[2 * i][j] + products[2 * i + 1][j]);
+                }
+            }
+        }
+        for j in 0..NR {
+            d[j] = flush::<FLUSH>(d[j] + products[0][j]);
+        }
+    }
+    d
+}
+
+/// A subnormal result is a zero of its sign.
+#[inline(always)]
+fn flush<const FLUSH: bool>(x: f32) -> f32 {
+    if FLUSH && x.abs() < f32::MIN_POSITIVE { 0f32.copysign(x) } else { x }
+}

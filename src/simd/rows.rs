@@ -1,0 +1,204 @@
+//! The loops around kernels of plain array code: rows of 16 columns through all steps of K.
+
+use super::Isa;
+use super::values::{Decoder, Layout, NR, Reading, State, Values};
+use super::wide::{self, Work};
+use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
+use crate::special::NanRule;
+use crate::unit::Unit;
+use core::fmt::Debug;
+use core::ops::Range;
+use std::sync::Arc;
+
+/// A block's operands: one row of A, 16 columns of B.
+pub(super) struct Block<'a> {
+    pub(super) a: &'a [f32],
+    pub(super) a_exponents: &'a [i16],
+    pub(super) b: &'a [[f32; NR]],
+    pub(super) b_exponents: &'a [[i16; NR]],
+    /// What holds for some operand.
+    pub(super) flags: u8,
+    /// Exponents of the block's scales.
+    pub(super) scale_a: i32,
+    pub(super) scale_b: &'a [i32; NR],
+}
+
+/// What a family computes on 16 columns at once. All methods are `inline(always)`.
+pub(super) trait Body: Debug + Send + Sync {
+    /// For people.
+    fn name(&self) -> &'static str;
+
+    /// For people.
+    fn why(&self) -> String;
+
+    /// What a step's first block takes as c.
+    fn begin(&self, c: [f32; NR]) -> [f32; NR];
+
+    /// d of one block.
+    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR];
+
+    /// A step's d, from its c and its last block's d.
+    fn end<const NATIVE: bool>(&self, c: [f32; NR], d: [f32; NR]) -> [f32; NR];
+}
+
+/// A kernel: panels of f32 values and exponents around a body.
+#[derive(Debug)]
+pub(super) struct Rows<B> {
+    unit: Unit,
+    isa: Isa,
+    body: B,
+    layout: Layout,
+    state: State,
+    a: Decoder,
+    b: Decoder,
+}
+
+impl<B: Body + 'static> Rows<B> {
+    /// A kernel, for formats of c and d that f32 holds.
+    pub(super) fn kernel(
+        unit: &Unit,
+        isa: Isa,
+        body: B,
+        layout: Layout,
+        reading: Reading,
+        nan: NanRule,
+    ) -> Option<Arc<dyn Kernel>> {
+        let state = State::new(unit.c, unit.d, nan)?;
+        let (a, b) = (Decoder::new(unit.a, reading), Decoder::new(unit.b, reading));
+        Some(Arc::new(Self { unit: unit.clone(), isa, body, layout, state, a, b }))
+    }
+
+    /// Exponents of block scales; a NaN scale makes its elements NaN.
+    fn pack_scales(&self, panel: &mut Panel, columns: bool) {
+        let Some(rule) = self.unit.scale else { return };
+        let mut to = panel.take_packed::<Values>();
+        to.take_scales(panel, &rule, columns, &self.layout);
+        panel.put_packed(to);
+    }
+}
+
+/// What one call works on.
+struct Job<'a, B> {
+    body: &'a B,
+    layout: &'a Layout,
+    state: &'a State,
+    a: &'a Values,
+    b: &'a Values,
+    /// Rows, columns and K of the panels.
+    size: [usize; 3],
+    /// Elements per block scale.
+    scaled: Option<usize>,
+    steps: Range<usize>,
+    tile: &'a mut [u32],
+}
+
+impl<B: Body> Work for Job<'_, B> {
+    /// All columns, rows and steps.
+    #[inline(always)]
+    fn run<const NATIVE: bool>(mut self) {
+        let [rows, columns, _] = self.size;
+        // As many steps as keep a group of B in the first-level cache.
+        let together = (192 / self.layout.step).max(1);
+        for group in 0..columns.div_ceil(NR) {
+            let mut from = self.steps.start;
+            while from < self.steps.end {
+                let to = (from + together).min(self.steps.end);
+                for row in 0..rows {
+                    self.row::<NATIVE>(row, group, from..to);
+                }
+                from = to;
+            }
+        }
+    }
+}
+
+impl<B: Body> Job<'_, B> {
+    #[inline(always)]
+    fn row<const NATIVE: bool>(&mut self, row: usize, group: usize, steps: Range<usize>) {
+        let columns = self.size[1];
+        let width = NR.min(columns - group * NR);
+        let at = row * columns + group * NR;
+        let mut d = [0f32; NR];
+        for (d, &code) in d.iter_mut().zip(&self.tile[at..at + width]) {
+            *d = self.state.load(code);
+        }
+        for step in steps {
+            d = self.step::<NATIVE>(row, group, step, d);
+        }
+        for (&d, code) in d.iter().zip(&mut self.tile[at..at + width]) {
+            *code = self.state.store(d);
+        }
+    }
+
+    #[inline(always)]
+    fn step<const NATIVE: bool>(&self, row: usize, group: usize, step: usize, c: [f32; NR]) -> [f32; NR] {
+        let (k, per_step) = (self.size[2], self.layout.step);
+        let steps = k / per_step;
+        let flags = self.a.flags[row * steps + step] | self.b.flags[group * steps + step];
+        let mut d = self.body.begin(c);
+        for &(from, to) in &self.layout.blocks {
+            let at = step * per_step + from..step * per_step + to;
+            let (in_a, in_b) = (row * k + at.start..row * k + at.end, group * k + at.start..group * k + at.end);
+            let (scale_a, scale_b) = self.scales(row, group, step, from, steps);
+            let block = Block {
+                a: &self.a.values()[in_a.clone()],
+                a_exponents: &self.a.exponents()[in_a],
+                b: &self.b.values().as_chunks::<NR>().0[in_b.clone()],
+                b_exponents: &self.b.exponents().as_chunks::<NR>().0[in_b],
+                flags,
+                scale_a,
+                scale_b,
+            };
+            d = self.body.block::<NATIVE>(&block, d);
+        }
+        self.body.end::<NATIVE>(c, d)
+    }
+
+    /// Exponents of the block's scales.
+    #[inline(always)]
+    fn scales(&self, row: usize, group: usize, step: usize, from: usize, steps: usize) -> (i32, &[i32; NR]) {
+        const ONE: [i32; NR] = [0; NR];
+        let Some(block) = self.scaled else { return (0, &ONE) };
+        let slots = self.layout.step / block;
+        let slot = step * slots + from / block;
+        let b = self.b.scales.as_chunks::<NR>().0;
+        (self.a.scales[row * steps * slots + slot], &b[group * steps * slots + slot])
+    }
+}
+
+impl<B: Body + 'static> Kernel for Rows<B> {
+    fn name(&self) -> &'static str {
+        self.body.name()
+    }
+
+    fn why(&self) -> String {
+        self.body.why()
+    }
+
+    fn tile(&self) -> [usize; 2] {
+        [64, 256]
+    }
+
+    fn panel_bytes(&self) -> usize {
+        size_of::<f32>() + size_of::<i16>()
+    }
+
+    fn pack_a(&self, panel: &mut Panel) {
+        Values::pack_rows(panel, &self.a, &self.layout);
+        self.pack_scales(panel, false);
+    }
+
+    fn pack_b(&self, panel: &mut Panel) {
+        Values::pack_columns(panel, &self.b, &self.layout);
+        self.pack_scales(panel, true);
+    }
+
+    fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {
+        let Lanes::Narrow(tile) = state else { unreachable!("d is at most 32 bits wide") };
+        let size = [a.lines, b.lines, a.k];
+        let scaled = self.unit.scale.map(|rule| rule.block);
+        let (a, b) = (a.packed::<Values>(), b.packed::<Values>());
+        let job = Job { body: &self.body, layout: &self.layout, state: &self.state, a, b, size, scaled, steps, tile };
+        wide::on(self.isa, job);
+    }
+}

@@ -1,0 +1,114 @@
+//! f16 `mma.m8n8k4` in software: f32 sums whose products f32 holds, so that an FMA is a product and a sum.
+
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+
+use super::Isa;
+use super::lanes::{Encode, ToInt, power};
+use super::rows::{Block, Body, Rows};
+use super::values::{Layout, NR, Reading, in_f32};
+use super::wide::in_order;
+use crate::accumulate::Recipe;
+use crate::format::{F32, FormatSpec};
+use crate::gemm::kernel::Kernel;
+use crate::unit::Unit;
+use std::sync::Arc;
+
+/// The kernel for operands whose products are exact in f32.
+pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let Some(Recipe::Software(s)) = unit.recipe else { return None };
+    let low = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
+    let high = |f: &FormatSpec| f.max().exponent + 1;
+    let exact = unit.a.fraction_bits + unit.b.fraction_bits + 2 <= 24
+        && low(&unit.a) + low(&unit.b) >= -126
+        && high(&unit.a) + high(&unit.b) <= 127;
+    let widths = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits);
+    let chain = unit.d.fraction_bits > 10;
+    if !exact
+        || !in_f32(&unit.a)
+        || !in_f32(&unit.b)
+        || unit.scale.is_some()
+        || (chain && widths(&unit.d) != widths(&F32))
+    {
+        return None;
+    }
+    let encode = Encode {
+        rounding: ToInt::NearestEven,
+        bits: unit.d.fraction_bits as i32,
+        emin: unit.d.emin(),
+        over: [f64::INFINITY, f64::NEG_INFINITY],
+        limit: 2.0 * power(unit.d.max().exponent),
+        zero: -0.0,
+        least: 0.0,
+    };
+    let layout = Layout::runs(unit.shape.k, unit.shape.k);
+    Rows::kernel(unit, isa, Software { chain, encode }, layout, Reading::default(), s.nan)
+}
+
+/// The recipe.
+#[derive(Debug)]
+struct Software {
+    /// f32 results: a chain from +0, then c; else pairs onto c.
+    chain: bool,
+    encode: Encode,
+}
+
+impl Body for Software {
+    fn name(&self) -> &'static str {
+        "software m8n8k4"
+    }
+
+    fn why(&self) -> String {
+        "f32 holds the products, so the machine's f32 sums are the unit's".into()
+    }
+
+    #[inline(always)]
+    fn begin(&self, c: [f32; NR]) -> [f32; NR] {
+        c
+    }
+
+    #[inline(always)]
+    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
+        if self.chain {
+            return sum(c, chain(k.a, k.b, [0.0; NR]));
+        }
+        let mut d = c;
+        for (a, b) in k.a.chunks(2).zip(k.b.chunks(2)) {
+            let mut first = b[0];
+            for x in &mut first {
+                *x *= a[0];
+            }
+            d = sum(d, chain(&a[1..], &b[1..], first));
+        }
+        let rounded = self.encode.row::<NATIVE, NR>(d.map(f64::from));
+        for j in 0..NR {
+            d[j] = if d[j].is_finite() { rounded[j] } else { d[j] };
+        }
+        d
+    }
+
+    #[inline(always)]
+    fn end<const NATIVE: bool>(&self, _: [f32; NR], d: [f32; NR]) -> [f32; NR] {
+        d
+    }
+}
+
+/// `t = fma(a, b, t)` over k.
+#[inline(always)]
+fn chain(a: &[f32], b: &[[f32; NR]], mut t: [f32; NR]) -> [f32; NR] {
+    for (b, &a) in b.iter().zip(a) {
+        in_order();
+        for j in 0..NR {
+            t[j] += a * b[j];
+        }
+    }
+    t
+}
+
+#[inline(always)]
+fn sum(x: [f32; NR], y: [f32; NR]) -> [f32; NR] {
+    let mut d = x;
+    for j in 0..NR {
+        d[j] += y[j];
+    }
+    d
+}

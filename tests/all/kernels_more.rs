@@ -1,0 +1,221 @@
+//! Every fast kernel gives the reference's bits: all kinds of input, each instruction set in turn.
+
+use gemmulate::format::FormatSpec;
+use gemmulate::gemm::{AnyMatrix, Codes, CodesMut, Workspace};
+use gemmulate::prelude::*;
+use gemmulate::simd::Isa;
+use gemmulate::vectors::{Generator, KINDS, Kind, Vector};
+use gemmulate::view::{View, ViewMut};
+use proptest::prelude::*;
+
+/// Operands of a product, as codes.
+struct Problem {
+    unit: Unit,
+    size: [usize; 3],
+    a: Vec<u64>,
+    b: Vec<u64>,
+    c: Vec<u64>,
+    scale_a: Vec<u64>,
+    scale_b: Vec<u64>,
+}
+
+impl Problem {
+    /// Lines of the generator as rows and columns, met with their own c on the diagonal.
+    fn new(unit: &Unit, kinds: &[Kind], seed: u64, [m, n, steps]: [usize; 3]) -> Self {
+        let (k, slots) = (unit.shape.k, unit.scales());
+        let mut lines = Generator::new(unit, seed).kinds(kinds);
+        let grid: Vec<Vec<Vector>> =
+            (0..m.max(n)).map(|_| (0..steps).map(|_| lines.next().unwrap()).collect()).collect();
+        let c = |t: usize| grid[t / n % m.max(n)][0].c;
+        let mut b = vec![0; k * steps * n];
+        for j in 0..n {
+            for p in 0..k * steps {
+                b[p * n + j] = grid[j][p / k].b[p % k];
+            }
+        }
+        let of = |count: usize, part: fn(&Vector) -> &Vec<u64>| -> Vec<u64> {
+            grid[..count].iter().flat_map(|line| line.iter().flat_map(|v| part(v).clone())).collect()
+        };
+        assert_eq!(of(m, |v| &v.scale_a).len(), m * steps * slots);
+        Self {
+            unit: unit.clone(),
+            size: [m, n, k * steps],
+            a: of(m, |v| &v.a),
+            b,
+            c: (0..m * n).map(|t| if t % n == t / n { c(t) } else { c(t % n * n) }).collect(),
+            scale_a: of(m, |v| &v.scale_a),
+            scale_b: of(n, |v| &v.scale_b),
+        }
+    }
+
+    /// D, starting at C.
+    fn run(&self, isa: Isa) -> Vec<u64> {
+        let [m, n, k] = self.size;
+        let view = |x| -> View<'_, u64> { x };
+        let matrix = |x, rows: usize, columns: usize| -> View<'_, u64> {
+            view(View::from_slice(x, [rows, columns], [columns as isize, 1], 0).unwrap())
+        };
+        let plan = Plan::default().start(Start::C);
+        let c = AnyMatrix::Typed(Codes::U64(matrix(&self.c, m, n)), self.unit.c);
+        let mut gemm = Gemm::on(&self.unit).plan(plan).beta(1.0).output(self.unit.d).isa(isa).c_any(c);
+        let slots = self.unit.scale.map_or(0, |rule| k / rule.block);
+        let scales = [
+            Codes::U64(matrix(&self.scale_a, m, slots)),
+            Codes::U64(view(View::from_slice(&self.scale_b, [slots, n], [1, slots as isize], 0).unwrap())),
+        ];
+        if slots > 0 {
+            gemm = gemm.block_scales(&scales[0], &scales[1]);
+        }
+        let mut d = vec![0; m * n];
+        let to = CodesMut::U64(ViewMut::from_slice(&mut d, [m, n], [n as isize, 1], 0).unwrap());
+        let operands = [Codes::U64(matrix(&self.a, m, k)), Codes::U64(matrix(&self.b, k, n))];
+        gemm.run_codes(&operands[0], &operands[1], to, &mut Workspace::new()).unwrap();
+        d
+    }
+
+    fn check(&self, isas: &[Isa]) {
+        let want = self.run(Isa::Reference);
+        for &isa in isas {
+            let found = self.run(isa);
+            let kernel = Gemm::on(&self.unit).isa(isa).kernel();
+            for (t, (found, want)) in found.iter().zip(&want).enumerate() {
+                let [_, n, k] = self.size;
+                assert_eq!(
+                    found,
+                    want,
+                    "{} on {isa}, {kernel}, row {}, column {}: {found:x} {want:x}\na {:x?}\nb {:x?}\nc {:x}\nscales {:x?} {:x?}",
+                    self.unit,
+                    t / n,
+                    t % n,
+                    &self.a[t / n * k..][..k],
+                    (0..k).map(|p| self.b[p * n + t % n]).collect::<Vec<_>>(),
+                    self.c[t],
+                    self.scale_a,
+                    self.scale_b,
+                );
+            }
+        }
+    }
+}
+
+/// The sets of this machine.
+fn isas() -> Vec<Isa> {
+    Isa::ALL.into_iter().filter(|isa| *isa != Isa::Reference && isa.is_available()).collect()
+}
+
+/// All kinds, alone and mixed, on shapes that leave edges.
+fn all_kinds(unit: &Unit, seeds: core::ops::Range<u64>) {
+    let steps = if unit.c == unit.d { 3 } else { 1 };
+    for seed in seeds {
+        for kind in KINDS {
+            Problem::new(unit, &[kind], seed, [4, 19, steps]).check(&isas());
+        }
+        Problem::new(unit, &KINDS, seed, [3, 33, steps]).check(&isas());
+    }
+}
+
+/// One unit of every function: same recipe, formats and K.
+fn functions(keep: impl Fn(&Unit) -> bool) -> Vec<Unit> {
+    let mut seen = Vec::new();
+    Unit::all()
+        .filter(|unit| {
+            let what = (unit.recipe, unit.shape.k, [unit.a, unit.b, unit.c, unit.d].map(|f| f.name), unit.scale);
+            let new = keep(unit) && !seen.contains(&what);
+            if new {
+                seen.push(what);
+            }
+            new
+        })
+        .collect()
+}
+
+/// Units of a family have a fast kernel on every set, and it is right.
+fn family(keep: impl Fn(&Recipe) -> bool, seeds: u64) {
+    for unit in functions(|u| u.recipe.as_ref().is_some_and(&keep)) {
+        for isa in isas() {
+            let kernel = Gemm::on(&unit).isa(isa).kernel();
+            assert_ne!(kernel.isa, Isa::Reference, "{unit}: {kernel}");
+        }
+        all_kinds(&unit, 0..seeds);
+    }
+}
+
+#[test]
+fn aligned_units_are_the_references() {
+    family(|r| matches!(r, Recipe::Generic(g) if !g.exact), 2);
+}
+
+#[test]
+fn exact_units_are_the_references() {
+    family(|r| matches!(r, Recipe::Generic(g) if g.exact), 20);
+}
+
+#[test]
+fn group_scaled_units_are_the_references() {
+    family(|r| matches!(r, Recipe::GroupScaled(_)), 20);
+}
+
+#[test]
+fn chains_of_fma_are_the_references() {
+    family(|r| matches!(r, Recipe::Sequential(_) | Recipe::Software(_)), 5);
+}
+
+#[test]
+fn pairwise_units_are_the_references() {
+    family(|r| matches!(r, Recipe::Pairwise(_)), 20);
+}
+
+#[test]
+fn round_down_units_are_the_references() {
+    family(|r| matches!(r, Recipe::RoundDown(_) | Recipe::GroupedRoundDown(_)), 20);
+}
+
+const FORMATS: [&str; 8] = ["f16", "bf16", "e4m3", "e5m2", "tf32", "e2m1", "f32", "e5m2fnuz"];
+
+prop_compose! {
+    fn custom()(
+        formats in (0..8usize, 0..8usize, 0..4usize),
+        shape in (1..20usize, 0..3usize, 8..41u32, 1..24usize),
+        rounding in (0..3usize, 0..4usize, 1..24u32),
+        floor in (0..4usize, -20..20i32),
+        flags: [bool; 8],
+        words in (0..3usize, any::<bool>(), any::<bool>()),
+    ) -> Unit {
+        let [sticky, normalise, via_f16, flush_inputs, flush_results, limit, negative_zero, plain] = flags;
+        let named = |name: &str| -> FormatSpec { *gemmulate::format::format_named(name).unwrap() };
+        let d = named(["f32", "f32", "f16", "bf16"][formats.2]);
+        let g = GenericDot {
+            block: shape.0,
+            pattern: [Pattern::Runs, Pattern::EvenOdd, Pattern::InterleavedPairs][shape.1],
+            frac_bits: shape.2,
+            alignment: [Rounding::TowardZero, Rounding::Down, Rounding::NearestEven][if plain { 0 } else { rounding.0 }],
+            sticky: sticky && !plain,
+            normalise_products: normalise && !plain,
+            floor: [Floor::None, Floor::ZeroC, Floor::BelowEmin(floor.1), Floor::BelowEmin(7)][floor.0],
+            c: [CPosition::With, CPosition::Late, CPosition::Last][words.0],
+            zero_products: if words.1 { ZeroProducts::Ignored } else { ZeroProducts::OwnExponent },
+            subnormal_c: if words.2 { SubnormalC::Stored } else { SubnormalC::Normalised },
+            output_rounding: [Rounding::NearestEven, Rounding::TowardZero, Rounding::Down, Rounding::Up][rounding.1],
+            output_bits: (rounding.2 < 20).then_some(rounding.2),
+            via_f16,
+            flush_inputs,
+            flush_results,
+            product_limit: limit,
+            negative_zero,
+            ..GenericDot::default()
+        };
+        Unit::custom(g, Shape::new(1, 1, shape.3), [named(FORMATS[formats.0]), named(FORMATS[formats.1]), d, d], None).unwrap()
+    }
+}
+
+use gemmulate::accumulate::{SubnormalC, ZeroProducts};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, rng_seed: proptest::test_runner::RngSeed::Fixed(4), ..ProptestConfig::default() })]
+    #[test]
+    fn custom_units_are_the_references(unit in custom(), seed in 0..1000u64) {
+        for kind in KINDS {
+            Problem::new(&unit, &[kind], seed, [2, 17, 2]).check(&isas());
+        }
+    }
+}
