@@ -1,6 +1,7 @@
 //! Packing of the FDA's panels: plain array code, one loop per result, so that every loop becomes
 //! vector instructions.
 
+#![allow(clippy::needless_range_loop, reason = "one plain loop per result becomes vector instructions")]
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
 use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY};

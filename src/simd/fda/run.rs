@@ -1,5 +1,6 @@
 //! All steps of a tile: the fast kernel, the wide one where it must, rule (S) where operands are special.
 
+#![allow(clippy::needless_range_loop, reason = "rows and columns index several arrays at once")]
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 
 use super::avx512::{Consts, EXP32, Step, step_fast};
