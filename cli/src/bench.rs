@@ -251,10 +251,19 @@ fn measure<T: Real>(unit: &Unit, args: &Args, native: &mut Native<T>) -> Result<
     // Of a smaller product the yardstick's share is taken.
     let share = (n as f64 / f64::from(args.size)).powi(3);
     for _ in 0..args.turns {
-        let native_time = seconds(args.threads, || Ok(native.gemm(args.threads as usize)))?;
+        let native_time = seconds(args.threads, || {
+            native.gemm(args.threads as usize);
+            Ok(())
+        })?;
         let time = seconds(args.threads, || job.run(args, &mut workspace))?;
-        let after = seconds(args.threads, || Ok(native.gemm(args.threads as usize)))?;
-        let mm = seconds(1, || Ok(native.matrixmultiply()))?;
+        let after = seconds(args.threads, || {
+            native.gemm(args.threads as usize);
+            Ok(())
+        })?;
+        let mm = seconds(1, || {
+            native.matrixmultiply();
+            Ok(())
+        })?;
         times.push(time);
         by_gemm.push((native_time + after) / 2.0 * share / time);
         by_mm.push(mm * share / time);
@@ -272,8 +281,14 @@ fn yardstick<T: Real>(args: &Args, native: &mut Native<T>) -> Result<Value, Fail
     let rate = |times: Vec<f64>| f64::from(args.size).powi(3) * 1e-9 / median(times);
     let (mut gemm, mut mm) = (Vec::new(), Vec::new());
     for _ in 0..args.turns {
-        gemm.push(seconds(args.threads, || Ok(native.gemm(args.threads as usize)))?);
-        mm.push(seconds(1, || Ok(native.matrixmultiply()))?);
+        gemm.push(seconds(args.threads, || {
+            native.gemm(args.threads as usize);
+            Ok(())
+        })?);
+        mm.push(seconds(1, || {
+            native.matrixmultiply();
+            Ok(())
+        })?);
     }
     Ok(json!({ "gemm_gmacs": rate(gemm), "matrixmultiply_gmacs": rate(mm) }))
 }

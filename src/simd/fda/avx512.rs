@@ -2,6 +2,7 @@
 //! window and states of ordinary size.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::finish::{finish, start};
 use super::{MR, NR};

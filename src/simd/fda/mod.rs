@@ -18,7 +18,9 @@ mod avx512;
 mod finish;
 mod pack;
 mod run;
+mod scratch;
 mod special;
+mod state;
 mod wide;
 
 use super::buffer::Buffer;

@@ -1,6 +1,7 @@
 //! Packing of the FDA's panels: plain array code, one loop per result, so that every loop becomes
 //! vector instructions.
 
+#![allow(clippy::needless_range_loop, reason = "one plain loop per result becomes vector instructions")]
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
 use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY};
@@ -128,7 +129,7 @@ impl Decoder {
             let d = self.top - field[j] - shift[j];
             let tiny = (d >= WINDOW) & (none[j] == 0);
             it.exponents[j] = if (none[j] != 0) | tiny { 0 } else { (127 - d) as u32 & 0xFF };
-            it.flags[j] = (none[j] >> 1) * u32::from(SPECIAL) | u32::from(tiny) * u32::from(TINY);
+            it.flags[j] = ((none[j] >> 1) * u32::from(SPECIAL)) | (u32::from(tiny) * u32::from(TINY));
             let normal = (mag[j] >> self.frac_bits != 0) | self.f16_low.is_some();
             it.significands[j] = (mag[j] & ((1 << self.frac_bits) - 1)) | u32::from(normal) << self.frac_bits;
         }

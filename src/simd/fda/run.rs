@@ -1,23 +1,18 @@
 //! All steps of a tile: the fast kernel, the wide one where it must, rule (S) where operands are special.
 
+#![allow(clippy::needless_range_loop, reason = "rows and columns index several arrays at once")]
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 
-use super::avx512::{A_SCALE, B_SCALE, Consts, EXP32, Step, step_fast};
+use super::avx512::{Consts, EXP32, Step, step_fast};
+use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
+use super::state::{MC, Tile, copy_in, copy_out, round_f16};
 use super::wide::step_wide;
 use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY, out};
 use crate::gemm::kernel::{Exact, Panel};
 use core::arch::x86_64::*;
 use core::cell::RefCell;
 use core::ops::Range;
-
-/// Rows of a tile.
-const MC: usize = GROUPS * MR;
-
-/// The states of `GROUPS` row groups by NR columns, f16 states widened.
-#[derive(Clone, Debug)]
-#[repr(align(64))]
-struct Tile([f32; MC * NR]);
 
 /// Everything a tile needs besides its panels, kept by each thread.
 #[derive(Debug)]
@@ -39,87 +34,6 @@ thread_local! {
         scratch: Scratch::default(),
         lines: Lines::default(),
     }));
-}
-
-/// Sentinel exponent of zero for the wide kernel.
-const NO_EXPONENT: i16 = -8000;
-
-/// In this order, so that all arrays are aligned to 64 bytes. The wide kernel's exponents, made when needed: A's for one step and row group, B's for one step and column group.
-#[derive(Debug)]
-#[repr(C, align(64))]
-struct Scratch {
-    b: [i16; 32 * NR],
-    a: [u32; 32 * MR],
-    /// The f64 panels of the step, where the kernel packs f32.
-    b_values: [f64; 32 * NR],
-    a_values: [f64; 32 * MR],
-    /// The step that `b` is of.
-    key: Option<usize>,
-}
-
-impl Default for Scratch {
-    fn default() -> Self {
-        Self { b: [0; 32 * NR], a: [0; 32 * MR], b_values: [0.0; 32 * NR], a_values: [0.0; 32 * MR], key: None }
-    }
-}
-
-/// The exponent of a packed value: never below the format's lowest, `NO_EXPONENT` for the infinitesimals of zero.
-#[inline(always)]
-const fn exponent(v: f64, scale: i32, emin: i32) -> i16 {
-    let e = (v.to_bits() >> 52 & 0x7FF) as i32 - 1023;
-    let own = e - scale;
-    if e < -900 {
-        NO_EXPONENT
-    } else if own < emin {
-        emin as i16
-    } else {
-        own as i16
-    }
-}
-
-/// A value of an f32 panel as the f64 panel has it.
-#[inline(always)]
-fn widened(v: f32, scale: i32) -> f64 {
-    let scale = if v.abs() < 1e-28 { -900 } else { scale };
-    f64::from(v) * f64::from_bits(((1023 + scale) as u64) << 52)
-}
-
-/// An f16 code as f32: exact, NaN to NaN.
-fn f16_to_f32(x: u32) -> f32 {
-    let (sign, mag) = (x >> 15 & 1, x & 0x7FFF);
-    let v = match mag >> 10 {
-        31 => f32::from_bits(0x7F80_0000 | mag << 13),
-        0 => mag as f32 / 16_777_216.0,
-        _ => f32::from_bits((mag << 13) + (112 << 23)),
-    };
-    f32::from_bits(v.to_bits() | sign << 31)
-}
-
-/// The inverse for values that are f16 values; any NaN gives `nan`.
-fn f32_to_f16(x: f32, nan: u32) -> u32 {
-    let (sign, mag) = (x.to_bits() >> 31, x.to_bits() & 0x7FFF_FFFF);
-    let h = match mag {
-        m if m > 0x7F80_0000 => return nan,
-        0x7F80_0000 => 0x7C00,
-        m if m < 113 << 23 => (f32::from_bits(m) * 16_777_216.0) as u32,
-        m => (m >> 13) - (112 << 10),
-    };
-    h | sign << 15
-}
-
-/// The nearest f16, ties to even.
-fn round_f16(x: f32) -> f32 {
-    let mag = x.abs();
-    if mag.is_nan() {
-        return x;
-    }
-    if mag >= 65520.0 {
-        return f32::INFINITY.copysign(x);
-    }
-    // Adding 1.5 * 2^23 units of the last kept place rounds to it.
-    let e = ((mag.to_bits() >> 23) as i32 - 127).max(-14);
-    let magic = f32::from_bits(((e - 10 + 23 + 127) as u32) << 23 | 1 << 22);
-    ((mag + magic) - magic).copysign(x)
 }
 
 /// A block of states on its way through the steps.
@@ -233,31 +147,6 @@ impl Fda {
         }
         let nan = self.unit.d.nan_code(self.nan).unwrap_or_default() as u32;
         copy_out(state, ld, size, f16.then_some(nan), &work.tile);
-    }
-}
-
-fn copy_in(state: &[u32], ld: usize, [rows, columns]: [usize; 2], f16: bool, tile: &mut Tile) {
-    for (r, to) in tile.0.as_chunks_mut::<NR>().0.iter_mut().enumerate().take(rows) {
-        let from = &state[r * ld..][..columns];
-        if f16 {
-            to.iter_mut().zip(from).for_each(|(t, x)| *t = f16_to_f32(*x));
-        } else {
-            to.iter_mut().zip(from).for_each(|(t, x)| *t = f32::from_bits(*x));
-        }
-        to[columns..].fill(0.0);
-    }
-    let rest = rows.next_multiple_of(MR).min(MC);
-    tile.0[rows * NR..rest * NR].fill(0.0);
-}
-
-fn copy_out(state: &mut [u32], ld: usize, [rows, columns]: [usize; 2], f16: Option<u32>, tile: &Tile) {
-    for (r, from) in tile.0.as_chunks::<NR>().0.iter().enumerate().take(rows) {
-        let to = &mut state[r * ld..][..columns];
-        if let Some(nan) = f16 {
-            to.iter_mut().zip(from).for_each(|(t, x)| *t = f32_to_f16(*x, nan));
-        } else {
-            to.iter_mut().zip(from).for_each(|(t, x)| *t = x.to_bits());
-        }
     }
 }
 
@@ -448,7 +337,7 @@ impl TileRun<'_> {
     #[inline(never)]
     unsafe fn redo<const OUT: u8>(&mut self, s: usize, g: usize, redo: u32, p: &Step, q: &Consts) {
         let l = self.fda.block;
-        self.exponents(s, g);
+        self.work.scratch.fill(self.fda, self.panels, [self.at[0] + g, self.at[1]], s);
         for t in 0..4 {
             let rows = redo >> t & 0x1111_1111;
             // SAFETY: the panels hold this step for this tile.
@@ -461,64 +350,6 @@ impl TileRun<'_> {
             }
         }
         (0..32).filter(|piece| redo >> piece & 1 == 1).for_each(|piece| self.settle(g, piece));
-    }
-
-    /// Fills the scratch exponents for this step.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn exponents(&mut self, s: usize, g: usize) {
-        let (fda, l) = (self.fda, self.fda.block);
-        let (at, n) = (self.a.at_a(self.at[0] + g, s) * MR * l, MR * l);
-        let (a_scale, b_scale) = (A_SCALE, B_SCALE + fda.frac_bits as i32);
-        let shift = |shifts: &[i32], line: usize, lines: usize, steps: usize| -> i32 {
-            if shifts.is_empty() || line >= lines { 0 } else { shifts[line * steps + s].max(-200) }
-        };
-        let scaled = if fda.unit.scale.is_some() { 127 } else { 0 };
-        let (a_low, b_low) = (fda.a.emin + scaled, fda.b.emin + scaled);
-        let scratch = &mut self.work.scratch;
-        if fda.narrow {
-            for (w, v) in scratch.a_values.iter_mut().zip(&self.a.values.view::<f32>()[at..at + n]) {
-                *w = widened(*v, a_scale - fda.scales().0);
-            }
-        }
-        let values = if fda.narrow { &scratch.a_values[..n] } else { &self.a.values.view::<f64>()[at..at + n] };
-        let row = (self.at[0] + g) * MR;
-        let low: [i32; MR] =
-            core::array::from_fn(|r| a_low + shift(&self.a.shifts, row + r, self.panels[0].lines, self.a.steps));
-        for (e, v) in scratch.a.as_chunks_mut::<MR>().0.iter_mut().zip(values.as_chunks::<MR>().0) {
-            for r in 0..MR {
-                e[r] = u32::from(exponent(v[r], a_scale, low[r]) as u16) * 0x1_0001;
-            }
-        }
-        if scratch.key == Some(s) {
-            return;
-        }
-        scratch.key = Some(s);
-        let at = self.b.at_b(self.at[1], s);
-        if fda.narrow {
-            let from = self.b.values.view::<f32>()[at * NR * l..][..NR * l].as_chunks::<16>().0;
-            for (w, v) in scratch.b_values.as_chunks_mut::<16>().0.iter_mut().zip(from) {
-                for j in 0..8 {
-                    w[j] = widened(v[2 * j], b_scale - fda.scales().1);
-                    w[8 + j] = widened(v[2 * j + 1], b_scale - fda.scales().1);
-                }
-            }
-        }
-        let values = if fda.narrow {
-            &scratch.b_values[..NR * l]
-        } else {
-            &self.b.values.view::<f64>()[at * NR * l..][..NR * l]
-        };
-        let column = self.at[1] * NR;
-        let low: [i32; NR] =
-            core::array::from_fn(|j| b_low + shift(&self.b.shifts, column + j, self.panels[1].lines, self.b.steps));
-        for (n, v) in values.as_chunks::<16>().0.iter().enumerate() {
-            let (t, i) = (n / l, n % l);
-            let (e, low) = (&mut scratch.b[i * NR + t * 16..][..16], &low[t * 16..][..16]);
-            for j in 0..8 {
-                e[2 * j] = exponent(v[j], b_scale, low[2 * j]);
-                e[2 * j + 1] = exponent(v[8 + j], b_scale, low[2 * j + 1]);
-            }
-        }
     }
 
     /// Rule (S) where a row or a column is special in this step.

@@ -1,6 +1,7 @@
 //! The FDA step for all finite operands and states, and F up to 40.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::avx512::{Consts, EXP32, ODD, RZ, Step};
 use super::finish::narrow_widen;
