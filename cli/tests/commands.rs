@@ -208,7 +208,9 @@ fn validate_reports_folders_outputs_and_units() {
         eprintln!("GEMMULATE_SHARED is unset: recorded GPU outputs are not compared");
         return;
     };
-    let run = gemmulate(&["validate", &format!("{shared}/hardware"), "--json"], b"");
+    // A relative path is meant from the root of the repository.
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(shared).join("hardware");
+    let run = gemmulate(&["validate", folder.to_str().unwrap(), "--json"], b"");
     assert_eq!(run.code, 0, "{}", run.err);
     let reports: Vec<serde_json::Value> = serde_json::from_str(&run.out).unwrap();
     assert!(reports.len() >= 30 && reports.iter().all(|r| r["mismatches"] == 0 && r["rows"].as_u64() >= Some(1000)));
