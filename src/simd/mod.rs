@@ -184,7 +184,8 @@ const FAMILIES: &[Select] = &[
 /// The kernel for a unit: the first that is exact on the best set at hand, in the end the reference.
 pub(crate) fn select(unit: &Unit, force: Option<Isa>) -> (Arc<dyn Kernel>, Isa) {
     let best = force.or_else(environment);
-    for isa in Isa::ALL.into_iter().filter(|isa| best.is_none_or(|b| b <= *isa) && isa.is_available()) {
+    let allowed = |isa: &Isa| best.is_none_or(|b| b <= *isa) && isa.is_available() && *isa != Isa::Reference;
+    for isa in Isa::ALL.into_iter().filter(allowed) {
         if let Some(kernel) = FAMILIES.iter().find_map(|select| select(unit, isa)) {
             return (kernel, isa);
         }
