@@ -79,11 +79,6 @@ pub(crate) fn one(format: &FormatSpec) -> u64 {
     power(format, false, 0).unwrap_or(0)
 }
 
-/// Whether a format holds normal numbers of exponent `e`.
-fn is_normal(format: &FormatSpec, e: i32) -> bool {
-    e >= format.emin() && e <= format.max().exponent && power(format, false, e).is_some()
-}
-
 /// Builds inputs of one interface: products and c by value, everything else zero, scales 1.
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
@@ -121,18 +116,28 @@ impl Bench {
         (low.max(i.c.emin()).max(i.d.emin()), high.min(top(&i.c)).min(top(&i.d)))
     }
 
-    /// Operands with product `magnitude * 2^e`: the magnitude sits in a if it fits, else in b.
+    /// Operands with product `magnitude * 2^e`: the magnitude sits in a if it fits, else in b; both
+    /// normal if they can be, and as balanced as that allows.
     pub(crate) fn split(&self, negative: bool, magnitude: u128, e: i32) -> Option<(u64, u64)> {
         let Interface { a, b, .. } = self.interface;
-        let middle = e / 2;
-        let mut by_distance: Vec<i32> = (e - top(&b) - 1..=e - b.emin() + b.fraction_bits as i32 + 1).collect();
-        by_distance.sort_by_key(|x| (!is_normal(&a, *x) || !is_normal(&b, e - *x), (x - middle).abs()));
-        let found = by_distance.iter().find_map(|&ea| {
+        let at = |ea: i32| {
             let in_a = || Some((exact(&a, negative, magnitude, ea)?, power(&b, false, e - ea)?));
             let in_b = || Some((power(&a, negative, ea)?, exact(&b, false, magnitude, e - ea)?));
             in_a().or_else(in_b)
-        });
-        found.or_else(|| self.factors(negative, magnitude, e))
+        };
+        // Exponents with both operands normal, from the balanced one outward.
+        let lead = magnitude.checked_ilog2().unwrap_or(0) as i32;
+        let (low, high) = (a.emin().max(e - top(&b)), top(&a).min(e + lead - b.emin()));
+        if low <= high {
+            let middle = ((e - lead) / 2).clamp(low, high);
+            let near = (0..8).flat_map(|by| [middle + by, middle - by]);
+            if let Some(found) = near.filter(|ea| (low..=high).contains(ea)).find_map(at) {
+                return Some(found);
+            }
+        }
+        let quantum = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
+        let (from, to) = (quantum(&a).max(e - top(&b)), (e - quantum(&b)).min(top(&a)));
+        (from..=to).rev().find_map(at).or_else(|| self.factors(negative, magnitude, e))
     }
 
     /// Operands of two odd significands, for a magnitude that neither holds alone.

@@ -68,10 +68,9 @@ pub fn diff(first: &Unit, second: &Unit) -> Result<Sameness, Error> {
         let show = |u: &Unit| format!("{}, K = {}", u.equation(), u.shape.k);
         return Err(Error::shape(second.to_string(), show(first), show(second)));
     }
-    if let (Some(x), Some(y)) = (&first.recipe, &second.recipe) {
-        if let Some(reasons) = same_function(x, y, &interface) {
-            return Ok(Sameness::Same(reasons));
-        }
+    let recipes = first.recipe.as_ref().zip(second.recipe.as_ref());
+    if let Some(reasons) = recipes.and_then(|(x, y)| same_function(x, y, &interface)) {
+        return Ok(Sameness::Same(reasons));
     }
     let (tried, found) = search(first, second, STARTS)?;
     if found.is_empty() {

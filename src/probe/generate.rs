@@ -1,8 +1,8 @@
 //! Inputs at random, aimed at what units differ in.
 //!
 //! The kinds are those of the shared vectors (random bits, near one, wide exponents, cancellation,
-//! specials, sparse, tiny, huge, very wide, ties) and four more: few terms of exact powers, sums at
-//! the alignment floor, overflow edges, and zeros of both signs.
+//! specials, sparse, tiny, huge, very wide, ties) and five more: few terms of exact powers, sums at
+//! the alignment floor, overflow edges, zeros of both signs, and the largest terms beside the smallest.
 
 use super::bench::{Bench, Random, normal, one, top};
 use super::black_box::Input;
@@ -25,10 +25,11 @@ pub(crate) enum Kind {
     Floor,
     Overflow,
     Zeros,
+    Extremes,
 }
 
 /// Every kind.
-pub(crate) const KINDS: [Kind; 14] = [
+pub(crate) const KINDS: [Kind; 15] = [
     Kind::RandomBits,
     Kind::NearOne,
     Kind::Wide,
@@ -43,6 +44,7 @@ pub(crate) const KINDS: [Kind; 14] = [
     Kind::Floor,
     Kind::Overflow,
     Kind::Zeros,
+    Kind::Extremes,
 ];
 
 /// Kinds whose inputs are normal numbers and whose sums stay far from underflow and overflow.
@@ -128,6 +130,7 @@ impl Generator {
             Kind::Floor => self.floor(),
             Kind::Overflow => self.overflow(),
             Kind::Zeros => self.zeros(),
+            Kind::Extremes => self.extremes(),
         };
         self.scales(&mut input, kind);
         input
@@ -256,6 +259,37 @@ impl Generator {
             let magnitude = self.random.below(3) + 1;
             let negative = self.random.one_in(2);
             let _ = self.bench.set_value(&mut input, k, negative, magnitude.into(), lead - gap);
+        }
+        input
+    }
+
+    /// One or two of the largest terms, which may cancel, and one or two of the smallest, subnormal
+    /// ones included: the widest alignments show only here.
+    fn extremes(&mut self) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.bench.zeros();
+        let last = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
+        let (product_top, c_top) = (top(&i.a) + top(&i.b), top(&i.c).min(top(&i.d)));
+        let (product_bottom, c_bottom) = (last(&i.a) + last(&i.b), last(&i.c));
+        let cap = (top(&i.d) - 1).min(product_top);
+        let lead = cap.min(if self.random.one_in(2) { c_top } else { cap }) - self.random.range(0, 5);
+        let negative = self.random.one_in(2);
+        let place = |random: &mut Random| random.below(i.k as u64 + 1) as usize;
+        for n in 0..1 + self.random.below(4) {
+            let k = place(&mut self.random);
+            let magnitude = 1 + u128::from(self.random.below(3));
+            // They cancel, or add up to more than one alone can be.
+            let flip = n % 2 == 1 && self.random.one_in(2);
+            let _ = self.bench.set_value(&mut input, k, negative != flip, magnitude, lead);
+        }
+        for _ in 0..1 + self.random.below(2) {
+            let k = place(&mut self.random);
+            let bottom = if k == i.k { c_bottom } else { product_bottom };
+            // Within reach of the widest alignments, or at the very bottom.
+            let bottom = bottom.max(lead - if self.random.one_in(2) { 30 } else { 80 });
+            let (sign, magnitude) = (self.random.one_in(2), 1 + u128::from(self.random.below(4)));
+            let e = bottom + self.random.range(0, 6);
+            let _ = self.bench.set_value(&mut input, k, sign, magnitude, e);
         }
         input
     }

@@ -239,7 +239,7 @@ impl Lab<'_> {
     fn settle(&mut self, start: Recipe, cuts: &[Structure], options: &FitOptions) -> Result<(Recipe, usize), Error> {
         let mut recipe = start;
         if let Recipe::Generic(x) = start {
-            recipe = Recipe::Generic(search::with_edges(x, &mut self.jury, &self.interface).0);
+            recipe = Recipe::Generic(search::with_edges(x, &mut self.jury, &self.interface));
         }
         loop {
             let refuted;

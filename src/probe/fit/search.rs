@@ -4,7 +4,7 @@ use super::super::black_box::Interface;
 use super::cases::{Case, Compact, Jury};
 use super::options::{self, WIDTHS};
 use super::structure::Structure;
-use crate::accumulate::{CPosition, Floor, GenericDot, Recipe, SubnormalC, ZeroProducts};
+use crate::accumulate::{CPosition, GenericDot, Recipe, SubnormalC, ZeroProducts};
 use crate::round::Rounding;
 use crate::special::NanRule;
 
@@ -77,42 +77,59 @@ pub(crate) fn middle(
     found
 }
 
-/// The ends of the range: floors, subnormals, zeros, infinities, NaN.
-fn edges(base: GenericDot) -> impl Iterator<Item = GenericDot> {
-    let flags = (0..128u32).map(move |bits| {
-        let on = |i: u32| bits >> i & 1 == 1;
-        GenericDot {
-            negative_zero: on(0),
-            nan: if on(1) { NanRule::Quiet } else { NanRule::AllOnes },
-            flush_inputs: on(2),
-            product_limit: on(3),
-            subnormal_c: if on(4) { SubnormalC::Normalised } else { SubnormalC::Stored },
-            zero_products: if on(5) { ZeroProducts::OwnExponent } else { ZeroProducts::Ignored },
-            via_f16: on(6),
-            ..base
-        }
-    });
-    flags.flat_map(|x| options::floors().map(move |floor| GenericDot { floor, ..x }))
+/// The rules at the ends of the range: subnormals, zeros, overflow, NaN; one bit each.
+fn with_rules(base: GenericDot, bits: u32) -> GenericDot {
+    let on = |i: u32| bits >> i & 1 == 1;
+    GenericDot {
+        negative_zero: on(0),
+        nan: if on(1) { NanRule::Quiet } else { NanRule::AllOnes },
+        flush_inputs: on(2),
+        product_limit: on(3),
+        subnormal_c: if on(4) { SubnormalC::Normalised } else { SubnormalC::Stored },
+        zero_products: if on(5) { ZeroProducts::OwnExponent } else { ZeroProducts::Ignored },
+        via_f16: on(6),
+        ..base
+    }
 }
 
-/// The model with the edges that the fewest cases refute, and how many do.
-pub(crate) fn with_edges(base: GenericDot, jury: &mut Jury<Case>, interface: &Interface) -> (GenericDot, usize) {
-    let mut best = (base, usize::MAX);
-    let exact = base.exact;
-    for model in edges(base) {
-        if exact && model.floor != Floor::None {
-            continue;
+const RULES: u32 = 7;
+
+/// The model with the rules and floor that the fewest cases refute: each for itself while that
+/// helps, then all combinations.
+pub(crate) fn with_edges(base: GenericDot, jury: &mut Jury<Case>, interface: &Interface) -> GenericDot {
+    let mut count = |model: &GenericDot, limit: usize| {
+        let recipe = Recipe::Generic(*model);
+        jury.refutations(limit, |case| case.agrees(&recipe, interface, true))
+    };
+    let mut rules = 0;
+    let mut best = (with_rules(base, 0), count(&with_rules(base, 0), usize::MAX));
+    loop {
+        let before = best.1;
+        let (from, floor) = (rules, best.0.floor);
+        let flips = (0..RULES).map(|i| (from ^ (1 << i), floor));
+        let floors = options::floors().filter(|_| !base.exact).map(|floor| (from, floor));
+        for (bits, floor) in flips.chain(floors) {
+            let model = GenericDot { floor, ..with_rules(base, bits) };
+            let refuted = if best.1 == 0 { 1 } else { count(&model, best.1) };
+            if refuted < best.1 {
+                best = (model, refuted);
+                rules = bits;
+            }
         }
-        let recipe = Recipe::Generic(model);
-        let refuted = jury.refutations(best.1, |case| case.agrees(&recipe, interface, true));
-        if refuted < best.1 {
-            best = (model, refuted);
-        }
-        if refuted == 0 {
+        if best.1 == before || best.1 == 0 {
             break;
         }
     }
-    best
+    if best.1 > 0 {
+        for (bits, floor) in (0..1 << RULES).flat_map(|bits| options::floors().map(move |f| (bits, f))) {
+            let model = GenericDot { floor, ..with_rules(base, bits) };
+            let refuted = if best.1 == 0 { 1 } else { count(&model, best.1) };
+            if refuted < best.1 {
+                best = (model, refuted);
+            }
+        }
+    }
+    best.0
 }
 
 /// Output widths to try first, from the most significant bits seen where c is zero.

@@ -1,7 +1,7 @@
 //! Which ways of cutting K into blocks the box's answers allow, whatever else it does.
 //!
-//! Two products and c are put at many pairs of places. If the unit sums in blocks, its answer
-//! depends on the places only through the blocks they fall in, so two pairs that a hypothesis
+//! Two or three products and c are put at many places. If the unit sums in blocks, its answer
+//! depends on the places only through the blocks they fall in, so two choices that a hypothesis
 //! calls alike must give equal answers.
 
 use super::super::bench::{Bench, Random};
@@ -51,59 +51,85 @@ fn pairs(k: usize, random: &mut Random) -> Vec<(usize, usize)> {
     forward.chain(second).collect()
 }
 
-/// A pair of products with c, and others that cancel around a small one.
-fn template(generator: &mut Generator, random: &mut Random, bench: &Bench) -> Input {
-    let input = generator.terms_at(&[0, 1], !random.one_in(4));
-    if !random.one_in(3) {
-        return input;
-    }
+/// An input with products at places 0, 1 and perhaps 2, and how many.
+#[derive(Debug)]
+struct Template {
+    input: Input,
+    products: usize,
+}
+
+/// A pair of products with c; X, -X and a small c; and X, -X and a small third product.
+fn template(generator: &mut Generator, random: &mut Random, bench: &Bench) -> Template {
+    let k = bench.interface.k;
     let (low, high) = bench.common_range();
     let e = random.range(low + (high - low) / 2, high);
-    let gap = random.range(0, 45);
+    let gap = random.range(0, 45).min(e - low.max(e - 45));
     let flip = random.one_in(2);
-    let terms = [(0, flip, 1, e), (1, !flip, 1, e), (bench.interface.k, random.one_in(2), 1, e - gap)];
-    bench.terms(&terms).unwrap_or(input)
+    let small = |at: usize, negative| [(0, flip, 1, e), (1, !flip, 1, e), (at, negative, 1, e - gap)];
+    let special = match random.below(3) {
+        0 => bench.terms(&small(k, random.one_in(2))).map(|input| Template { input, products: 2 }),
+        1 if k > 2 => bench.terms(&small(2, random.one_in(2))).map(|input| Template { input, products: 3 }),
+        _ => None,
+    };
+    special.unwrap_or_else(|| {
+        let products = if k > 2 && random.one_in(3) { 3 } else { 2 };
+        Template { input: generator.terms_at(&[0, 1, 2][..products], !random.one_in(4)), products }
+    })
+}
+
+impl Template {
+    /// The same products at other places.
+    fn at(&self, places: &[usize; 3], bench: &Bench) -> Input {
+        let mut at = bench.zeros();
+        for (from, &to) in places.iter().enumerate().take(self.products) {
+            (at.a[to], at.b[to]) = (self.input.a[from], self.input.b[from]);
+        }
+        at.c = self.input.c;
+        at
+    }
+}
+
+/// The first place that is neither of two.
+fn third(i: usize, j: usize) -> usize {
+    (0..3).find(|&x| x != i && x != j).unwrap_or(0)
 }
 
 /// The structures that the box's answers allow, in the order of [`all`].
 pub(crate) fn allowed(target: &mut dyn BlackBox, seed: u64) -> Result<Vec<Structure>, Error> {
     let interface = target.interface();
     let k = interface.k;
-    let candidates = all(k);
+    let mut candidates = all(k);
     if candidates.len() < 2 {
         return Ok(candidates);
     }
     let bench = Bench::new(interface);
     let mut generator = Generator::new(bench.clone(), seed);
     let mut random = Random::new(seed ^ 0x55);
-    let templates: Vec<Input> = (0..TEMPLATES).map(|_| template(&mut generator, &mut random, &bench)).collect();
-    let pairs = pairs(k, &mut random);
-    let moved = |input: &Input, (i, j): (usize, usize)| {
-        let mut at = bench.zeros();
-        (at.a[i], at.b[i], at.a[j], at.b[j]) = (input.a[0], input.b[0], input.a[1], input.b[1]);
-        at.c = input.c;
-        at
-    };
-    let inputs: Vec<Input> = templates.iter().flat_map(|t| pairs.iter().map(|&p| moved(t, p))).collect();
+    let templates: Vec<Template> = (0..TEMPLATES).map(|_| template(&mut generator, &mut random, &bench)).collect();
+    let places: Vec<[usize; 3]> = pairs(k, &mut random).into_iter().map(|(i, j)| [i, j, third(i, j)]).collect();
+    let inputs: Vec<Input> = templates.iter().flat_map(|t| places.iter().map(|p| t.at(p, &bench))).collect();
     let answers = target.dot_adds(&inputs)?;
-    let rows: Vec<&[u64]> = answers.chunks(pairs.len()).collect();
-    let ok = candidates.into_iter().filter(|s| is_consistent(s, &pairs, &rows));
-    Ok(ok.collect())
+    for products in [2, 3] {
+        let rows = answers.chunks(places.len()).zip(&templates).filter(|(_, t)| t.products == products);
+        let rows: Vec<&[u64]> = rows.map(|(row, _)| row).collect();
+        candidates.retain(|s| is_consistent(s, products, &places, &rows));
+    }
+    Ok(candidates)
 }
 
-/// Pairs of places in the same relation must have equal answers, whatever the template.
-fn is_consistent(structure: &Structure, pairs: &[(usize, usize)], rows: &[&[u64]]) -> bool {
+/// Places in the same relation must have equal answers, whatever the template.
+fn is_consistent(structure: &Structure, products: usize, places: &[[usize; 3]], rows: &[&[u64]]) -> bool {
     let mut relations: HashMap<Vec<u8>, usize> = HashMap::new();
-    let first_alike: Vec<usize> = pairs
-        .iter()
-        .enumerate()
-        .map(|(at, &(i, j))| *relations.entry(relation(&structure.partition, i, j)).or_insert(at))
-        .collect();
+    let relation = |p: &[usize; 3]| relation(&structure.partition, &p[..products]);
+    let first_alike: Vec<usize> =
+        places.iter().enumerate().map(|(at, p)| *relations.entry(relation(p)).or_insert(at)).collect();
     rows.iter().all(|row| first_alike.iter().zip(*row).all(|(&first, answer)| row[first] == *answer))
 }
 
-/// What the blocks see of products i and j: for each block (runs of empty ones once) who is in it.
-fn relation(partition: &[Vec<usize>], i: usize, j: usize) -> Vec<u8> {
-    let blocks = reduced(partition, &[i, j]);
-    blocks.iter().map(|b| u8::from(b.contains(&i)) + 2 * u8::from(b.contains(&j))).collect()
+/// What the blocks see of some products: for each block (runs of empty ones once) who is in it.
+fn relation(partition: &[Vec<usize>], places: &[usize]) -> Vec<u8> {
+    let bits = |block: &Vec<usize>| -> u8 {
+        places.iter().enumerate().filter(|(_, p)| block.contains(p)).map(|(n, _)| 1 << n).sum()
+    };
+    reduced(partition, places).iter().map(bits).collect()
 }
