@@ -138,9 +138,9 @@ impl Case {
         for i in 0..m.max(n) {
             for s in 0..steps {
                 if rng.below(30) == 0 {
-                    other.next_into(&mut v)
+                    other.next_into(&mut v);
                 } else {
-                    main.next_into(&mut v)
+                    main.next_into(&mut v);
                 }
                 pool.push(v.c);
                 if i < m {
