@@ -194,6 +194,20 @@ impl<'a, T> ViewMut<'a, T> {
         let at = self.at(i, j)?;
         self.slice.get_mut(at)
     }
+
+    /// Writes `from` to row `i` from column `j` on, each through `f`. Columns beyond the matrix are left out.
+    pub(crate) fn write<U: Copy>(&mut self, i: usize, j: usize, from: &[U], f: impl Fn(U) -> T) {
+        let count = from.len().min(self.shape[1].saturating_sub(j));
+        let contiguous = self.strides[1] == 1;
+        match self.at(i, j).and_then(|at| self.slice.get_mut(at..at.checked_add(count)?)) {
+            Some(row) if contiguous => row.iter_mut().zip(from).for_each(|(to, &x)| *to = f(x)),
+            _ => (j..).zip(from).for_each(|(j, &x)| {
+                if let Some(to) = self.get_mut(i, j) {
+                    *to = f(x);
+                }
+            }),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -304,17 +304,17 @@ impl<W: Wide> Product<'_, W> {
     }
 }
 
-/// Zeroed room for a panel's codes, as wide as the format asks.
-fn room(codes: &mut Staged, size: usize, wide: bool) {
+/// Room for a panel's codes, as wide as the format asks; zeroed where not all of it will be written.
+fn room(codes: &mut Staged, size: usize, wide: bool, zeroed: bool) {
+    fn sized<T: Clone + Default>(codes: &mut Vec<T>, size: usize, zeroed: bool) {
+        if zeroed {
+            codes.clear();
+        }
+        codes.resize(size, T::default());
+    }
     match codes {
-        Staged::Narrow(codes) if !wide => {
-            codes.clear();
-            codes.resize(size, 0);
-        }
-        Staged::Wide(codes) if wide => {
-            codes.clear();
-            codes.resize(size, 0);
-        }
+        Staged::Narrow(codes) if !wide => sized(codes, size, zeroed),
+        Staged::Wide(codes) if wide => sized(codes, size, zeroed),
         other if wide => *other = Staged::Wide(vec![0; size]),
         other => *other = Staged::Narrow(vec![0; size]),
     }
@@ -331,7 +331,8 @@ impl Side<'_> {
 
     fn begin(&self, panel: &mut Panel, lines: &Range<usize>, chunk: &Chunk) {
         (panel.lines, panel.k) = (lines.len(), chunk.to - chunk.from);
-        room(&mut panel.codes, panel.lines * panel.k, self.spec.storage_bits > 32);
+        let real: usize = real_runs(&chunk.slice, chunk.from, chunk.to).map(|(_, run)| run.len()).sum();
+        room(&mut panel.codes, panel.lines * panel.k, self.spec.storage_bits > 32, real < panel.k);
     }
 
     /// Rows of A: element after element.

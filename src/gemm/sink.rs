@@ -29,15 +29,15 @@ pub(crate) struct Values<'a, T> {
     pub(crate) d: FormatSpec,
 }
 
-impl<T: Format> Values<'_, T> {
-    fn value(&self, code: u64) -> T {
-        if T::SPEC == self.d {
-            return T::from_bits(code);
-        }
-        // Exact: the caller made sure that T holds every number of D's format.
-        let widened = T::SPEC.encode_f64(self.d.to_f64(code), Rounding::NearestEven, Overflow::Ieee);
-        T::from_bits(widened.unwrap_or(0))
+/// A code of D's format as a value of its own type or a wider one.
+#[inline]
+fn value<T: Format>(d: &FormatSpec, code: u64) -> T {
+    if T::SPEC == *d {
+        return T::from_bits(code);
     }
+    // Exact: the caller made sure that T holds every number of D's format.
+    let widened = T::SPEC.encode_f64(d.to_f64(code), Rounding::NearestEven, Overflow::Ieee);
+    T::from_bits(widened.unwrap_or(0))
 }
 
 impl<T: Format> Sink for Values<'_, T> {
@@ -46,17 +46,12 @@ impl<T: Format> Sink for Values<'_, T> {
     }
 
     fn write(&mut self, i: usize, j: usize, codes: Run<'_>) {
+        let d = self.d;
+        let mut row = self.array.row_mut(i);
+        let to = row.iter_mut().skip(j);
         match codes {
-            Run::Narrow(codes) => {
-                for (t, &code) in codes.iter().enumerate() {
-                    self.array[[i, j + t]] = self.value(code.into());
-                }
-            }
-            Run::Wide(codes) => {
-                for (t, &code) in codes.iter().enumerate() {
-                    self.array[[i, j + t]] = self.value(code);
-                }
-            }
+            Run::Narrow(codes) => to.zip(codes).for_each(|(to, &code)| *to = value(&d, code.into())),
+            Run::Wide(codes) => to.zip(codes).for_each(|(to, &code)| *to = value(&d, code)),
         }
     }
 
@@ -101,14 +96,6 @@ impl CodesMut<'_> {
             Self::U64(_) => 64,
         }
     }
-
-    fn put(&mut self, i: usize, j: usize, code: u64) {
-        each_width_mut!(self, view => {
-            if let Some(to) = view.get_mut(i, j) {
-                *to = code as _;
-            }
-        });
-    }
 }
 
 impl Sink for CodesMut<'_> {
@@ -118,8 +105,8 @@ impl Sink for CodesMut<'_> {
 
     fn write(&mut self, i: usize, j: usize, codes: Run<'_>) {
         match codes {
-            Run::Narrow(codes) => (j..).zip(codes).for_each(|(j, &code)| self.put(i, j, code.into())),
-            Run::Wide(codes) => (j..).zip(codes).for_each(|(j, &code)| self.put(i, j, code)),
+            Run::Narrow(codes) => each_width_mut!(self, view => view.write(i, j, codes, |code| code as _)),
+            Run::Wide(codes) => each_width_mut!(self, view => view.write(i, j, codes, |code| code as _)),
         }
     }
 

@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
-use super::finish::{finish, start};
+use super::finish::{finish, finish_narrow, start};
 use super::{MR, NR};
 use std::arch::x86_64::*;
 
@@ -55,23 +55,31 @@ pub(super) struct Consts {
     pub(super) tiny: bool,
 }
 
-/// Exponent fields of the largest product exponent: 64 columns, R rows, stored to `to`.
-/// Returns the rows in which a tiny operand might matter.
+impl Consts {
+    /// L, known to the compiler or not.
+    #[inline(always)]
+    const fn length<const L: usize>(&self) -> usize {
+        if L == 0 { self.block } else { L }
+    }
+}
+
+/// Exponent fields of the largest product exponents of R rows, byte `4 j + t` that of column `16 t + j`, and a mask of
+/// the pieces in which a tiny operand might matter.
 ///
 /// # Safety
 /// `p` points into panels of at least this step.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn max_exponents(p: &Step, q: &Consts, to: &mut [[__m512; MR]; 4]) -> u32 {
-    let mut best = [_mm512_setzero_si512(); MR];
-    for k in 0..q.block {
+unsafe fn max_exponents<const L: usize>(p: &Step, q: &Consts) -> ([__m512i; MR], u32) {
+    let (mut best, l) = ([_mm512_setzero_si512(); MR], q.length::<L>());
+    for k in 0..l {
         // SAFETY: the caller's panels hold L * NR bytes of B and L * MR words of A.
         let e = unsafe { _mm512_load_si512(p.b_exp.add(k * NR).cast()) };
         for (r, m) in best.iter_mut().enumerate() {
-            let a = _mm512_set1_epi32(unsafe { *p.a_exp.add(k * MR + r) } as i32);
+            let a = _mm512_set1_epi32(unsafe { *p.a_exp.add(r * l + k) } as i32);
             *m = _mm512_max_epu8(*m, _mm512_add_epi8(e, a));
         }
     }
-    let (sub, floor) = (_mm512_set1_epi8(q.bias_sub as i8), _mm512_set1_epi8(q.floor_field as i8));
     let mut doubt = 0;
     if q.tiny {
         let safe = _mm512_set1_epi8((95 + 127 + 1) as u8 as i8);
@@ -83,15 +91,15 @@ unsafe fn max_exponents(p: &Step, q: &Consts, to: &mut [[__m512; MR]; 4]) -> u32
             }
         }
     }
-    for (r, m) in best.iter().enumerate() {
-        // Byte 4 j + t is column 16 t + j: shifted to the exponent field, with harmless bits around it.
-        let m = _mm512_max_epu8(_mm512_subs_epu8(*m, sub), floor);
-        to[0][r] = _mm512_castsi512_ps(_mm512_slli_epi32::<23>(m));
-        to[1][r] = _mm512_castsi512_ps(_mm512_slli_epi32::<15>(m));
-        to[2][r] = _mm512_castsi512_ps(_mm512_slli_epi32::<7>(m));
-        to[3][r] = _mm512_castsi512_ps(_mm512_srli_epi32::<1>(m));
-    }
-    doubt
+    let (sub, floor) = (_mm512_set1_epi8(q.bias_sub as i8), _mm512_set1_epi8(q.floor_field as i8));
+    (best.map(|m| _mm512_max_epu8(_mm512_subs_epu8(m, sub), floor)), doubt)
+}
+
+/// The bytes of vector `t` as powers of two: moved to the exponent field, with harmless bits around them.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn powers(bytes: __m512i, t: usize) -> __m512 {
+    _mm512_castsi512_ps(_mm512_rolv_epi32(bytes, _mm512_set1_epi32((23 - 8 * t as i32) & 31)))
 }
 
 /// One FDA step of 8 rows by 64 columns for operands within the window and a state within range.
@@ -100,16 +108,35 @@ unsafe fn max_exponents(p: &Step, q: &Consts, to: &mut [[__m512; MR]; 4]) -> u32
 /// # Safety
 /// `p` points into panels of at least this step and to `MR` rows of state.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn step_fast<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, skip: u32) -> u32 {
-    let mut powers = [[_mm512_setzero_ps(); MR]; 4];
+pub(super) unsafe fn step_fast<const OUT: u8>(p: &Step, q: &Consts, skip: u32) -> u32 {
+    // SAFETY: the caller's promise, handed on. Steps of more than 16 products look at their sums. Lengths of 4 and 8 are
+    // faster unknown: unrolled, the compiler spills the accumulators.
+    unsafe {
+        match q.block {
+            16 => step::<OUT, false, 16>(p, q, skip),
+            32 => step::<OUT, true, 32>(p, q, skip),
+            0..=15 => step::<OUT, false, 0>(p, q, skip),
+            _ => step::<OUT, true, 0>(p, q, skip),
+        }
+    }
+}
+
+/// `step_fast` for steps of `L` products, or with 0 of any number.
+///
+/// # Safety
+/// As `step_fast`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, skip: u32) -> u32 {
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        let mut skip = skip | max_exponents(p, q, &mut powers);
-        for (t, powers) in powers.iter().enumerate().take(p.vectors) {
+        let (largest, doubt) = max_exponents::<L>(p, q);
+        let mut skip = skip | doubt;
+        for t in 0..p.vectors {
             skip |= if q.narrow {
-                quarter_narrow::<OUT>(p, q, t, skip, powers)
+                quarter_narrow::<OUT, L>(p, q, t, skip, &largest)
             } else {
-                quarter::<OUT, CHECK>(p, q, t, skip, powers)
+                quarter::<OUT, CHECK, L>(p, q, t, skip, &largest)
             };
         }
         skip
@@ -122,21 +149,21 @@ pub(super) unsafe fn step_fast<const OUT: u8, const CHECK: bool>(p: &Step, q: &C
 /// As `step_fast`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn quarter<const OUT: u8, const CHECK: bool>(
+unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize>(
     p: &Step,
     q: &Consts,
     t: usize,
     skip: u32,
-    powers: &[__m512; MR],
+    largest: &[__m512i; MR],
 ) -> u32 {
-    let offset = _mm512_set1_epi64(1 << 30);
+    let (offset, l) = (_mm512_set1_epi64(1 << 30), q.length::<L>());
     let mut top = [_mm512_setzero_si512(); MR];
     let mut even = [_mm512_setzero_pd(); MR];
     let mut odd = [_mm512_setzero_pd(); MR];
     // SAFETY (whole function): panels and state are as large as the step, B and the state are 64-byte aligned.
     for r in 0..MR {
         let c = unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) };
-        top[r] = start::<OUT>(powers[r], c, q);
+        top[r] = start::<OUT>(powers(largest[r], t), c, q);
         // The f64 accumulators' start: the exponent field moves from bit 23 to 52.
         let (mut o, mut e) = (_mm512_maskz_srli_epi32::<3>(ODD, top[r]), _mm512_slli_epi64::<29>(top[r]));
         if CHECK {
@@ -144,11 +171,11 @@ unsafe fn quarter<const OUT: u8, const CHECK: bool>(
         }
         (odd[r], even[r]) = (_mm512_castsi512_pd(o), _mm512_castsi512_pd(e));
     }
-    let b = unsafe { p.b_val.add(t * q.block * 16) };
-    for k in 0..q.block {
+    let b = unsafe { p.b_val.add(t * l * 16) };
+    for k in 0..l {
         let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
         for r in 0..MR {
-            let a = _mm512_set1_pd(unsafe { *p.a_val.add(k * MR + r) });
+            let a = _mm512_set1_pd(unsafe { *p.a_val.add(r * l + k) });
             even[r] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r]);
             odd[r] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r]);
         }
@@ -186,18 +213,26 @@ unsafe fn quarter<const OUT: u8, const CHECK: bool>(
 /// As `step_fast`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn quarter_narrow<const OUT: u8>(p: &Step, q: &Consts, t: usize, skip: u32, powers: &[__m512; MR]) -> u32 {
-    let mut top = [_mm512_setzero_si512(); MR];
+unsafe fn quarter_narrow<const OUT: u8, const L: usize>(
+    p: &Step,
+    q: &Consts,
+    t: usize,
+    skip: u32,
+    largest: &[__m512i; MR],
+) -> u32 {
+    let l = q.length::<L>();
+    let (mut top, mut acc) = ([_mm512_setzero_ps(); MR], [_mm512_setzero_ps(); MR]);
     // SAFETY (whole function): as in `quarter`.
     for r in 0..MR {
-        top[r] = start::<OUT>(powers[r], unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) }, q);
+        let c = unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) };
+        top[r] = _mm512_castsi512_ps(start::<OUT>(powers(largest[r], t), c, q));
+        acc[r] = top[r];
     }
-    let mut acc = top.map(|t| _mm512_castsi512_ps(t));
-    let b = unsafe { p.b_val32.add(t * q.block * 16) };
-    for k in 0..q.block {
+    let b = unsafe { p.b_val32.add(t * l * 16) };
+    for k in 0..l {
         let b = unsafe { _mm512_load_ps(b.add(k * 16)) };
         for (r, acc) in acc.iter_mut().enumerate() {
-            let a = _mm512_set1_ps(unsafe { *p.a_val32.add(k * MR + r) });
+            let a = _mm512_set1_ps(unsafe { *p.a_val32.add(r * l + k) });
             *acc = _mm512_fmadd_round_ps::<RZ>(a, b, *acc);
         }
     }
@@ -207,8 +242,7 @@ unsafe fn quarter_narrow<const OUT: u8>(p: &Step, q: &Consts, t: usize, skip: u3
         let at = unsafe { p.c.add(r * NR + t * 16) };
         let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
         let negative = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
-        let sums = _mm512_sub_epi32(_mm512_castps_si512(acc[r]), top[r]);
-        let (d, inf) = finish::<OUT>(_mm512_add_epi32(sums, negative), top[r], unsafe { _mm512_load_ps(at) }, q);
+        let (d, inf) = finish_narrow::<OUT>(acc[r], negative, top[r], unsafe { _mm512_load_ps(at) }, q);
         redo |= u32::from(inf) << (4 * r + t);
         if (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };

@@ -26,20 +26,58 @@ pub(super) fn start<const OUT: u8>(power: __m512, c: __m512, q: &Consts) -> __m5
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) fn finish<const OUT: u8>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> (__m512, bool) {
-    // 2^(F - e_max) and 2^(e_max - F).
-    let up = _mm512_castsi512_ps(_mm512_sub_epi32(_mm512_set1_epi32(((254 + q.frac_bits) << 23) + (1 << 22)), top));
+    // 2^(e_max - F).
     let down = _mm512_castsi512_ps(_mm512_sub_epi32(top, _mm512_set1_epi32((q.frac_bits << 23) + (1 << 22))));
-    let sum = _mm512_add_epi32(sum, _mm512_cvttps_epi32(_mm512_mul_ps(c, up)));
+    let sum = _mm512_add_epi32(sum, truncated(top, c, q));
     if OUT == out::F16_RNE {
         let d = to_f16(sum, down);
-        let exp32 = _mm512_set1_epi32(EXP32);
-        (d, _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(d), exp32), exp32) != 0)
+        (d, overflowed(d))
     } else {
         let f = if OUT == out::F32_RZ { _mm512_cvt_roundepi32_ps::<RZ>(sum) } else { _mm512_cvtepi32_ps(sum) };
         let f = _mm512_castps_si512(f);
         let f = if q.keep == -1 { f } else { _mm512_and_si512(f, _mm512_set1_epi32(q.keep)) };
         (_mm512_mul_ps(_mm512_castsi512_ps(f), down), false)
     }
+}
+
+/// `trunc(c)` in units of `2^(e_max - F)`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn truncated(top: __m512i, c: __m512, q: &Consts) -> __m512i {
+    // 2^(F - e_max).
+    let up = _mm512_sub_epi32(_mm512_set1_epi32(((254 + q.frac_bits) << 23) + (1 << 22)), top);
+    _mm512_cvttps_epi32(_mm512_mul_ps(c, _mm512_castsi512_ps(up)))
+}
+
+/// `finish` for f32 accumulators that began at `top` and lack a unit for every negative product: sums fit their
+/// significands, so that the difference is exact, and so is its way back from the accumulators' place 2^-23 to F.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn finish_narrow<const OUT: u8>(
+    acc: __m512,
+    negative: __m512i,
+    top: __m512,
+    c: __m512,
+    q: &Consts,
+) -> (__m512, bool) {
+    let more = _mm512_add_epi32(negative, truncated(_mm512_castps_si512(top), c, q));
+    let acc = _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(acc), more));
+    let back = _mm512_castsi512_ps(_mm512_set1_epi32((127 + 23 - q.frac_bits) << 23));
+    let sum = _mm512_mul_ps(_mm512_sub_ps(acc, top), back);
+    if OUT == out::F16_RNE {
+        let d = narrow_widen(sum);
+        return (d, overflowed(d));
+    }
+    let kept = _mm512_and_si512(_mm512_castps_si512(sum), _mm512_set1_epi32(q.keep));
+    (_mm512_castsi512_ps(kept), false)
+}
+
+/// Whether some lane is infinite.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn overflowed(d: __m512) -> bool {
+    let exponent = _mm512_set1_epi32(EXP32);
+    _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(d), exponent), exponent) != 0
 }
 
 /// `sum * scale` rounded to nearest even f16, widened: to odd in f32 first, so that one rounding counts.

@@ -1,12 +1,11 @@
-//! Packing of the FDA's panels: plain array code, one loop per result, so that every loop becomes
-//! vector instructions.
+//! Packing of the FDA's panels: 16 codes at a time become values, exponent bytes, signs and flags.
 
-#![allow(clippy::needless_range_loop, reason = "one plain loop per result becomes vector instructions")]
-#![allow(unsafe_code, reason = "functions for one instruction set")]
+#![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 
 use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY};
 use crate::format::{FormatSpec, Specials};
 use crate::simd::buffer::Buffer;
+use core::arch::x86_64::*;
 
 /// Exponents a window spans: bytes 96..=127.
 const WINDOW: i32 = 32;
@@ -14,7 +13,10 @@ const WINDOW: i32 = 32;
 /// The shift that stands for a NaN scale.
 const NAN_SHIFT: i32 = i32::MIN;
 
-/// A format unrolled into the constants of the vectorised decoder.
+/// Ternary logic: `a | (b & c)`.
+const OR_AND: i32 = 0xF8;
+
+/// A format unrolled into the constants of the decoder.
 #[derive(Clone, Copy, Debug)]
 struct Decoder {
     ignored: u32,
@@ -26,24 +28,34 @@ struct Decoder {
     /// Scales the subnormal significand.
     subnormal: f64,
     /// Added to the shifted code of a normal number.
-    rebias: u64,
-    /// OR-ed into every value: the enlargement of B.
-    enlarge: u64,
-    tiny: u64,
+    rebias: i64,
+    /// Part of every value: the enlargement of B.
+    enlarge: i64,
+    /// What stands for zeros and specials.
+    tiny: i64,
     /// Field that byte 127 stands for.
     top: i32,
     /// With conversion to f16: the field of its lowest exponent.
     f16_low: Option<i32>,
 }
 
-/// 64 decoded elements.
+/// 16 decoded elements.
 struct Items {
-    values: [f64; 64],
-    /// Windowed exponents, as bytes.
-    exponents: [u32; 64],
-    significands: [u32; 64],
-    negative: [u32; 64],
-    flags: [u32; 64],
+    /// f64: the first and the second half, or the even and the odd elements.
+    values: [__m512d; 2],
+    /// Windowed exponents.
+    exponents: __m512i,
+    significands: __m512i,
+    negative: __mmask16,
+    special: __mmask16,
+    tiny: __mmask16,
+}
+
+impl Items {
+    fn flags(&self, lanes: __mmask16) -> u8 {
+        let flag = |mask: __mmask16, flag: u8| if mask & lanes != 0 { flag } else { 0 };
+        flag(self.special, SPECIAL) | flag(self.tiny, TINY)
+    }
 }
 
 /// The first magnitude code, without ignored bits, that is no finite number.
@@ -58,6 +70,8 @@ const fn first_special(spec: &FormatSpec) -> u32 {
 impl Decoder {
     fn new(spec: &FormatSpec, scale: i32, fda: &Fda, enlarge: bool, top: i32) -> Self {
         let pow = |e: i32| f64::from_bits(((1023 + e) as u64) << 52);
+        // Relative 2^-47, or 2^-20 in f32.
+        let enlarge = i64::from(enlarge) << if fda.narrow { 32 } else { 5 };
         Self {
             ignored: spec.ignored_low_bits,
             frac_bits: spec.fraction_bits,
@@ -65,78 +79,103 @@ impl Decoder {
             special: first_special(spec),
             fnuz: spec.specials == Specials::NanNegativeZero,
             subnormal: pow(spec.emin() - spec.fraction_bits as i32 + scale),
-            rebias: ((1023 - spec.bias + scale) as u64) << 52,
-            // Relative 2^-47, or 2^-20 in f32.
-            enlarge: u64::from(enlarge) << if fda.narrow { 32 } else { 5 },
-            tiny: pow(if fda.narrow { -100 } else { -1000 }).to_bits(),
+            rebias: i64::from(1023 - spec.bias + scale) << 52 | enlarge,
+            enlarge,
+            tiny: pow(if fda.narrow { -100 } else { -1000 }).to_bits() as i64 | enlarge,
             top: top + spec.bias,
             f16_low: fda.via_f16.then_some(spec.bias - 14),
         }
     }
 
-    /// Elements and the exponents of their block scales.
-    #[inline(always)]
-    fn items(&self, raw: &[u32; 64], shifts: Option<&[i32; 64]>) -> Items {
-        let mut it =
-            Items { values: [0.0; 64], exponents: [0; 64], significands: [0; 64], negative: [0; 64], flags: [0; 64] };
-        let (mut mag, mut none, mut shift) = ([0u32; 64], [0u32; 64], [0i32; 64]);
-        for j in 0..64 {
-            let bits = raw[j] >> self.ignored;
-            it.negative[j] = bits >> self.width & 1;
-            let m = bits & ((1 << self.width) - 1);
-            let special = (m >= self.special) | (self.fnuz & (it.negative[j] == 1) & (m == 0));
-            mag[j] = m;
-            none[j] = u32::from(special) << 1 | u32::from((m == 0) | special);
+    /// 16 codes and the exponents of their block scales. The values are split into halves, or with
+    /// `PAIRS` into even and odd ones.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn items<const PAIRS: bool>(&self, raw: __m512i, shifts: Option<__m512i>) -> Items {
+        let word = |x: u32| _mm512_set1_epi32(x as i32);
+        let bits = _mm512_srlv_epi32(raw, word(self.ignored));
+        let mag = _mm512_and_si512(bits, word((1 << self.width) - 1));
+        let negative = _mm512_test_epi32_mask(bits, word(1 << self.width));
+        let zero = _mm512_testn_epi32_mask(mag, mag);
+        let mut special = _mm512_cmpge_epu32_mask(mag, word(self.special));
+        if self.fnuz {
+            special |= negative & zero;
         }
         if let Some(shifts) = shifts {
-            for j in 0..64 {
-                none[j] |= if shifts[j] == NAN_SHIFT { 3 } else { 0 };
-                shift[j] = if none[j] != 0 { 0 } else { shifts[j] };
-            }
+            special |= _mm512_cmpeq_epi32_mask(shifts, _mm512_set1_epi32(NAN_SHIFT));
         }
-        for j in 0..64 {
-            let normal = (u64::from(mag[j]) << (52 - self.frac_bits)) + self.rebias;
-            let sub = (f64::from(mag[j] as i32) * self.subnormal).to_bits();
-            let v = if mag[j] >> self.frac_bits == 0 { sub } else { normal };
-            let v = if none[j] != 0 { self.tiny } else { v };
-            it.values[j] = f64::from_bits(v | self.enlarge | u64::from(it.negative[j]) << 63);
+        let none = special | zero;
+        let shift = shifts.map(|s| _mm512_maskz_mov_epi32(!none, s));
+
+        let mut field = _mm512_srlv_epi32(mag, word(self.frac_bits));
+        let subnormal = _mm512_testn_epi32_mask(field, field);
+        let fraction = _mm512_and_si512(mag, word((1 << self.frac_bits) - 1));
+        let mut normal = !subnormal;
+        if let Some(low) = self.f16_low {
+            // A subnormal's exponent once it is f16: that of its leading bit.
+            let lead = _mm512_srli_epi32::<23>(_mm512_castps_si512(_mm512_cvtepi32_ps(mag)));
+            let lead = _mm512_sub_epi32(lead, word(126 + self.frac_bits));
+            field = _mm512_max_epi32(_mm512_mask_mov_epi32(field, subnormal, lead), _mm512_set1_epi32(low));
+            normal = !0;
+        } else {
+            field = _mm512_max_epi32(field, word(1));
         }
-        if shifts.is_some() {
-            for j in 0..64 {
-                let bits = it.values[j].to_bits().wrapping_add((i64::from(shift[j]) as u64) << 52);
-                it.values[j] = f64::from_bits(bits);
-            }
+        // How far below the top.
+        let mut below = _mm512_sub_epi32(_mm512_set1_epi32(self.top), field);
+        if let Some(shift) = shift {
+            below = _mm512_sub_epi32(below, shift);
         }
-        self.fields(&mag, &none, &shift, &mut it);
-        it
+        let tiny = _mm512_cmpge_epi32_mask(below, _mm512_set1_epi32(WINDOW)) & !none;
+        Items {
+            values: [0, 1].map(|part| self.values::<PAIRS>(part, [mag, bits], shift, [subnormal, none])),
+            exponents: _mm512_maskz_sub_epi32(!(none | tiny), word(127), below),
+            significands: _mm512_mask_or_epi32(fraction, normal, fraction, word(1 << self.frac_bits)),
+            negative,
+            special,
+            tiny,
+        }
     }
 
-    /// Exponents, flags and significands.
-    #[inline(always)]
-    fn fields(&self, mag: &[u32; 64], none: &[u32; 64], shift: &[i32; 64], it: &mut Items) {
-        let mut field = [0i32; 64];
-        for j in 0..64 {
-            field[j] = (mag[j] >> self.frac_bits).max(1) as i32;
+    /// One part's values, from magnitudes and codes.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn values<const PAIRS: bool>(
+        &self,
+        part: usize,
+        codes: [__m512i; 2],
+        shift: Option<__m512i>,
+        [subnormal, none]: [__mmask16; 2],
+    ) -> __m512d {
+        let split = |x: __m512i| match (PAIRS, part) {
+            (true, 0) => _mm512_and_si512(x, _mm512_set1_epi64(0xFFFF_FFFF)),
+            (true, _) => _mm512_srli_epi64::<32>(x),
+            (false, 0) => _mm512_cvtepu32_epi64(_mm512_castsi512_si256(x)),
+            (false, _) => _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(x)),
+        };
+        let [x, bits] = codes.map(split);
+        let mut v = _mm512_add_epi64(
+            _mm512_sllv_epi64(x, _mm512_set1_epi64(52 - i64::from(self.frac_bits))),
+            _mm512_set1_epi64(self.rebias),
+        );
+        if subnormal != 0 {
+            let m = _mm512_cmplt_epu64_mask(x, _mm512_set1_epi64(1 << self.frac_bits));
+            let s = _mm512_castpd_si512(_mm512_mul_pd(_mm512_cvtepi64_pd(x), _mm512_set1_pd(self.subnormal)));
+            v = _mm512_mask_or_epi64(v, m, s, _mm512_set1_epi64(self.enlarge));
         }
-        if let Some(low) = self.f16_low {
-            for j in 0..64 {
-                // A subnormal's exponent once it is f16: that of its leading bit.
-                let lead = ((mag[j] as i32 as f32).to_bits() >> 23) as i32 - 126 - self.frac_bits as i32;
-                field[j] = if mag[j] >> self.frac_bits == 0 { lead.max(low) } else { field[j].max(low) };
-            }
+        if none != 0 {
+            let lanes = split(_mm512_maskz_set1_epi32(none, -1));
+            v = _mm512_mask_mov_epi64(v, _mm512_test_epi64_mask(lanes, lanes), _mm512_set1_epi64(self.tiny));
         }
-        for j in 0..64 {
-            let d = self.top - field[j] - shift[j];
-            let tiny = (d >= WINDOW) & (none[j] == 0);
-            it.exponents[j] = if (none[j] != 0) | tiny { 0 } else { (127 - d) as u32 & 0xFF };
-            it.flags[j] = ((none[j] >> 1) * u32::from(SPECIAL)) | (u32::from(tiny) * u32::from(TINY));
-            let normal = (mag[j] >> self.frac_bits != 0) | self.f16_low.is_some();
-            it.significands[j] = (mag[j] & ((1 << self.frac_bits) - 1)) | u32::from(normal) << self.frac_bits;
+        if let Some(shift) = shift {
+            v = _mm512_add_epi64(v, _mm512_slli_epi64::<52>(split(shift)));
         }
+        let sign = _mm512_sllv_epi64(bits, _mm512_set1_epi64(63 - i64::from(self.width)));
+        _mm512_castsi512_pd(_mm512_ternarylogic_epi64::<OR_AND>(v, sign, _mm512_set1_epi64(i64::MIN)))
     }
 }
 
 /// The exponent that byte 127 stands for: the format's own top where its exponents all fit, else the data's.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn top_exponent(spec: &FormatSpec, via_f16: bool, codes: &[u32]) -> i32 {
     let (emax, emin) = (spec.max().exponent, spec.emin() - if via_f16 { spec.fraction_bits as i32 } else { 0 });
     if emax - emin < WINDOW {
@@ -166,36 +205,52 @@ fn shifts_of(fda: &Fda, codes: &[u64], [lines, k]: [usize; 2], to: &mut Vec<i32>
     to.iter().copied().filter(|s| *s != NAN_SHIFT).max().unwrap_or(0)
 }
 
+/// The first `n` lanes.
+const fn first(n: usize) -> __mmask16 {
+    if n >= 16 { !0 } else { (1 << n) - 1 }
+}
+
+/// A shuffle that repeats the first byte of each word four times.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn first_bytes() -> __m512i {
+    _mm512_set4_epi32(0x0C0C_0C0C, 0x0808_0808, 0x0404_0404, 0)
+}
+
 /// The value panel, f64 or f32.
-enum Values<'a> {
-    Wide(&'a mut [f64]),
-    Narrow(&'a mut [f32]),
+#[derive(Clone, Copy)]
+enum Values {
+    Wide(*mut f64),
+    Narrow(*mut f32),
 }
 
-impl<'a> Values<'a> {
-    fn new(buffer: &'a mut Buffer, narrow: bool, n: usize) -> Self {
-        if narrow { Values::Narrow(buffer.room(n)) } else { Values::Wide(buffer.room(n)) }
+impl Values {
+    fn new(buffer: &mut Buffer, narrow: bool, n: usize) -> Self {
+        if narrow { Self::Narrow(buffer.room(n).as_mut_ptr()) } else { Self::Wide(buffer.room(n).as_mut_ptr()) }
     }
 
-    #[inline(always)]
-    fn copy(&mut self, at: usize, v: &[f64]) {
-        match self {
-            Values::Wide(to) => to[at..at + v.len()].copy_from_slice(v),
-            Values::Narrow(to) => to[at..at + v.len()].iter_mut().zip(v).for_each(|(t, v)| *t = *v as f32),
+    /// Stores lanes of 16 values, the first of which would go to `at`.
+    ///
+    /// # Safety
+    /// The panel has room for the lanes of the mask.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn store(self, at: isize, lanes: __mmask16, [low, high]: [__m512d; 2]) {
+        // SAFETY: the caller's promise; lanes outside of the mask are not touched.
+        unsafe {
+            match self {
+                Self::Wide(to) => {
+                    _mm512_mask_storeu_pd(to.wrapping_offset(at), lanes as u8, low);
+                    _mm512_mask_storeu_pd(to.wrapping_offset(at + 8), (lanes >> 8) as u8, high);
+                }
+                Self::Narrow(to) => {
+                    let low = _mm512_castps256_ps512(_mm512_cvtpd_ps(low));
+                    let both = _mm512_insertf32x8::<1>(low, _mm512_cvtpd_ps(high));
+                    _mm512_mask_storeu_ps(to.wrapping_offset(at), lanes, both);
+                }
+            }
         }
     }
-}
-
-/// Columns `8 c..8 c + 8` of 8 lines, column by column.
-#[inline(always)]
-fn transpose(lines: &[[u32; 32]; MR], c: usize) -> [u32; 64] {
-    let mut to = [0; 64];
-    for i in 0..8 {
-        for r in 0..MR {
-            to[i * MR + r] = lines[r][c * 8 + i];
-        }
-    }
-    to
 }
 
 impl Packed {
@@ -216,72 +271,34 @@ impl Fda {
     /// The instructions are there.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn pack_a_avx512(&self, codes: &[u32], scales: &[u64], [rows, k]: [usize; 2], to: &mut Packed) {
-        let (l, steps, groups) = (self.block, k / self.block, rows.div_ceil(MR).next_multiple_of(GROUPS));
+        let (steps, groups) = (k / self.block, rows.div_ceil(MR).next_multiple_of(GROUPS));
         to.begin(steps, groups, MR, 1);
         to.top = top_exponent(&self.unit.a, self.via_f16, codes) + shifts_of(self, scales, [rows, k], &mut to.shifts);
-        let mut values = Values::new(&mut to.values, self.narrow, groups * MR * k);
-        let exponents = to.exponents.room::<u32>(groups * MR * k);
-        let signs = to.signs.room::<u32>(groups * MR * steps);
-        let decoder = Decoder::new(&self.unit.a, self.scales().0, self, false, to.top);
-        let (limit, unit_k) = (self.risk_limit(), self.unit.shape.k);
-        let mut lines = [[0u32; 32]; MR];
-        let mut shifts = [0i32; 64];
-        for g in 0..rows.div_ceil(MR) {
-            let real = MR.min(rows - g * MR);
-            lines[real..].fill([0; 32]);
-            for s in 0..steps {
-                let place = (g / GROUPS * steps + s) * GROUPS + g % GROUPS;
-                let tile = place * MR;
-                for (r, line) in lines.iter_mut().enumerate().take(real) {
-                    let row = &codes[(g * MR + r) * k..][..k];
-                    self.gather(row, s, unit_k, &mut line[..l]);
-                    if !to.shifts.is_empty() {
-                        let shift = to.shifts[(g * MR + r) * steps + s];
-                        (0..8).for_each(|i| shifts[i * MR + r] = shift);
-                    }
-                }
-                let (mut sum, mut flag, mut mask) = ([0u32; MR], [0u32; MR], [0u32; MR]);
-                for c in 0..l.div_ceil(8) {
-                    // 8 products by 8 rows at a time.
-                    let raw = transpose(&lines, c);
-                    let it = if to.shifts.is_empty() {
-                        decoder.items(&raw, None)
-                    } else {
-                        decoder.items(&raw, Some(&shifts))
-                    };
-                    let n = 64.min((l - c * 8) * MR);
-                    values.copy(tile * l + c * 64, &it.values[..n]);
-                    for (e, b) in exponents[tile * l + c * 64..][..n].iter_mut().zip(&it.exponents) {
-                        *e = *b * 0x0101_0101;
-                    }
-                    for i in 0..8.min(l - c * 8) {
-                        for r in 0..MR {
-                            sum[r] += it.significands[i * MR + r];
-                            flag[r] |= it.flags[i * MR + r];
-                            mask[r] |= it.negative[i * MR + r] << (c * 8 + i);
-                        }
-                    }
-                }
-                for r in 0..MR {
-                    let flag = flag[r] as u8 | if sum[r] > limit { RISK } else { 0 };
-                    to.flags[tile + r] = flag;
-                    to.any[place] |= flag;
-                }
-                signs[tile..tile + MR].copy_from_slice(&mask);
+        let panel = Rows {
+            fda: self,
+            decoder: Decoder::new(&self.unit.a, self.scales().0, self, false, to.top),
+            values: Values::new(&mut to.values, self.narrow, groups * MR * k),
+            limit: self.risk_limit(),
+        };
+        to.exponents.room::<u32>(groups * MR * k);
+        to.signs.room::<u32>(groups * MR * steps).fill(0);
+        let mut ordered = Vec::new();
+        for row in 0..rows.next_multiple_of(MR) {
+            let codes = codes.get(row * k..).and_then(|c| c.get(..k)).unwrap_or_default();
+            if self.is_in_order() {
+                panel.row(row, codes, to);
+            } else {
+                self.gather(codes, &mut ordered);
+                panel.row(row, &ordered, to);
             }
         }
     }
 
-    /// The codes of FDA `s` in a row, in its own order.
-    #[inline(always)]
-    fn gather(&self, row: &[u32], s: usize, unit_k: usize, to: &mut [u32]) {
-        let l = self.block;
-        if self.is_in_order() {
-            to.copy_from_slice(&row[s * l..][..l]);
-        } else {
-            let (from, order) = (s * l / unit_k * unit_k, &self.order[s * l % unit_k..][..l]);
-            to.iter_mut().zip(order).for_each(|(t, o)| *t = row[from + o]);
-        }
+    /// A row's codes, FDA by FDA.
+    fn gather(&self, row: &[u32], to: &mut Vec<u32>) {
+        to.clear();
+        let steps = row.chunks_exact(self.unit.shape.k);
+        to.extend(steps.flat_map(|step| self.order.iter().map(|&o| step[o])));
     }
 
     /// Whether FDAs take products as they come.
@@ -295,67 +312,23 @@ impl Fda {
     /// The instructions are there.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn pack_b_avx512(&self, codes: &[u32], scales: &[u64], [columns, k]: [usize; 2], to: &mut Packed) {
-        let (l, steps, groups) = (self.block, k / self.block, columns.div_ceil(NR));
+        let (steps, groups) = (k / self.block, columns.div_ceil(NR));
         to.begin(steps, groups, NR, 4);
         to.top =
             top_exponent(&self.unit.b, self.via_f16, codes) + shifts_of(self, scales, [columns, k], &mut to.shifts);
-        let decoder = Decoder::new(&self.unit.b, self.scales().1, self, true, to.top);
-        let mut values = Values::new(&mut to.values, self.narrow, groups * NR * k);
-        let exponents = to.exponents.room::<u32>(groups * NR * k / 4);
-        let signs = to.signs.room::<u32>(groups * NR * steps);
-        let unit_k = self.unit.shape.k;
-        let (mut raw, mut shifts) = ([0u32; NR], [0i32; NR]);
+        let panel = Columns {
+            fda: self,
+            decoder: Decoder::new(&self.unit.b, self.scales().1, self, true, to.top),
+            values: Values::new(&mut to.values, self.narrow, groups * NR * k),
+            codes,
+            columns,
+        };
+        to.exponents.room::<u8>(groups * NR * k);
+        to.signs.room::<u32>(groups * NR * steps);
         for s in 0..steps {
             for g in 0..groups {
-                let place = g * steps + s;
-                let tile = place * NR;
-                let n = NR.min(columns - g * NR);
-                let (mut mask, mut flag) = ([0u32; NR], [0u32; NR]);
-                if !to.shifts.is_empty() {
-                    (0..n).for_each(|j| shifts[j] = to.shifts[(g * NR + j) * steps + s]);
-                }
-                for i in 0..l {
-                    let p = (s * l + i) / unit_k * unit_k + self.order[(s * l + i) % unit_k];
-                    raw[..n].copy_from_slice(&codes[p * columns + g * NR..][..n]);
-                    raw[n..].fill(0);
-                    let it = if to.shifts.is_empty() {
-                        decoder.items(&raw, None)
-                    } else {
-                        decoder.items(&raw, Some(&shifts))
-                    };
-                    for j in 0..NR {
-                        mask[j] |= it.negative[j] << i;
-                        flag[j] |= it.flags[j];
-                    }
-                    self.put_b(&it, [tile * l, i], &mut values, exponents);
-                }
-                signs[tile..tile + NR].copy_from_slice(&mask);
-                to.flags[tile..tile + NR].iter_mut().zip(&flag).for_each(|(t, f)| *t = *f as u8);
-                for t in 0..4 {
-                    to.any[place * 4 + t] = flag[16 * t..16 * t + 16].iter().fold(0, |x, y| x | y) as u8;
-                }
+                if self.narrow { panel.step::<false>(g, s, to) } else { panel.step::<true>(g, s, to) }
             }
-        }
-    }
-
-    /// Position `i` of 64 columns: vector t of 16 columns, f64 with the even columns first; exponent bytes 4 j + t.
-    #[inline(always)]
-    fn put_b(&self, it: &Items, [tile, i]: [usize; 2], values: &mut Values<'_>, exponents: &mut [u32]) {
-        for (t, v) in it.values.as_chunks::<16>().0.iter().enumerate() {
-            let at = tile + (t * self.block + i) * 16;
-            if self.narrow {
-                values.copy(at, v);
-                continue;
-            }
-            let mut halves = [0.0; 16];
-            for j in 0..8 {
-                (halves[j], halves[8 + j]) = (v[2 * j], v[2 * j + 1]);
-            }
-            values.copy(at, &halves);
-        }
-        let (to, e) = (&mut exponents[tile / 4 + i * 16..][..16], &it.exponents);
-        for j in 0..16 {
-            to[j] = e[j] | e[16 + j] << 8 | e[32 + j] << 16 | e[48 + j] << 24;
         }
     }
 
@@ -364,5 +337,156 @@ impl Fda {
     fn risk_limit(&self) -> u32 {
         let f = self.frac_bits;
         if f > 28 { 0 } else { (((1u32 << (30 - f)) - 1) << self.unit.a.fraction_bits) - 1 }
+    }
+}
+
+/// A's panel on its way: `[row group][step][row][product]`.
+struct Rows<'a> {
+    fda: &'a Fda,
+    decoder: Decoder,
+    values: Values,
+    limit: u32,
+}
+
+impl Rows<'_> {
+    /// A row's codes in the FDAs' order; none for a row that is not there.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn row(&self, row: usize, codes: &[u32], to: &mut Packed) {
+        let (l, k) = (self.fda.block, to.steps * self.fda.block);
+        // Whole FDAs that 16 lanes hold, or a long one in parts.
+        let span = if 16usize.is_multiple_of(l) { 16 } else { l };
+        for base in (0..k).step_by(span) {
+            let end = (base + span).min(k);
+            let (mut s, mut offset) = (base / l, 0);
+            for from in (base..end).step_by(16) {
+                let lanes = first(end - from);
+                let real = if codes.is_empty() { 0 } else { lanes };
+                // SAFETY: the lanes of the mask lie in the row.
+                let raw = unsafe { _mm512_maskz_loadu_epi32(real, codes.as_ptr().wrapping_add(from).cast()) };
+                let mut it = self.decoder.items::<false>(raw, self.shifts(row, s, to));
+                it.exponents = _mm512_shuffle_epi8(it.exponents, first_bytes());
+                let mut done = 0;
+                while done < 16.min(end - from) {
+                    let n = (l - offset).min(16 - done);
+                    self.put(&it, [s, row], [done, n, offset], to);
+                    (offset, done) = (offset + n, done + n);
+                    if offset == l {
+                        (s, offset) = (s + 1, 0);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Block scales of 16 lanes from FDA `s` on: blocks of scales are whole FDAs of 16 lanes or more, or all lanes' own.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn shifts(&self, row: usize, s: usize, to: &Packed) -> Option<__m512i> {
+        if to.shifts.is_empty() {
+            return None;
+        }
+        let (l, line) = (self.fda.block, to.shifts.get(row * to.steps..).unwrap_or_default());
+        let lanes: [i32; 16] = core::array::from_fn(|i| {
+            let step = if l < 16 { s + i / l } else { s };
+            if step < to.steps { line.get(step).copied().unwrap_or(0) } else { 0 }
+        });
+        // SAFETY: 16 integers.
+        Some(unsafe { _mm512_loadu_epi32(lanes.as_ptr()) })
+    }
+
+    /// Lanes `done..done + n` are products `offset..` of FDA `s`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn put(&self, it: &Items, [s, row]: [usize; 2], [done, n, offset]: [usize; 3], to: &mut Packed) {
+        let (l, place, r) = (self.fda.block, to.at_a(row / MR, s), row % MR);
+        let lanes = first(n) << done;
+        let at = ((place * MR + r) * l + offset) as isize - done as isize;
+        // SAFETY: the panels have room for this FDA of this row.
+        unsafe {
+            self.values.store(at, lanes, it.values);
+            let exponents = to.exponents.view_mut::<i32>().as_mut_ptr();
+            _mm512_mask_storeu_epi32(exponents.wrapping_offset(at), lanes, it.exponents);
+        }
+        to.signs.view_mut::<u32>()[place * MR + r] |= u32::from(it.negative & lanes) >> done << offset;
+        let mut flags = it.flags(lanes);
+        if l <= 16 && l as u32 * ((2 << self.decoder.frac_bits) - 1) > self.limit {
+            let sum = _mm512_mask_reduce_add_epi32(lanes, it.significands) as u32;
+            flags |= if sum > self.limit { RISK } else { 0 };
+        }
+        to.flags[place * MR + r] |= flags;
+        to.any[place] |= flags;
+    }
+}
+
+/// B's panel on its way: `[column group][step][vector of 16 columns][product][column]`.
+struct Columns<'a> {
+    fda: &'a Fda,
+    decoder: Decoder,
+    values: Values,
+    codes: &'a [u32],
+    columns: usize,
+}
+
+impl Columns<'_> {
+    /// FDA `s` of 64 columns; values in f64 with the even columns first, where `PAIRS`, else in f32.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn step<const PAIRS: bool>(&self, g: usize, s: usize, to: &mut Packed) {
+        let (l, place, n) = (self.fda.block, to.at_b(g, s), NR.min(self.columns - g * NR));
+        let (unit_k, order) = (self.fda.unit.shape.k, &self.fda.order);
+        let shifts: [_; 4] = core::array::from_fn(|t| self.shifts(g, t, s, to));
+        let exponents = to.exponents.view_mut::<u8>()[place * NR * l..][..NR * l].as_mut_ptr();
+        let (mut signs, mut special, mut tiny) = ([_mm512_setzero_si512(); 4], [0; 4], [0; 4]);
+        for i in 0..l {
+            let at = s * l + i;
+            let p = at / unit_k * unit_k + order[at % unit_k];
+            let row = &self.codes[p * self.columns + g * NR..][..n];
+            let mut bytes = _mm512_setzero_si512();
+            for t in 0..4 {
+                let lanes = first(n.saturating_sub(t * 16));
+                // SAFETY: the lanes of the mask lie in the row.
+                let raw = unsafe { _mm512_maskz_loadu_epi32(lanes, row.as_ptr().wrapping_add(t * 16).cast()) };
+                let it = self.decoder.items::<PAIRS>(raw, shifts[t]);
+                // SAFETY: the panel has room for this FDA of these columns.
+                unsafe { self.values.store((((place * 4 + t) * l + i) * 16) as isize, !0, it.values) }
+                let negative = _mm512_maskz_set1_epi32(it.negative, 1 << i);
+                signs[t] = _mm512_or_si512(signs[t], negative);
+                (special[t], tiny[t]) = (special[t] | it.special, tiny[t] | it.tiny);
+                // Byte 4 j + t is column 16 t + j.
+                let shifted = _mm512_sllv_epi32(it.exponents, _mm512_set1_epi32(8 * t as i32));
+                bytes = _mm512_or_si512(bytes, shifted);
+            }
+            // SAFETY: NR bytes of the FDA's.
+            unsafe { _mm512_storeu_epi32(exponents.add(i * NR).cast(), bytes) }
+        }
+        for t in 0..4 {
+            let (at, low) = (place * NR + t * 16, to.signs.view_mut::<i32>());
+            // SAFETY: 16 words of the step's.
+            unsafe { _mm512_storeu_epi32(low[at..at + 16].as_mut_ptr(), signs[t]) }
+            let flag = |j: usize, mask: __mmask16, flag: u8| if mask >> j & 1 == 1 { flag } else { 0 };
+            if special[t] | tiny[t] != 0 {
+                for (j, to) in to.flags[at..at + 16].iter_mut().enumerate() {
+                    *to = flag(j, special[t], SPECIAL) | flag(j, tiny[t], TINY);
+                }
+                let any = to.flags[at..at + 16].iter().fold(0, |x, y| x | y);
+                to.any[place * 4 + t] = any;
+            }
+        }
+    }
+
+    /// Block scales of 16 columns at FDA `s`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn shifts(&self, g: usize, t: usize, s: usize, to: &Packed) -> Option<__m512i> {
+        if to.shifts.is_empty() {
+            return None;
+        }
+        let lanes: [i32; 16] = core::array::from_fn(|j| {
+            let column = g * NR + t * 16 + j;
+            if column < self.columns { to.shifts[column * to.steps + s] } else { 0 }
+        });
+        // SAFETY: 16 integers.
+        Some(unsafe { _mm512_loadu_epi32(lanes.as_ptr()) })
     }
 }

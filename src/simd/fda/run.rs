@@ -186,9 +186,18 @@ impl TileRun<'_> {
             (0..32).for_each(|piece| self.settle(g, piece));
         }
         for s in fdas {
+            let b_any = self.b.any[self.b.at_b(self.at[1], s) * 4..][..4].iter().fold(0, |x, y| x | y);
+            let mut p = self.pointers(s);
             for g in 0..groups {
+                let any = self.a.any[self.a.at_a(self.at[0] + g, s)] | b_any;
+                if any & SPECIAL != 0 {
+                    // First, for these states are parked before finite operands can reach them.
+                    self.special(s, g);
+                }
+                p.c = self.work.tile.0[g * MR * NR..].as_mut_ptr();
                 // SAFETY: the caller's promise.
-                unsafe { self.step::<OUT>(s, g) }
+                unsafe { self.step::<OUT>(s, g, any, &p) }
+                self.next_group(&mut p);
             }
         }
         if self.any_parked {
@@ -270,10 +279,11 @@ impl TileRun<'_> {
         self.any_parked = true;
     }
 
+    /// Step `s` of the first row group.
     #[inline(always)]
-    fn pointers(&mut self, s: usize, g: usize) -> Step {
+    fn pointers(&mut self, s: usize) -> Step {
         let (l, narrow) = (self.fda.block, self.fda.narrow);
-        let (ia, ib) = (self.a.at_a(self.at[0] + g, s) * MR, self.b.at_b(self.at[1], s) * NR);
+        let (ia, ib) = (self.a.at_a(self.at[0], s) * MR, self.b.at_b(self.at[1], s) * NR);
         let scratch = &self.work.scratch;
         Step {
             a_val: if narrow { scratch.a_values.as_ptr() } else { self.a.values.view::<f64>()[ia * l..].as_ptr() },
@@ -286,39 +296,44 @@ impl TileRun<'_> {
             b_exp: self.b.exponents.view::<u8>()[ib * l..].as_ptr(),
             b_wide: scratch.b.as_ptr(),
             b_sign: self.b.signs.view::<u32>()[ib..].as_ptr(),
-            c: self.work.tile.0[g * MR * NR..].as_mut_ptr(),
+            c: self.work.tile.0.as_mut_ptr(),
             vectors: self.size[1].div_ceil(16),
         }
     }
 
-    /// # Safety
-    /// As `dispatch`.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-    unsafe fn step<const OUT: u8>(&mut self, s: usize, g: usize) {
-        let a_any = self.a.any[self.a.at_a(self.at[0] + g, s)];
-        let b_any = self.b.any[self.b.at_b(self.at[1], s) * 4..][..4].iter().fold(0, |x, y| x | y);
-        let (any, l) = (a_any | b_any, self.fda.block);
-        let live = [0, 0x1111_1111, 0x3333_3333, 0x7777_7777, !0][self.size[1].div_ceil(16)];
-        if any & SPECIAL != 0 {
-            // First, for these states are parked before finite operands can reach them.
-            self.special(s, g);
+    /// The same step of the next row group, which follows in A's panels: a tile's groups lie together.
+    #[inline(always)]
+    fn next_group(&self, p: &mut Step) {
+        let n = MR * self.fda.block;
+        if self.fda.narrow {
+            p.a_val32 = p.a_val32.wrapping_add(n);
+        } else {
+            p.a_val = p.a_val.wrapping_add(n);
         }
+        p.a_exp = p.a_exp.wrapping_add(n);
+        p.a_sign = p.a_sign.wrapping_add(MR);
+    }
+
+    /// # Safety
+    /// As `dispatch`; `p` is this step of this group, and `any` the union of its flags.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+    unsafe fn step<const OUT: u8>(&mut self, s: usize, g: usize, any: u8, p: &Step) {
+        let l = self.fda.block;
+        let live = [0, 0x1111_1111, 0x3333_3333, 0x7777_7777, !0][p.vectors];
         let mut redo = if self.fast { self.bad[g] } else { live };
         if any & RISK != 0 && l <= 16 {
             // Steps of more products look at the sums themselves instead of the risk.
             redo |= self.risky(s, g) & live;
         }
-        let p = self.pointers(s, g);
         let q = Consts { tiny: any & TINY != 0, ..self.q };
         if redo != live {
             // SAFETY: the panels hold this step for this tile.
-            redo = unsafe {
-                if l <= 16 { step_fast::<OUT, false>(&p, &q, redo) } else { step_fast::<OUT, true>(&p, &q, redo) }
-            };
+            redo = unsafe { step_fast::<OUT>(p, &q, redo) };
         }
         if redo & live != 0 {
             // SAFETY: as above.
-            unsafe { self.redo::<OUT>(s, g, redo & live, &p, &q) }
+            unsafe { self.redo::<OUT>(s, g, redo & live, p, &q) }
         }
     }
 

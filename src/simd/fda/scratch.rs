@@ -70,9 +70,9 @@ impl Scratch {
         let values = if fda.narrow { &self.a_values[..n] } else { &a.values.view::<f64>()[at..at + n] };
         let row = group * MR;
         let low: [i32; MR] = core::array::from_fn(|r| a_low + shift(&a.shifts, row + r, panels[0].lines, a.steps));
-        for (e, v) in self.a.as_chunks_mut::<MR>().0.iter_mut().zip(values.as_chunks::<MR>().0) {
-            for r in 0..MR {
-                e[r] = u32::from(exponent(v[r], a_scale, low[r]) as u16) * 0x1_0001;
+        for ((e, v), low) in self.a.chunks_mut(l).zip(values.chunks(l)).zip(low) {
+            for (e, v) in e.iter_mut().zip(v) {
+                *e = u32::from(exponent(*v, a_scale, low) as u16) * 0x1_0001;
             }
         }
         if self.key == Some(s) {

@@ -5,7 +5,7 @@
 
 use super::avx512::{Consts, EXP32, ODD, RZ, Step};
 use super::finish::narrow_widen;
-use super::{MR, NR, out};
+use super::{NR, out};
 use std::arch::x86_64::*;
 
 /// One FDA step of R rows (from row `row` of the tile) by the 16 columns of vector T for all finite operands and states
@@ -20,7 +20,7 @@ pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(p: &Step, q: &Cons
     for k in 0..l {
         let e = unsafe { _mm256_load_si256(p.b_wide.add(k * NR + t * 16).cast()) };
         for (r, m) in best.iter_mut().enumerate() {
-            let a = _mm256_set1_epi32(unsafe { *p.a_wide.add(k * MR + row + r) } as i32);
+            let a = _mm256_set1_epi32(unsafe { *p.a_wide.add((row + r) * l + k) } as i32);
             *m = _mm256_max_epi16(*m, _mm256_add_epi16(e, a));
         }
     }
@@ -49,7 +49,7 @@ pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(p: &Step, q: &Cons
         let b = unsafe { [_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))] }
             .map(|b| _mm512_mul_pd(b, lift));
         for (r, acc) in acc.iter_mut().enumerate() {
-            let a = _mm512_set1_pd(unsafe { *p.a_val.add(k * MR + row + r) });
+            let a = _mm512_set1_pd(unsafe { *p.a_val.add((row + r) * l + k) });
             acc[0] = _mm512_fmadd_round_pd::<RZ>(a, b[0], acc[0]);
             acc[1] = _mm512_fmadd_round_pd::<RZ>(a, b[1], acc[1]);
         }
