@@ -1,19 +1,23 @@
 //! The command-line tool: one module per command, each a thin layer over the library.
 
 mod authenticate;
+mod bar;
 mod bench;
 mod check;
 mod classes;
 mod compare;
 mod diff;
 mod eval;
+mod file;
 mod fit;
 mod format;
 mod gemm;
 mod generate;
 mod identify;
+mod inputs;
 mod io;
 mod npy;
+mod prepared;
 mod probe;
 mod show;
 mod svg;

@@ -8,7 +8,8 @@ use std::fmt::Write;
 pub(crate) struct Normal(pub(crate) u64);
 
 impl Normal {
-    fn uniform(&mut self) -> f64 {
+    /// Uniform in [0, 1).
+    pub(crate) fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
