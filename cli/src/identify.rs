@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Find the units and plans that give exactly this D for A and B.
 ///
-/// Every unit of the catalogue whose formats hold the operands is tried, and every block-scaled one,
-/// with the scales given or with quantised values. Plans are those that libraries use: every preset,
+/// Every unit of the catalogue whose formats hold the operands is tried (with --rounded every unit),
+/// and every block-scaled one, with the scales given or with quantised values. Plans are those that libraries use: every preset,
 /// both tails, promotion, split-K of 2 to 16 (parallel, serial, atomic in several orders), stream-K on
 /// as many workers as the architecture's GPUs have. Bit patterns of 16 bits in D may be f16 or bf16.
 ///
@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Only this architecture's units: its name, sm_90, gfx942 or a GPU
     #[arg(long, value_parser = units::arch)]
     arch: Option<ArchInfo>,
+    /// Try all units, rounding values that their formats do not hold, instead of those that hold them
+    #[arg(long)]
+    rounded: bool,
     /// Try these plans, divided by semicolons, instead of the usual ones
     #[arg(long, value_name = "PLANS", value_delimiter = ';')]
     plans: Vec<Plan>,
@@ -166,7 +169,8 @@ impl<'a> Question<'a> {
             if array.pattern_width().is_none() && quantised {
                 return true;
             }
-            let mut holds = || self.inputs.is_packed(array, &format) || holds(array, &format);
+            let rounded = self.args.rounded && array.pattern_width().is_none();
+            let mut holds = || rounded || self.inputs.is_packed(array, &format) || holds(array, &format);
             *known.entry((side, format.name)).or_insert_with(&mut holds)
         })
     }
@@ -197,6 +201,9 @@ impl<'a> Question<'a> {
     ) {
         let (units, [m, n, k]) = (&self.groups[group], product.size);
         let plans = if self.args.plans.is_empty() { self.usual_plans(units) } else { self.args.plans.clone() };
+        if let Some(Err(why)) = plans.first().map(|plan| plan.check(&units[0], m, n, k)) {
+            *refused = Some(why.into());
+        }
         for plans in Plan::distinct_loops(plans, &units[0], m, n, k) {
             for out in self.outputs(&units[0]) {
                 match product.elements(&plans[0], &out, &self.sample) {
@@ -325,6 +332,9 @@ impl<'a> Question<'a> {
         if answer.left > 0 {
             let why = "agree on samples and were not computed whole: --limit gives them time";
             writeln!(out, "{} more {why}", answer.left)?;
+        }
+        if !answer.exact && !self.args.rounded {
+            writeln!(out, "units whose formats do not hold A and B exactly were left out: --rounded tries them")?;
         }
         Ok(())
     }

@@ -88,6 +88,11 @@ impl Inputs {
     /// Two matrices and nothing else.
     pub(crate) fn plain(a: &Path, b: &Path, round: Rounding, overflow: Overflow) -> Result<Self, Failure> {
         let (a, b) = (Array::read(a, Vectors::Row)?, Array::read(b, Vectors::Column)?);
+        for (name, array) in [("A", &a), ("B", &b)] {
+            if array.dimensions == 0 {
+                return Err(failure(format!("{name} is a single number, but must be a vector, a matrix or a batch")));
+            }
+        }
         let (scales, bias, c) = ([None, None], None, None);
         let (packed, swizzled, threads) = (false, false, 0);
         let inputs = Self { a, b, c, scales, bias, alpha: 1.0, beta: 0.0, packed, swizzled, round, overflow, threads };

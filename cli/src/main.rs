@@ -55,6 +55,7 @@ Examples:
   gemmulate generate volta/mma.m8n8k4.f32.f16.f16.f32 --count 5 |
     gemmulate trace volta/mma.m8n8k4.f32.f16.f16.f32
   gemmulate check tests/data/vectors             every unit against recorded answers
+  gemmulate gemm UNIT a.npy b.npy -o d.npy       a whole matrix product
   gemmulate COMMAND --help                       more on a command
 
 Exit status: 0 when all is well, 1 when something differs, 2 for errors.";

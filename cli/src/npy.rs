@@ -67,7 +67,7 @@ macro_rules! each {
 }
 
 impl Array {
-    /// Reads an array of 1 to 3 dimensions.
+    /// Reads an array of up to 3 dimensions; a single number is a 1 x 1 matrix.
     pub(crate) fn read(path: &Path, vectors: Vectors) -> Result<Self, Failure> {
         let name = path.display().to_string();
         // Asked before it is opened: that would wait for whoever writes to a pipe.
@@ -83,12 +83,13 @@ impl Array {
         })?;
         let sizes: Vec<usize> = npy.shape().iter().map(|&n| usize::try_from(n).unwrap_or(usize::MAX)).collect();
         let (batch, shape) = match (&sizes[..], vectors) {
+            (&[], _) => (None, [1, 1]),
             (&[n], Vectors::Row) => (None, [1, n]),
             (&[n], Vectors::Column) => (None, [n, 1]),
             (&[rows, columns], _) => (None, [rows, columns]),
             (&[batch, rows, columns], _) => (Some(batch), [rows, columns]),
             _ => {
-                let why = "1 dimension (a vector), 2 (a matrix) or 3 (a batch of matrices) make sense here";
+                let why = "expected 1 dimension (a vector), 2 (a matrix) or 3 (a batch of matrices)";
                 return Err(message(&name, format!("{why}, but this array has {}", sizes.len())));
             }
         };

@@ -87,6 +87,7 @@ fn batches_and_vectors() {
     assert!(String::from_utf8_lossy(&fs::read(&d).expect("written")).contains("(3,"));
     gemm(&[UNIT, &row, &column, "-o", &d]);
     assert_eq!(elements(&d), product[..4]);
+    assert_eq!(gemm(&[UNIT, &row, &column, "--expect", &d]), "all 1 elements are bit-identical\n");
     let three = folder.floats("three.npy", &[3, k, n], wave);
     let run = gemmulate(&["gemm", UNIT, &a, &three], b"");
     assert!(run.err.contains("B is a batch of 3, but A and B make 2 products"), "{}", run.err);
@@ -187,6 +188,15 @@ fn plans_are_found_again() {
     assert_eq!(counted, reported, "{}{}", apart.err, found.out);
     let whole = ["identify", &a, &b, &d, "--plans", "in-order split-k=8", "--arch", "hopper"];
     let found = gemmulate(&whole, b"");
+    assert!(found.out.contains("bit for bit") && found.code == 0, "{}{}", found.out, found.err);
+    // Operands that no narrow format holds.
+    let third = |t: usize| wave(t) / 3.0;
+    let (x, y) = (folder.floats("x.npy", &[m, k], third), folder.floats("y.npy", &[k, n], third));
+    gemm(&[UNIT, &x, &y, "-o", &d]);
+    let left_out = gemmulate(&["identify", &x, &y, &d, "--arch", "hopper", "--plans", "in-order"], b"");
+    assert!(left_out.code == 1 && left_out.out.contains("--rounded tries them"), "{}{}", left_out.out, left_out.err);
+    let tried = ["identify", &x, &y, &d, "--arch", "hopper", "--plans", "in-order", "--rounded"];
+    let found = gemmulate(&tried, b"");
     assert!(found.out.contains("bit for bit") && found.code == 0, "{}{}", found.out, found.err);
     // D that fits nothing.
     let run = gemmulate(&["identify", &a, &b, &c, "--arch", "cdna1", "--limit", "0"], b"");
@@ -329,7 +339,7 @@ fn bad_input_is_an_error_and_leaves_no_file() {
     let cases: [(&[&str], &str); 15] = [
         (&[UNIT, &b, &b], "B must be"),
         (&[UNIT, &deep, &b], "has 4"),
-        (&[UNIT, &number, &b], "has 0"),
+        (&[UNIT, &number, &b], "single number"),
         (&[UNIT, "/dev/null", &b], "no regular file"),
         (&[UNIT, &cut, &b], "cut short"),
         (&[UNIT, &huge, &b], "cut short"),
