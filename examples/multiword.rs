@@ -97,10 +97,10 @@ fn words(x: &Array2<f64>, format: &FormatSpec, u: f64, count: usize) -> Vec<Arra
 fn product(a: &[Array2<f32>], b: &[Array2<f32>], unit: &Unit, u: f64, p: usize) -> Result<Array2<f32>, Error> {
     let (mut sum, mut workspace) = (Array2::zeros((a[0].nrows(), b[0].ncols())), Workspace::new());
     let gemm = Gemm::on(unit).plan(Plan::in_order().start(Start::C)).beta(1.0);
-    for i in 0..p {
-        for j in 0..p - i {
-            let down = &a[i] * u.powi((i + j) as i32) as f32;
-            gemm.run_into(&down, &b[j], &mut sum, &mut workspace)?;
+    for (i, a) in a.iter().enumerate().take(p) {
+        for (j, b) in b.iter().enumerate().take(p - i) {
+            let down = a * u.powi((i + j) as i32) as f32;
+            gemm.run_into(&down, b, &mut sum, &mut workspace)?;
         }
     }
     Ok(sum)
@@ -138,11 +138,11 @@ fn ootomo_yokota(a: &Array2<f32>, b: &Array2<f32>, unit: &Unit) -> Result<Array2
 }
 
 /// Errors of the two-word methods against n, elements uniform in [-1, 1).
-fn methods(sizes: &[usize], random: &mut support::Normal) -> Result<Vec<(String, Vec<(f64, f64)>)>, Error> {
+fn methods(sizes: &[usize], random: &mut support::Normal) -> Result<support::Curves, Error> {
     let (v100, a100) =
         (Unit::find("volta/mma.m8n8k4.f32.f16.f16.f32")?, Unit::find("ampere/mma.m16n8k16.f32.f16.f16.f32")?);
     let f32_fma = Unit::find("custom/m8n8k4.f32.f32.f32.f32/fma")?;
-    let mut curves: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    let mut curves = support::Curves::new();
     for &n in sizes {
         let mut element = || (2.0 * random.uniform() - 1.0) as f32;
         let a = Array2::from_shape_simple_fn((10, n), &mut element);
@@ -156,19 +156,16 @@ fn methods(sizes: &[usize], random: &mut support::Normal) -> Result<Vec<(String,
             ("V100, Ootomo-Yokota", ootomo_yokota(&a, &b, &v100)?),
             ("f32, in order", a.dot_on(&b, &f32_fma)?),
         ];
-        for (t, (name, d)) in results.into_iter().enumerate() {
+        for (name, d) in results {
             let error = metrics::errors(&d.mapv(f64::from), &exact, &F32)?.relative_frobenius;
-            if curves.len() == t {
-                curves.push((name.into(), Vec::new()));
-            }
-            curves[t].1.push((n as f64, error));
+            support::add(&mut curves, name, (n as f64, error));
         }
     }
     Ok(curves)
 }
 
 /// Prints the last point of every curve and draws them.
-fn show(name: &str, measure: &str, curves: &[(String, Vec<(f64, f64)>)]) -> std::io::Result<()> {
+fn show(name: &str, measure: &str, curves: &support::Curves) -> std::io::Result<()> {
     let last = |points: &[(f64, f64)]| points.last().copied().unwrap_or_default();
     println!("{name}: error, {measure}, at n = {}", curves.first().map_or(0.0, |(_, points)| last(points).0));
     for (name, points) in curves {
@@ -188,7 +185,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sizes = (0..20).map(|t| 10f64.powf(1.0 + f64::from(t) * 5.0 / 19.0 + 1e-12) as usize);
     let sizes: Vec<usize> = sizes.take_while(|&n| n <= largest).collect();
     let panels = panels()?;
-    let mut curves: Vec<Vec<(String, Vec<(f64, f64)>)>> = panels.iter().map(|_| Vec::new()).collect();
+    let mut curves = panels.each_ref().map(|_| support::Curves::new());
     let mut random = support::Normal(1);
     for &n in &sizes {
         let mut element = || {
@@ -206,15 +203,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let left = left.insert_axis(Axis(1));
             let a_words = words(&(&a * &left), &format, u, panel.words[2]);
             let b_words = words(&(&b * &right), &format, u, panel.words[2]);
-            for (t, (name, unit, p)) in
-                panel.units.iter().flat_map(|(name, unit)| panel.words.map(|p| (name, unit, p))).enumerate()
-            {
-                let d = product(&a_words, &b_words, unit, u, p)?.mapv(f64::from) / &left / &right;
-                let error = norm(&(d - &exact)) / norm(&a) / norm(&b);
-                if curves.len() == t {
-                    curves.push((format!("{name}, {p} word{}", if p == 1 { "" } else { "s" }), Vec::new()));
+            for (name, unit) in &panel.units {
+                for p in panel.words {
+                    let d = product(&a_words, &b_words, unit, u, p)?.mapv(f64::from) / &left / &right;
+                    let error = norm(&(d - &exact)) / norm(&a) / norm(&b);
+                    let words = if p == 1 { "1 word".into() } else { format!("{p} words") };
+                    support::add(curves, &format!("{name}, {words}"), (n as f64, error));
                 }
-                curves[t].1.push((n as f64, error));
             }
         }
     }
