@@ -39,7 +39,8 @@ pub(crate) struct Operands {
     /// Block scales are in the 128x4-swizzled layout of cuBLASLt and torch._scaled_mm, in any shape
     #[arg(long)]
     swizzled: bool,
-    /// How values are rounded to the unit's formats: rne rna rnz rnu rnd rno rz ra rd ru
+    /// How values are rounded to the unit's formats: rne rna rnz rnu rnd rno rz ra rd ru (NVFP4 is always
+    /// rounded to nearest even)
     #[arg(long, value_name = "ROUNDING", default_value = "rne")]
     round: Rounding,
     /// What becomes of values beyond the unit's formats: inf (where there is one) or saturate

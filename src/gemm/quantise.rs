@@ -139,7 +139,7 @@ pub fn nvfp4(x: &impl Matrix, axis: Axis, tensor: TensorScale) -> Result<Quantis
 /// Quantises an operand of a block-scaled unit as the unit takes it: to NVFP4 where the scales are
 /// ue4m3, else to MX with the unit's format and block.
 ///
-/// `axis` is that of K: 1 for the unit's a, 0 for its b.
+/// `axis` is that of K: 1 for the unit's a, 0 for its b. NVFP4 is always rounded to nearest even.
 ///
 /// # Errors
 /// When the unit takes no block scales, or scales of another kind.
