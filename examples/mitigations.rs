@@ -1,4 +1,5 @@
-//! MMA-Sim's advice, tried: CDNA3 with C = 0 and an outer f32 sum; fp8 on Hopper's f16 path.
+//! MMA-Sim's advice, tried: CDNA3 with C = 0 and an outer f32 sum; fp8 on Hopper's f16 path; on CDNA2,
+//! which reads subnormal f16 as zero, scaled operands or bf16.
 
 mod support;
 
@@ -35,7 +36,17 @@ fn main() -> Result<(), Error> {
     let exact = metrics::reference(&qa, &qb)?.product;
     report("QGMMA, 13 bits", &Gemm::on(&fp8).run(&qa, &qb)?, &exact, &fp8)?;
     let half = Unit::find("hopper/wgmma.m64n128k16.f32.f16.f16")?;
-    report("the same values as f16", &Gemm::on(&half).run(&qa, &qb)?, &exact, &half)
+    report("the same values as f16", &Gemm::on(&half).run(&qa, &qb)?, &exact, &half)?;
+
+    println!("small gradients on CDNA2");
+    let (gradient, weights) = (normal.matrix(16, 64, 1e-5), normal.matrix(64, 16, 0.5));
+    let exact = metrics::reference(&gradient.mapv(f64::from), &weights.mapv(f64::from))?.product;
+    let (f16_unit, bf16_unit) =
+        (Unit::find("cdna2/v_mfma_f32_32x32x8f16")?, Unit::find("cdna2/v_mfma_f32_32x32x8bf16_1k")?);
+    let scaled = Gemm::on(&f16_unit).alpha(1.0 / 16384.0).run(&gradient.mapv(|x| x * 16384.0), &weights)?;
+    report("f16", &gradient.dot_on(&weights, &f16_unit)?, &exact, &f16_unit)?;
+    report("f16, times 2^14 and back", &scaled, &exact, &f16_unit)?;
+    report("bf16", &gradient.dot_on(&weights, &bf16_unit)?, &exact, &bf16_unit)
 }
 
 fn report(name: &str, d: &Array2<f32>, exact: &Array2<f64>, unit: &Unit) -> Result<(), Error> {

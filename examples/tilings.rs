@@ -20,7 +20,7 @@ fn main() -> Result<(), Error> {
     };
     let exact = metrics::reference(&seen(&x)?, &seen(&w)?)?;
     let in_order = x.dot_on(&w, &unit)?;
-    println!("{:38} {:>10} {:>12} {:>12}", "plan", "max abs", "rel. Frob.", "!= in order");
+    println!("{:48} {:>10} {:>12} {:>12}", "plan", "max abs", "rel. Frob.", "!= in order");
     for plan in [
         "in-order",
         "cutlass3 promote=none",
@@ -35,7 +35,7 @@ fn main() -> Result<(), Error> {
         let d = Gemm::on(&unit).plan(plan.parse()?).run(&x, &w)?;
         let e = metrics::errors(&d.mapv(f64::from), &exact.product, &unit.d)?;
         let differ = d.iter().zip(&in_order).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
-        println!("{plan:48} {:10.3e} {:12.3e} {differ:8}", e.max_abs, e.relative_frobenius);
+        println!("{plan:48} {:10.3e} {:12.3e} {differ:12}", e.max_abs, e.relative_frobenius);
     }
     Ok(())
 }

@@ -1,14 +1,15 @@
 //! `gemmulate compare`: one product on several units, by several plans.
 
-use crate::gemm::product;
+use crate::bar::Bar;
+use crate::file::Target;
+use crate::inputs::Inputs;
 use crate::io::{self, Failure, Outcome};
-use crate::npy::Matrix;
 use crate::svg;
 use crate::units::plain_table;
-use gemmulate::format::{E2M1, Overflow, UE8M0};
-use gemmulate::gemm::{metrics, quantise};
-use gemmulate::{Gemm, Plan, Unit, round::Rounding};
-use ndarray::{Array2, Axis};
+use gemmulate::format::Overflow;
+use gemmulate::gemm::metrics;
+use gemmulate::{Plan, Unit, round::Rounding};
+use ndarray::Array2;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -57,24 +58,33 @@ struct Row {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let (a, b) = (Matrix::read(&args.a)?, Matrix::read(&args.b)?);
+    let target = args.svg.as_deref().map(Target::new).transpose()?;
+    let overflow = if args.saturate { Overflow::Saturate } else { Overflow::Ieee };
+    let inputs = Inputs::plain(&args.a, &args.b, args.round, overflow)?;
+    if inputs.batch().is_some() {
+        return Err(Failure::Message("compare takes single matrices; batches are gemm's".into()));
+    }
     let first = &args.units[0];
-    let (av, bv) = (a.values(&first.a)?, b.values(&first.b)?);
-    let reference = metrics::reference(&av, &bv)?;
+    for unit in &args.units {
+        check_patterns(&inputs, [first, unit])?;
+    }
+    let reference = metrics::reference(&inputs.a.values(0, &first.a), &inputs.b.values(0, &first.b))?;
     let mut rows = Vec::new();
     for unit in &args.units {
+        let product = inputs.on(unit)?;
         for plan in &args.plans {
-            let codes = one(args, unit, plan, [&a, &b], [&av, &bv])?;
-            let values = codes.mapv(|code| unit.d.to_f64(code));
+            let bar = Bar::new("product");
+            let d = product.run(plan, &unit.d, &|done, total| bar.tell(done, total))?;
+            let values = d.values(0, &unit.d);
             let errors = metrics::errors(&values, &reference.product, &unit.d)?;
             rows.push(Row { unit: unit.clone(), plan: plan.clone(), values, errors });
         }
     }
-    if let Some(path) = &args.svg {
+    if let Some(target) = &target {
         let series: Vec<(String, Vec<f64>)> =
             rows.iter().map(|r| (r.label(), (&r.values - &reference.product).iter().copied().collect())).collect();
         let text = svg::histograms(&series, "error of D's elements");
-        std::fs::write(path, text).map_err(|e| Failure::Message(format!("{}: {e}", path.display())))?;
+        target.write(|out| out.write_all(text.as_bytes()))?;
     }
     let mut out = io::output();
     if args.json {
@@ -86,34 +96,21 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(true)
 }
 
+/// Bit patterns must mean the same numbers to two units.
+fn check_patterns(inputs: &Inputs, [x, y]: [&Unit; 2]) -> Result<(), Failure> {
+    for (name, array, formats) in [("A", &inputs.a, [x.a, y.a]), ("B", &inputs.b, [x.b, y.b])] {
+        if array.pattern_width().is_some() && formats[0] != formats[1] {
+            let why = format!("{name} is bit patterns, which are {} to {x} but {} to {y}", formats[0], formats[1]);
+            return Err(Failure::Message(format!("{why}; give values as floats")));
+        }
+    }
+    Ok(())
+}
+
 impl Row {
     fn label(&self) -> String {
         format!("{} {}", self.unit, self.plan)
     }
-}
-
-fn one(
-    args: &Args,
-    unit: &Unit,
-    plan: &Plan,
-    [a, b]: [&Matrix; 2],
-    [av, bv]: [&Array2<f64>; 2],
-) -> Result<Array2<u64>, Failure> {
-    let overflow = if args.saturate { Overflow::Saturate } else { Overflow::Ieee };
-    let gemm = Gemm::on(unit).plan(plan.clone()).round_inputs(args.round).overflow(overflow);
-    let size = [a.shape[0], b.shape[1]];
-    let Some(rule) = unit.scale else {
-        return product(&gemm, &a.operand(&unit.a)?, &b.operand(&unit.b)?, size);
-    };
-    let quantise = |x: &Array2<f64>, format, axis| {
-        if rule.format == UE8M0 || unit.a != E2M1 {
-            quantise::mx(x, format, rule.block, axis, args.round)
-        } else {
-            quantise::nvfp4(x, axis, Default::default())
-        }
-    };
-    let (qa, qb) = (quantise(av, &unit.a, Axis(1))?, quantise(bv, &unit.b, Axis(0))?);
-    product(&gemm.quantised(&qa, &qb), &qa, &qb, size)
 }
 
 /// In how many elements two results differ.

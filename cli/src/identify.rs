@@ -1,230 +1,422 @@
 //! `gemmulate identify`: which units and plans reproduce a product.
 
-use crate::gemm::product;
+use crate::bar::Bar;
+use crate::inputs::{Inputs, Operands};
 use crate::io::{self, Failure, Outcome};
-use crate::npy::Matrix;
-use crate::units::plain_table;
-use gemmulate::format::FormatSpec;
-use gemmulate::gemm::{AnyMatrix, metrics};
-use gemmulate::view::View;
-use gemmulate::{Gemm, Plan, Unit};
-use ndarray::{Array2, Axis};
-use std::collections::HashMap;
+use crate::npy::{Array, Vectors};
+use crate::prepared::Prepared;
+use crate::units::{self, plain_table};
+use gemmulate::arch::ArchInfo;
+use gemmulate::format::{BF16, F16, F32, F64, FormatSpec};
+use gemmulate::gemm::{Epilogue, SplitMode, Start, Tail};
+use gemmulate::{Plan, Unit};
+use serde_json::json;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Find the units and plans that give exactly this D for A and B.
 ///
-/// Every unit of the catalogue whose formats hold the operands is tried, with the plans that
-/// libraries use: every preset, both tails, split-K of 2 to 8, promotion. If none fits, the closest
-/// are shown with their first difference. Exit status 1 if none fits.
+/// Every unit of the catalogue whose formats hold the operands is tried (with --rounded every unit),
+/// and every block-scaled one, with the scales given or with quantised values. Plans are those that libraries use: every preset,
+/// both tails, promotion, split-K of 2 to 16 (parallel, serial, atomic in several orders), stream-K on
+/// as many workers as the architecture's GPUs have. Bit patterns of 16 bits in D may be f16 or bf16.
+///
+/// Candidates are sampled first, those that agree are computed whole while --limit lasts. If none
+/// fits, the closest by the sample are computed whole and shown. Exit status 1 if none fits.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   gemmulate identify a.npy b.npy d.npy
-  gemmulate identify a.npy b.npy d.npy --arch hopper --json")]
+  gemmulate identify a.npy b.npy d.npy -c c.npy --alpha 0.5 --arch hopper --json
+  gemmulate identify a.npy b.npy d.npy --plans \"cutlass3 split-k=7;cutlass3 block=128x256x64 stream-k=99\"
+
+JSON: {exact, tried, not_computed, matches: [{units, plans, output, differ, of, first}]}.")]
 pub(crate) struct Args {
-    /// A: M x K; bit patterns fit every format of their width
-    a: PathBuf,
-    /// B: K x N
-    b: PathBuf,
+    #[command(flatten)]
+    inputs: Operands,
     /// The product in question: M x N
     d: PathBuf,
-    /// Only this architecture's units
+    /// Only this architecture's units: its name, sm_90, gfx942 or a GPU
+    #[arg(long, value_parser = units::arch)]
+    arch: Option<ArchInfo>,
+    /// Try all units, rounding values that their formats do not hold, instead of those that hold them
     #[arg(long)]
-    arch: Option<String>,
+    rounded: bool,
+    /// Try these plans, divided by semicolons, instead of the usual ones
+    #[arg(long, value_name = "PLANS", value_delimiter = ';')]
+    plans: Vec<Plan>,
+    /// Seconds after which no further product is computed whole
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    limit: u64,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Units that compute one function, and a plan.
+/// Runs of neighbours in D, and their length, that every candidate is tried on.
+const SAMPLE: [usize; 2] = [6, 16];
+/// Those that the ones which agree there are tried on.
+const LARGE_SAMPLE: [usize; 2] = [32, 64];
+/// The closest candidates that are shown where none fits.
+const CLOSEST: usize = 5;
+
+/// Units that compute one function, and plans that are one loop.
 struct Candidate {
-    units: Vec<Unit>,
-    plan: Plan,
-    format: FormatSpec,
+    group: usize,
+    plans: Vec<Plan>,
+    out: FormatSpec,
+    /// Of a sample: the share of elements that differ, and how far those are off, in powers of two of last places.
+    misses: (f64, f64),
+    /// Of all of D.
     differ: usize,
-    first: Option<[usize; 2]>,
+    first: Option<[usize; 3]>,
 }
 
-/// The files, and D's bits.
-struct Question {
-    a: Matrix,
-    b: Matrix,
-    d: Matrix,
-    codes: Array2<u64>,
-    /// A's and B's bits.
-    operands: [Array2<u64>; 2],
+struct Question<'a> {
+    args: &'a Args,
+    inputs: Inputs,
+    d: Array,
+    sample: Vec<[usize; 2]>,
+    groups: Vec<Vec<Unit>>,
+}
+
+struct Answer {
+    exact: bool,
+    tried: usize,
+    /// Candidates that agree on the sample and were not computed.
+    left: usize,
+    matches: Vec<Candidate>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let (a, b, d) = (Matrix::read(&args.a)?, Matrix::read(&args.b)?, Matrix::read(&args.d)?);
-    if d.shape != [a.shape[0], b.shape[1]] || a.shape[1] != b.shape[0] {
-        let why = format!("A is {:?}, B {:?} and D {:?}: they fit no product A B = D", a.shape, b.shape, d.shape);
-        return Err(Failure::Message(why));
+    let question = Question::new(args)?;
+    let mut candidates = question.screen()?;
+    let tried = candidates.len();
+    question.screen_again(&mut candidates)?;
+    candidates.sort_by(|x, y| x.misses.0.total_cmp(&y.misses.0).then(x.misses.1.total_cmp(&y.misses.1)));
+    let agree = candidates.iter().filter(|c| c.misses.0 == 0.0).count();
+    let rest = candidates.split_off(agree);
+    let start = Instant::now();
+    let (mut matches, left) = question.settle(candidates, start)?;
+    let exact = matches.iter().any(|c| c.differ == 0);
+    if exact {
+        matches.retain(|c| c.differ == 0);
+    } else {
+        let closest = rest.into_iter().take(CLOSEST.saturating_sub(matches.len())).collect();
+        matches.extend(question.settle(closest, start)?.0);
+        matches.sort_by_key(|c| c.differ);
+        matches.truncate(CLOSEST);
     }
-    let (codes, operands) = (d.codes()?, [a.codes()?, b.codes()?]);
-    let question = Question { a, b, d, codes, operands };
-    let mut candidates = question.candidates(args)?;
-    if candidates.is_empty() {
-        return Err(Failure::Message("no unit takes such operands and gives such a D".into()));
-    }
-    for candidate in &mut candidates {
-        question.screen(candidate)?;
-    }
-    let fewest = candidates.iter().map(|c| c.differ).min().unwrap_or(0);
-    // What agrees where it was sampled, or comes closest there, is computed whole.
-    let mut closest: Vec<Candidate> = candidates.into_iter().filter(|c| c.differ == fewest).collect();
-    for candidate in &mut closest {
-        question.settle(candidate)?;
-    }
-    closest.sort_by_key(|c| c.differ);
-    let best = closest.first().map_or(0, |c| c.differ);
-    closest.retain(|c| c.differ == best);
+    let answer = Answer { exact, tried, left, matches };
     let mut out = io::output();
     if args.json {
-        json(&mut out, &closest)?;
+        writeln!(out, "{}", question.json(&answer))?;
     } else {
-        question.table(&mut out, &closest)?;
+        question.table(&mut out, &answer)?;
     }
     out.flush()?;
-    Ok(best == 0)
+    Ok(exact)
 }
 
-/// The plans that are tried.
-fn plans() -> Vec<Plan> {
-    let mut plans = Vec::new();
-    for base in [Plan::in_order(), Plan::cutlass2(), Plan::cutlass3(), Plan::in_order().promote(128)] {
-        plans.push(base.clone());
-        plans.extend([2, 3, 4, 8].map(|s| base.clone().split_k(s)));
+impl<'a> Question<'a> {
+    fn new(args: &'a Args) -> Result<Self, Failure> {
+        let inputs = Inputs::read(&args.inputs, None)?;
+        if inputs.batch().is_some() {
+            return Err(Failure::Message("identify takes one product; pick one of the batch".into()));
+        }
+        let vectors = if inputs.a.dimensions == 1 { Vectors::Row } else { Vectors::Column };
+        let d = Array::read(&args.d, vectors)?;
+        let [m, n] = [inputs.a.shape[0], inputs.b.shape[1]];
+        if d.batch.is_some() || d.shape != [m, n] || d.len() == 0 {
+            let [rows, columns] = d.shape;
+            let why = format!("the product of A and B is {m} x {n} (not empty), but D is {rows} x {columns}");
+            return Err(Failure::Message(why));
+        }
+        let sample = sample(SAMPLE, d.shape);
+        let mut question = Self { args, inputs, d, sample, groups: Vec::new() };
+        question.groups = question.functions()?;
+        Ok(question)
     }
-    plans.push(Plan::cutlass3().no_promotion());
-    plans.push(Plan::cutlass2().split_mode(gemmulate::gemm::SplitMode::Parallel).split_k(2));
-    plans
-}
 
-impl Question {
-    fn candidates(&self, args: &Args) -> Result<Vec<Candidate>, Failure> {
-        let [m, k] = self.a.shape;
-        let n = self.b.shape[1];
-        let mut groups: HashMap<String, Vec<Unit>> = HashMap::new();
+    /// The units that take the operands, those together that compute one function.
+    fn functions(&self) -> Result<Vec<Vec<Unit>>, Failure> {
         let mut known = HashMap::new();
-        for unit in Unit::all().filter(|u| u.scale.is_none()) {
-            let wanted = args.arch.as_ref().is_none_or(|arch| unit.arch.eq_ignore_ascii_case(arch));
-            if wanted && self.fits(&unit, &mut known)? {
-                let meaning = unit.recipe.as_ref().map_or_else(|| unit.name.clone(), ToString::to_string);
-                let key = format!(
-                    "{meaning} {} {} {} {} {} {}",
-                    unit.shape.k,
-                    unit.a,
-                    unit.b,
-                    unit.c,
-                    unit.d,
-                    unit.arch.starts_with("cdna")
-                );
-                groups.entry(key).or_default().push(unit);
+        let mut groups: BTreeMap<String, Vec<Unit>> = BTreeMap::new();
+        for unit in Unit::all() {
+            let wanted = self.args.arch.as_ref().is_none_or(|arch| unit.arch == arch.name);
+            if !wanted || !self.takes(&unit, &mut known) {
+                continue;
+            }
+            let function = unit.recipe.as_ref().map_or_else(|| unit.name.clone(), ToString::to_string);
+            let (promotion, nan) = (Plan::cutlass3().promotion_on(&unit), unit.arch.starts_with("cdna"));
+            let formats = [unit.a, unit.b, unit.c, unit.d].map(|f| f.name);
+            let key = format!("{function} {} {formats:?} {:?} {promotion:?} {nan}", unit.shape.k, unit.scale);
+            groups.entry(key).or_default().push(unit);
+        }
+        if groups.is_empty() {
+            let why = "no unit takes such operands: values must be exact in its formats, bit patterns as wide";
+            return Err(Failure::Message(why.into()));
+        }
+        Ok(groups.into_values().collect())
+    }
+
+    /// Whether a unit takes the operands: exactly, or as a block-scaled one quantised.
+    fn takes(&self, unit: &Unit, known: &mut HashMap<(usize, &'static str), bool>) -> bool {
+        [(&self.inputs.a, unit.a), (&self.inputs.b, unit.b)].into_iter().enumerate().all(|(side, (array, format))| {
+            let quantised = unit.scale.is_some() && !self.inputs.has_scales(side);
+            if array.pattern_width().is_none() && quantised {
+                return true;
+            }
+            let rounded = self.args.rounded && array.pattern_width().is_none();
+            let mut holds = || rounded || self.inputs.is_packed(array, &format) || holds(array, &format);
+            *known.entry((side, format.name)).or_insert_with(&mut holds)
+        })
+    }
+
+    /// Tries everything on the sample.
+    fn screen(&self) -> Result<Vec<Candidate>, Failure> {
+        let (bar, mut candidates, mut refused) = (Bar::new("sampling"), Vec::new(), None);
+        for (group, units) in self.groups.iter().enumerate() {
+            bar.tell(group as u64, self.groups.len() as u64);
+            match self.inputs.on(&units[0]) {
+                Ok(product) => self.screen_group(group, &product, &mut candidates, &mut refused),
+                Err(why) => refused = Some(why),
             }
         }
-        let mut groups: Vec<Vec<Unit>> = groups.into_values().collect();
-        groups.sort_by(|x, y| x[0].name.cmp(&y[0].name));
-        let mut candidates: Vec<Candidate> = Vec::new();
-        for units in groups {
-            let format = self.d.format(&units[0].d);
-            let mut seen = Vec::new();
-            for plan in plans() {
-                let same = Plan::resolved(&plan, &units[0]).to_string();
-                if plan.check(&units[0], m, n, k).is_ok() && !seen.contains(&same) {
-                    seen.push(same);
-                    candidates.push(Candidate { units: units.clone(), plan, format, differ: 0, first: None });
+        match refused {
+            Some(why) if candidates.is_empty() => Err(why),
+            _ if candidates.is_empty() => Err(Failure::Message("no unit gives such a D".into())),
+            _ => Ok(candidates),
+        }
+    }
+
+    fn screen_group(
+        &self,
+        group: usize,
+        product: &Prepared<'_>,
+        candidates: &mut Vec<Candidate>,
+        refused: &mut Option<Failure>,
+    ) {
+        let (units, [m, n, k]) = (&self.groups[group], product.size);
+        let plans = if self.args.plans.is_empty() { self.usual_plans(units) } else { self.args.plans.clone() };
+        if let Some(Err(why)) = plans.first().map(|plan| plan.check(&units[0], m, n, k)) {
+            *refused = Some(why.into());
+        }
+        for plans in Plan::distinct_loops(plans, &units[0], m, n, k) {
+            for out in self.outputs(&units[0]) {
+                match product.elements(&plans[0], &out, &self.sample) {
+                    Ok(codes) => {
+                        let (misses, plans) = (self.misses(&self.sample, &codes, &out), plans.clone());
+                        candidates.push(Candidate { group, plans, out, misses, differ: 0, first: None });
+                    }
+                    // What the plan or the scales exclude.
+                    Err(why) => *refused = Some(why),
                 }
             }
         }
-        Ok(candidates)
     }
 
-    /// Whether a unit takes the operands exactly and can give D's type.
-    fn fits(&self, unit: &Unit, known: &mut HashMap<&'static str, [bool; 2]>) -> Result<bool, Failure> {
-        for format in [unit.a, unit.b] {
-            if !known.contains_key(format.name) {
-                known.insert(format.name, [holds(&self.a, &format)?, holds(&self.b, &format)?]);
+    /// Tries candidates that agree on the sample on a larger one.
+    fn screen_again(&self, candidates: &mut [Candidate]) -> Result<(), Failure> {
+        let (sample, bar, total) = (sample(LARGE_SAMPLE, self.d.shape), Bar::new("sampling more"), candidates.len());
+        for (done, candidate) in candidates.iter_mut().enumerate().filter(|(_, c)| c.misses.0 == 0.0) {
+            bar.tell(done as u64, total as u64);
+            let product = self.inputs.on(&self.groups[candidate.group][0])?;
+            let codes = product.elements(&candidate.plans[0], &candidate.out, &sample)?;
+            candidate.misses = self.misses(&sample, &codes, &candidate.out);
+        }
+        Ok(())
+    }
+
+    /// The formats in which a unit may have given D.
+    fn outputs(&self, unit: &Unit) -> Vec<FormatSpec> {
+        let mut formats: Vec<FormatSpec> = Vec::new();
+        for format in [unit.d, F32, F16, BF16, F64] {
+            let fits = match self.d.pattern_width() {
+                Some(width) => width == format.storage_bits.next_power_of_two().max(8),
+                None => self.d.format(&format) == format,
+            };
+            if fits && !formats.contains(&format) {
+                formats.push(format);
             }
         }
-        Ok(known[unit.a.name][0] && known[unit.b.name][1] && {
-            let d = self.d.format(&unit.d);
-            match self.d.pattern_width() {
-                Some(width) => width == unit.d.storage_bits,
-                None => d == unit.d || (d.storage_bits < 64) == (unit.d.storage_bits < 64),
+        formats
+    }
+
+    fn misses(&self, sample: &[[usize; 2]], codes: &[u64], format: &FormatSpec) -> (f64, f64) {
+        let wanted = sample.iter().map(|&[i, j]| self.d.code([0, i, j]));
+        let differing = codes.iter().zip(wanted).filter(|(x, y)| *x != y);
+        let (mut count, mut far) = (0.0, 0.0);
+        for (&x, y) in differing {
+            count += 1.0;
+            far += (place(x, format).abs_diff(place(y, format)) as f64 + 1.0).log2();
+        }
+        (count / sample.len() as f64, far / f64::max(count, 1.0))
+    }
+
+    /// The plans that libraries use.
+    fn usual_plans(&self, units: &[Unit]) -> Vec<Plan> {
+        let mut bases = vec![
+            Plan::in_order(),
+            Plan::cutlass3(),
+            Plan::cutlass2(),
+            Plan::in_order().tail(Tail::First),
+            Plan::cutlass3().no_promotion(),
+            Plan::in_order().promote(128),
+            Plan::deepgemm(),
+        ];
+        let mut plans = Vec::new();
+        if self.inputs.reads_c() {
+            bases.push(Plan::in_order().epilogue(Epilogue::TwoX));
+            plans.push(Plan::in_order().start(Start::C));
+        }
+        for base in &bases {
+            plans.push(base.clone());
+            for slices in [2, 3, 4, 5, 6, 8, 16] {
+                let split = base.clone().split_k(slices);
+                plans.extend([SplitMode::Parallel, SplitMode::Serial].map(|mode| split.clone().split_mode(mode)));
+                plans.extend(arrivals(slices).iter().map(|order| split.clone().atomic_order(order)));
             }
-        })
+        }
+        let mut workers: Vec<usize> = units.iter().flat_map(|unit| processors(unit.arch)).copied().collect();
+        workers.extend([2, 4, 8]);
+        workers.sort_unstable();
+        workers.dedup();
+        for base in [Plan::cutlass2(), Plan::cutlass3()] {
+            let [_, _, k] = base.block_on(&units[0]);
+            for [m, n] in [[128, 128], [128, 256], [256, 128], [64, 64]] {
+                plans.extend(workers.iter().map(|&p| base.clone().block(m, n, k).stream_k(p)));
+            }
+        }
+        plans
     }
 
-    /// Counts differences in a sample of rows and columns.
-    fn screen(&self, candidate: &mut Candidate) -> Result<(), Failure> {
-        let pick = |n: usize| -> Vec<usize> { (0..n.min(12)).map(|t| t * n / n.min(12)).collect() };
-        let (rows, columns) = (pick(self.codes.nrows()), pick(self.codes.ncols()));
-        let unit = &candidate.units[0];
-        let [a, b] = &self.operands;
-        let (a, b) = (a.select(Axis(0), &rows), b.select(Axis(1), &columns));
-        let typed = |x: &Matrix, format: &FormatSpec| x.format(format);
-        let (a, b) = (
-            AnyMatrix::Typed(View::from(&a).into(), typed(&self.a, &unit.a)),
-            AnyMatrix::Typed(View::from(&b).into(), typed(&self.b, &unit.b)),
-        );
-        let gemm = Gemm::on(unit).plan(candidate.plan.clone()).output(candidate.format);
-        let found = product(&gemm, &a, &b, [rows.len(), columns.len()])?;
-        let want = self.codes.select(Axis(0), &rows).select(Axis(1), &columns);
-        candidate.differ = metrics::bit_differences(&found, &want)?.0;
-        Ok(())
+    /// Computes candidates whole while there is time, and counts those that were not.
+    fn settle(&self, mut candidates: Vec<Candidate>, start: Instant) -> Result<(Vec<Candidate>, usize), Failure> {
+        let (limit, total) = (Duration::from_secs(self.args.limit), candidates.len() as u64);
+        let (bar, mut done) = (Bar::new("whole products"), 0);
+        for candidate in &mut candidates {
+            if done > 0 && start.elapsed() > limit {
+                break;
+            }
+            let product = self.inputs.on(&self.groups[candidate.group][0])?;
+            let tell = |part: u64, of: u64| bar.tell(done * of + part, total * of);
+            let found = product.run(&candidate.plans[0], &candidate.out, &tell)?;
+            (candidate.differ, candidate.first) = found.differences(&self.d);
+            done += 1;
+        }
+        let left = candidates.len() - done as usize;
+        candidates.truncate(done as usize);
+        Ok((candidates, left))
     }
 
-    fn settle(&self, candidate: &mut Candidate) -> Result<(), Failure> {
-        let unit = &candidate.units[0];
-        let gemm = Gemm::on(unit).plan(candidate.plan.clone()).output(candidate.format);
-        let size = [self.a.shape[0], self.b.shape[1]];
-        let found = product(&gemm, &self.a.operand(&unit.a)?, &self.b.operand(&unit.b)?, size)?;
-        (candidate.differ, candidate.first) = metrics::bit_differences(&found, &self.codes)?;
-        Ok(())
-    }
-
-    fn table(&self, out: &mut impl Write, closest: &[Candidate]) -> Result<(), Failure> {
-        let exact = closest.first().is_some_and(|c| c.differ == 0);
-        let total = self.codes.len();
-        if exact {
-            writeln!(out, "these reproduce all {total} elements bit for bit:")?;
+    fn table(&self, out: &mut impl Write, answer: &Answer) -> Result<(), Failure> {
+        let (total, tried) = (self.d.len(), answer.tried);
+        if answer.exact {
+            writeln!(out, "of {tried} functions and plans, these give all {total} elements bit for bit:")?;
         } else {
-            writeln!(out, "none reproduces D; the closest:")?;
+            let computed = if answer.left > 0 { " that was computed whole" } else { "" };
+            writeln!(out, "of {tried} functions and plans none{computed} gives D; the closest:")?;
         }
-        let mut table = plain_table(&["units", "plan", "elements that differ", "first difference"]);
-        for c in closest {
-            let names: Vec<String> = c.units.iter().map(ToString::to_string).collect();
-            let first = c.first.map_or("-".into(), |[i, j]| format!("row {i}, column {j}"));
-            table.add_row([names.join("\n"), c.plan.to_string(), format!("{} of {total}", c.differ), first]);
+        let mut table = plain_table(&["units", "plans", "D", "elements that differ", "first difference"]);
+        for c in &answer.matches {
+            let names: Vec<String> = self.groups[c.group].iter().map(ToString::to_string).collect();
+            let plans: Vec<String> = c.plans.iter().map(ToString::to_string).collect();
+            let first = c.first.map_or("-".into(), |[_, i, j]| format!("row {i}, column {j}"));
+            let differ = format!("{} of {total}", c.differ);
+            table.add_row([names.join("\n"), plans.join("\n"), c.out.to_string(), differ, first]);
         }
         writeln!(out, "{table}")?;
+        if answer.left > 0 {
+            let why = "agree on samples and were not computed whole: --limit gives them time";
+            writeln!(out, "{} more {why}", answer.left)?;
+        }
+        if !answer.exact && !self.args.rounded {
+            writeln!(out, "units whose formats do not hold A and B exactly were left out: --rounded tries them")?;
+        }
         Ok(())
     }
+
+    fn json(&self, answer: &Answer) -> serde_json::Value {
+        let one = |c: &Candidate| {
+            json!({
+                "units": self.groups[c.group].iter().map(|u| u.name.clone()).collect::<Vec<_>>(),
+                "plans": c.plans.iter().map(ToString::to_string).collect::<Vec<_>>(), "output": c.out.name,
+                "differ": c.differ, "of": self.d.len(), "first": c.first.map(|[_, i, j]| [i, j]),
+            })
+        };
+        let matches: Vec<_> = answer.matches.iter().map(one).collect();
+        json!({"exact": answer.exact, "tried": answer.tried, "not_computed": answer.left, "matches": matches})
+    }
 }
 
-/// Whether every element of a file is a number of the format; bit patterns by their width.
-fn holds(matrix: &Matrix, format: &FormatSpec) -> Result<bool, Failure> {
-    if let Some(width) = matrix.pattern_width() {
-        return Ok(width == format.storage_bits.next_power_of_two().max(8));
+/// Runs of neighbours all over D.
+fn sample([runs, length]: [usize; 2], [m, n]: [usize; 2]) -> Vec<[usize; 2]> {
+    // Steps by golden ratios reach all parts.
+    let spread = |t: usize, n: usize, step: f64| ((t as f64 * step).fract() * n as f64) as usize;
+    let run = |t: usize| {
+        let (i, j) = (spread(t, m, 0.618_033_988_749_895), spread(t, n, 0.754_877_666_246_693));
+        (j..(j + length).min(n)).map(move |j| [i, j])
+    };
+    let mut sample: Vec<[usize; 2]> = (0..runs).flat_map(run).collect();
+    sample.sort_unstable();
+    sample.dedup();
+    sample
+}
+
+/// Whether every element of a file is a number of the format, or a code of it.
+fn holds(array: &Array, format: &FormatSpec) -> bool {
+    if array.pattern_width().is_some() {
+        return array.operand(0, format).is_ok();
     }
-    let exact = |&x: &f64| {
+    let from = array.format(format);
+    array.places().all(|at| {
+        let x = from.to_f64(array.code(at));
         let code = format.encode_f64(x, Default::default(), Default::default());
         code.is_ok_and(|code| x.is_nan() || format.to_f64(code) == x)
-    };
-    Ok(matrix.values(format)?.iter().all(exact))
+    })
 }
 
-fn json(out: &mut impl Write, closest: &[Candidate]) -> Result<(), Failure> {
-    let one = |c: &Candidate| {
-        serde_json::json!({
-            "units": c.units.iter().map(|u| u.name.clone()).collect::<Vec<_>>(),
-            "plan": c.plan.to_string(), "differ": c.differ, "first": c.first,
-        })
-    };
-    let exact = closest.first().is_some_and(|c| c.differ == 0);
-    writeln!(out, "{}", serde_json::json!({"exact": exact, "matches": closest.iter().map(one).collect::<Vec<_>>()}))?;
-    Ok(())
+/// A code's place among all codes in order of their numbers.
+fn place(code: u64, format: &FormatSpec) -> i64 {
+    let sign = 1u64 << (format.storage_bits.min(63) - 1);
+    let magnitude = (code & (sign - 1)) as i64;
+    if code & sign == 0 { magnitude } else { -magnitude }
+}
+
+/// Orders in which slices may arrive: up to 4, all that differ (the first two commute); else up and down.
+fn arrivals(slices: usize) -> Vec<Vec<usize>> {
+    let up: Vec<usize> = (0..slices).collect();
+    if slices > 4 {
+        return vec![up.clone(), up.into_iter().rev().collect()];
+    }
+    let mut orders = vec![Vec::new()];
+    for _ in 0..slices {
+        let longer = |order: &Vec<usize>| {
+            let free = up.iter().filter(|s| !order.contains(s));
+            free.map(|&s| [&order[..], &[s]].concat()).collect::<Vec<_>>()
+        };
+        orders = orders.iter().flat_map(longer).collect();
+    }
+    orders.retain(|order| order[0] < order[1]);
+    orders
+}
+
+/// Multiprocessors or compute units of an architecture's best-known GPUs: stream-K's workers.
+fn processors(arch: &str) -> &'static [usize] {
+    match arch {
+        "volta" => &[80],
+        "turing" => &[40, 68, 72],
+        "ampere" => &[56, 84, 108],
+        "ada" => &[58, 128, 142],
+        "hopper" => &[114, 132],
+        "blackwell" => &[148],
+        "rtx-blackwell" => &[170, 188],
+        "cdna1" => &[120],
+        "cdna2" => &[104, 110],
+        "cdna3" => &[228, 304],
+        _ => &[],
+    }
 }

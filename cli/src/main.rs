@@ -1,19 +1,23 @@
 //! The command-line tool: one module per command, each a thin layer over the library.
 
 mod authenticate;
+mod bar;
 mod bench;
 mod check;
 mod classes;
 mod compare;
 mod diff;
 mod eval;
+mod file;
 mod fit;
 mod format;
 mod gemm;
 mod generate;
 mod identify;
+mod inputs;
 mod io;
 mod npy;
+mod prepared;
 mod probe;
 mod show;
 mod svg;
@@ -51,6 +55,7 @@ Examples:
   gemmulate generate volta/mma.m8n8k4.f32.f16.f16.f32 --count 5 |
     gemmulate trace volta/mma.m8n8k4.f32.f16.f16.f32
   gemmulate check tests/data/vectors             every unit against recorded answers
+  gemmulate gemm UNIT a.npy b.npy -o d.npy       a whole matrix product
   gemmulate COMMAND --help                       more on a command
 
 Exit status: 0 when all is well, 1 when something differs, 2 for errors.";

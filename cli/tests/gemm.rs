@@ -20,10 +20,10 @@ impl Folder {
         self.0.path().join(name).display().to_string()
     }
 
-    fn npy(&self, name: &str, descr: &str, shape: [usize; 2], fortran: bool, data: &[u8]) -> String {
+    fn npy(&self, name: &str, descr: &str, shape: &[usize], fortran: bool, data: &[u8]) -> String {
         let order = if fortran { "True" } else { "False" };
-        let header =
-            format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({}, {}), }}", shape[0], shape[1]);
+        let sizes: String = shape.iter().map(|n| format!("{n}, ")).collect();
+        let header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({sizes}), }}");
         let padded = format!("{header:width$}\n", width = (header.len() + 11).next_multiple_of(64) - 11);
         let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
         bytes.extend((padded.len() as u16).to_le_bytes());
@@ -34,10 +34,221 @@ impl Folder {
         path
     }
 
-    fn floats(&self, name: &str, shape: [usize; 2], f: impl Fn(usize) -> f32) -> String {
-        let data: Vec<u8> = (0..shape[0] * shape[1]).flat_map(|t| f(t).to_le_bytes()).collect();
+    fn floats(&self, name: &str, shape: &[usize], f: impl Fn(usize) -> f32) -> String {
+        let data: Vec<u8> = (0..shape.iter().product()).flat_map(|t| f(t).to_le_bytes()).collect();
         self.npy(name, "<f4", shape, false, &data)
     }
+
+    fn bytes(&self, name: &str, shape: &[usize], f: impl Fn(usize) -> u8) -> String {
+        self.npy(name, "|u1", shape, false, &(0..shape.iter().product()).map(f).collect::<Vec<_>>())
+    }
+
+    fn files(&self) -> usize {
+        fs::read_dir(self.0.path()).expect("a folder").count()
+    }
+}
+
+/// A run of `gemm` that must succeed in silence.
+fn gemm(args: &[&str]) -> String {
+    let run = gemmulate(&[&["gemm"], args].concat(), b"");
+    assert_eq!((run.err.as_str(), run.code), ("", 0), "{args:?}");
+    run.out
+}
+
+/// The elements of a `.npy` file of f32.
+fn elements(path: &str) -> Vec<u8> {
+    let bytes = fs::read(path).expect("a file");
+    bytes[10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]))..].to_vec()
+}
+
+#[test]
+fn batches_and_vectors() {
+    let folder = Folder::new();
+    let (m, n, k) = (5, 3, 40);
+    let (a, b) = (folder.floats("a.npy", &[2, m, k], wave), folder.floats("b.npy", &[1, k, n], wave));
+    let (c, d) = (folder.floats("c.npy", &[m, n], wave), folder.path("d.npy"));
+    let json = gemm(&[UNIT, &a, &b, "-c", &c, "--beta", "-0.5", "-o", &d, "--json"]);
+    assert!(json.contains("\"batch\":2"), "{json}");
+    let whole = elements(&d);
+    let second = folder.floats("a1.npy", &[m, k], |t| wave(t + m * k));
+    let flat = folder.floats("b0.npy", &[k, n], wave);
+    gemm(&[UNIT, &second, &flat, "-c", &c, "--beta", "-0.5", "-o", &d]);
+    assert_eq!(whole[m * n * 4..], elements(&d));
+    // The element that the batch calls (1, 2, 0).
+    let drawn = gemm(&[UNIT, &a, &b, "-c", &c, "--beta", "-0.5", "--trace", "1,2,0"]);
+    assert_eq!(drawn, gemm(&[UNIT, &second, &flat, "-c", &c, "--beta", "-0.5", "--trace", "2,0"]));
+    // A row by a matrix, and by a column: dimensions go, bits stay.
+    gemm(&[UNIT, &second, &flat, "-o", &d]);
+    let product = elements(&d);
+    let (row, column) =
+        (folder.floats("v.npy", &[k], |t| wave(t + m * k)), folder.floats("w.npy", &[k], |t| wave(t * n)));
+    gemm(&[UNIT, &row, &flat, "-o", &d]);
+    assert_eq!(elements(&d), product[..n * 4]);
+    assert!(String::from_utf8_lossy(&fs::read(&d).expect("written")).contains("(3,"));
+    gemm(&[UNIT, &row, &column, "-o", &d]);
+    assert_eq!(elements(&d), product[..4]);
+    assert_eq!(gemm(&[UNIT, &row, &column, "--expect", &d]), "all 1 elements are bit-identical\n");
+    let three = folder.floats("three.npy", &[3, k, n], wave);
+    let run = gemmulate(&["gemm", UNIT, &a, &three], b"");
+    assert!(run.err.contains("B is a batch of 3, but A and B make 2 products"), "{}", run.err);
+}
+
+#[test]
+fn block_scales_in_every_form() {
+    let folder = Folder::new();
+    let (nvfp4, d) = ("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3", folder.path("d.npy"));
+    let code = |t: usize| (t * 7 % 16) as u8;
+    let (m, n, k) = (3, 2, 64);
+    let (a, b) = (folder.bytes("a.npy", &[m, k], code), folder.bytes("b.npy", &[k, n], code));
+    let scale = |line: usize, block: usize| 0x30 + (line * 5 + block) as u8;
+    let sa = folder.bytes("sa.npy", &[m, 4], |t| scale(t / 4, t % 4));
+    let sb = folder.bytes("sb.npy", &[4, n], |t| scale(t % n, t / n));
+    let scales = ["--scale-a", &sa, "--scale-b", &sb];
+    let exact = gemm(&[&[nvfp4, &a, &b, "-o", &d, "--compare"], &scales[..]].concat());
+    assert!(exact.contains("against the exact product"), "{exact}");
+    // Two codes to a byte, B as N x K, scales in tiles of 128 x 4.
+    let packed = folder.bytes("pa.npy", &[m, k / 2], |t| code(2 * t) | code(2 * t + 1) << 4);
+    let turned = |t: usize| code((t % k) * n + t / k);
+    let weights = folder.bytes("pb.npy", &[n, k / 2], |t| turned(2 * t) | turned(2 * t + 1) << 4);
+    let tile = |t: usize, lines: usize| {
+        // Byte t of a tile: line (t / 16) + 32 (t / 4 mod 4), block t mod 4.
+        let line = t / 16 + 32 * (t / 4 % 4);
+        if line < lines { scale(line, t % 4) } else { 0 }
+    };
+    let (ta, tb) = (folder.bytes("ta.npy", &[512], |t| tile(t, m)), folder.bytes("tb.npy", &[32, 16], |t| tile(t, n)));
+    let stored = ["--packed", "--transposed", "b", "--swizzled", "--scale-a", &ta, "--scale-b", &tb, "--expect", &d];
+    assert_eq!(gemm(&[&[nvfp4, &packed, &weights], &stored[..]].concat()), "all 6 elements are bit-identical\n");
+    let found = gemmulate(&[&["identify", &a, &b, &d, "--json"], &scales[..]].concat(), b"");
+    assert!(found.out.contains("\"exact\":true") && found.out.contains(nvfp4), "{}{}", found.out, found.err);
+    // Values are quantised, and found again.
+    let (x, y) = (folder.floats("x.npy", &[m, k], wave), folder.floats("y.npy", &[k, n], wave));
+    let said = gemm(&[nvfp4, &x, &y, "-o", &d]);
+    assert!(said.contains("A was quantised to e2m1 in blocks of 16 with ue4m3 scales and the factor"), "{said}");
+    let found = gemmulate(&["identify", &x, &y, &d, "--arch", "rtx-blackwell", "--json"], b"");
+    assert!(found.out.contains("\"exact\":true") && found.out.contains(nvfp4), "{}{}", found.out, found.err);
+    for (args, why) in [
+        (&[nvfp4, &a, &b][..], "--scale-a"),
+        (&[nvfp4, &a, &b, "--scale-a", &sb, "--scale-b", &sb], "scale_a must be 3 x 4"),
+        (&[nvfp4, &a, &b, "--scale-a", "2", "--scale-b", &sb], "is a file of them"),
+        (&[nvfp4, &a, &b, "--scale-a", &sa, "--scale-b", &sb, "--swizzled"], "512 bytes in C order"),
+        (&[nvfp4, &a, &weights, "--packed", "--scale-a", &sa, "--scale-b", &sb], "B must be 128 x N"),
+        (&[UNIT, &x, &y, "--packed"], "for fp4 and fp6"),
+        (&[UNIT, &x, &y, "--swizzled"], "takes none"),
+    ] {
+        let run = gemmulate(&[&["gemm"], args].concat(), b"");
+        assert!(run.err.contains(why) && run.code == 2, "{args:?}: {}", run.err);
+    }
+}
+
+#[test]
+fn scales_and_bias_outside_the_unit() {
+    let folder = Folder::new();
+    let (a, b) = (folder.floats("a.npy", &[2, 16], |_| 1.0), folder.floats("b.npy", &[16, 3], |_| 1.0));
+    let (rows, bias) = (folder.floats("r.npy", &[2], |t| 0.5 + t as f32), folder.floats("v.npy", &[3], |t| t as f32));
+    let (c, want) = (folder.floats("c.npy", &[2, 3], |_| 4.0), folder.path("want.npy"));
+    // 3 * 0.25 * row * 16 + 0.5 * 4 + bias
+    folder.floats("want.npy", &[2, 3], |t| 12.0 * (0.5 + (t / 3) as f32) + 2.0 + (t % 3) as f32);
+    let scaled = ["--scale-a", &rows, "--scale-b", "0.25", "--bias", &bias, "-c", &c, "--alpha", "3", "--beta", "0.5"];
+    let run = gemm(&[&[UNIT, &a, &b, "--expect", &want, "--compare"], &scaled[..]].concat());
+    assert!(run.contains("all 6 elements are bit-identical") && run.contains("max abs 0e0"), "{run}");
+    let run = gemmulate(&["gemm", UNIT, &a, &b, "--bias", &rows], b"");
+    assert!(run.err.contains("expected 3 floats, one per column of D"), "{}", run.err);
+    let run = gemmulate(&["gemm", UNIT, &a, &b, "--beta", "1"], b"");
+    assert!(run.err.contains("give C with -c"), "{}", run.err);
+}
+
+#[test]
+fn plans_are_found_again() {
+    let folder = Folder::new();
+    let (m, n, k) = (150, 140, 128);
+    let f16 = |t: usize| half(wave(t));
+    let (a, b) = (folder.floats("a.npy", &[m, k], f16), folder.floats("b.npy", &[k, n], f16));
+    let (c, d) = (folder.floats("c.npy", &[m, n], f16), folder.path("d.npy"));
+    for (plan, out, extra, name) in [
+        ("cutlass3 block=128x128x64 stream-k=8", "f32", &[][..], "stream-k=8"),
+        ("in-order split-k=3 order=1,2,0", "f32", &[], "order=1,2,0"),
+        ("cutlass2 split-k=2", "f16", &["-c", &c, "--alpha", "1.5", "--beta", "-0.75"], "cutlass2 split-k=2"),
+        ("in-order start=c", "bf16", &["-c", &c], "start=c"),
+    ] {
+        gemm(&[&[UNIT, &a, &b, "-o", &d, "--plan", plan, "--out", out], extra].concat());
+        let found = gemmulate(&[&["identify", &a, &b, &d, "--arch", "H100", "--json"], extra].concat(), b"");
+        assert!(found.out.contains("\"exact\":true") && found.out.contains(name), "{plan}: {}{}", found.out, found.err);
+    }
+    // What nobody makes: counts are those of all of D.
+    gemm(&[UNIT, &a, &b, "-o", &d, "--plan", "in-order split-k=8"]);
+    let found = gemmulate(&["identify", &a, &b, &d, "--arch", "H100", "--json", "--plans", "in-order;cutlass2"], b"");
+    assert_eq!(found.code, 1, "{}", found.err);
+    assert!(found.out.contains("\"exact\":false"), "{}", found.out);
+    let after = |text: &str, key: &str, ends: [char; 2]| -> String {
+        text.split(key).nth(1).and_then(|x| x.split(ends).next()).unwrap_or(text).into()
+    };
+    let [unit, plan] = ["\"units\":[\"", "\"plans\":[\""].map(|key| after(&found.out, key, ['"', '"']));
+    let apart = gemmulate(&["gemm", &unit, &a, &b, "--plan", &plan, "--out", "f32", "--expect", &d, "--json"], b"");
+    let [counted, reported] = [&apart, &found].map(|run| after(&run.out, "\"differ\":", [',', '}']));
+    assert_eq!(counted, reported, "{}{}", apart.err, found.out);
+    let whole = ["identify", &a, &b, &d, "--plans", "in-order split-k=8", "--arch", "hopper"];
+    let found = gemmulate(&whole, b"");
+    assert!(found.out.contains("bit for bit") && found.code == 0, "{}{}", found.out, found.err);
+    // Operands that no narrow format holds.
+    let third = |t: usize| wave(t) / 3.0;
+    let (x, y) = (folder.floats("x.npy", &[m, k], third), folder.floats("y.npy", &[k, n], third));
+    gemm(&[UNIT, &x, &y, "-o", &d]);
+    let left_out = gemmulate(&["identify", &x, &y, &d, "--arch", "hopper", "--plans", "in-order"], b"");
+    assert!(left_out.code == 1 && left_out.out.contains("--rounded tries them"), "{}{}", left_out.out, left_out.err);
+    let tried = ["identify", &x, &y, &d, "--arch", "hopper", "--plans", "in-order", "--rounded"];
+    let found = gemmulate(&tried, b"");
+    assert!(found.out.contains("bit for bit") && found.code == 0, "{}{}", found.out, found.err);
+    // D that fits nothing.
+    let run = gemmulate(&["identify", &a, &b, &c, "--arch", "cdna1", "--limit", "0"], b"");
+    assert!(run.code == 1 && run.out.contains("none gives D"), "{}{}", run.out, run.err);
+    let run = gemmulate(&["identify", &a, &b, &a], b"");
+    assert!(run.code == 2 && run.err.contains("150 x 140"), "{}", run.err);
+}
+
+#[test]
+#[cfg(unix)]
+fn output_files_are_whole_or_not_there() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = Folder::new();
+    let (a, b) = (folder.floats("a.npy", &[2, 16], wave), folder.floats("b.npy", &[16, 2], wave));
+    let d = folder.path("d.npy");
+    gemm(&[UNIT, &a, &b, "-o", &d]);
+    let right = fs::read(&d).expect("written");
+    let ordinary = fs::metadata(&a).expect("there").permissions().mode();
+    assert_eq!(fs::metadata(&d).expect("there").permissions().mode(), ordinary);
+    assert_eq!(folder.files(), 3);
+    // Through a link, over an operand, into a device; an old file keeps its permissions.
+    let link = folder.path("link.npy");
+    symlink("d.npy", &link).expect("linked");
+    fs::write(&d, "old").expect("written");
+    fs::set_permissions(&d, fs::Permissions::from_mode(0o600)).expect("set");
+    gemm(&[UNIT, &a, &b, "-o", &link]);
+    assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+    assert_eq!(fs::metadata(&d).expect("there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read(&d).expect("written"), right);
+    gemm(&[UNIT, &a, &b, "-o", "/dev/null"]);
+    assert!(!fs::metadata("/dev/null").expect("there").is_file());
+    gemm(&[UNIT, &a, &b, "-o", &a]);
+    assert_eq!(fs::read(&a).expect("written"), right);
+    // What cannot be written is said before the work, and leaves nothing.
+    fs::set_permissions(&d, fs::Permissions::from_mode(0o400)).expect("set");
+    for (to, why) in [(d.as_str(), "read-only"), (&folder.path(""), "folder"), ("/no/such/d.npy", "cannot be written")]
+    {
+        for command in [&["gemm", UNIT, &b, &b, "-o", to][..], &["compare", &b, &b, "--units", UNIT, "--svg", to]] {
+            let run = gemmulate(command, b"");
+            assert!(run.err.contains(why) && run.code == 2, "{command:?}: {}", run.err);
+        }
+    }
+    assert_eq!((fs::read(&d).expect("there"), folder.files()), (right, 4));
+}
+
+/// The nearest number with 11 bits.
+fn half(x: f32) -> f32 {
+    if x == 0.0 {
+        return x;
+    }
+    let scale = 2f32.powi(10 - x.abs().log2().floor() as i32);
+    (x * scale).round() / scale
 }
 
 fn wave(t: usize) -> f32 {
@@ -48,7 +259,7 @@ fn wave(t: usize) -> f32 {
 #[test]
 fn a_product_is_found_again() {
     let folder = Folder::new();
-    let (a, b) = (folder.floats("a.npy", [6, 96], wave), folder.floats("b.npy", [96, 5], wave));
+    let (a, b) = (folder.floats("a.npy", &[6, 96], wave), folder.floats("b.npy", &[96, 5], wave));
     let d = folder.path("d.npy");
     let plan = "cutlass3 block=128x128x32 split-k=3";
     let run = gemmulate(&["gemm", UNIT, &a, &b, "-o", &d, "--plan", plan, "--json", "--compare"], b"");
@@ -62,7 +273,12 @@ fn a_product_is_found_again() {
     assert!(other.out.contains("of 30 elements differ; the first:") && other.out.contains("--trace"), "{}", other.out);
     assert_eq!(other.code, 1);
     let found = gemmulate(&["identify", &a, &b, &d, "--arch", "hopper"], b"");
-    assert!(found.out.contains("bit for bit"), "{}{}", found.out, found.err);
+    assert!(
+        found.out.contains("bit for bit") && found.out.contains("hopper/wgmma.m64n8k16.f32.f16.f16"),
+        "{}{}",
+        found.out,
+        found.err
+    );
     assert_eq!(found.code, 0);
     let drawn = gemmulate(&["gemm", UNIT, &a, &b, "--plan", plan, "--trace", "2,3"], b"");
     assert_eq!(drawn.out.matches("== piece").count(), 3, "{}", drawn.out);
@@ -73,8 +289,8 @@ fn a_product_is_found_again() {
 fn patterns_orders_and_types() {
     let folder = Folder::new();
     let ones: Vec<u8> = [0x3c00u16; 32].iter().flat_map(|x| x.to_le_bytes()).collect();
-    let a = folder.npy("a.npy", "<u2", [2, 16], true, &ones);
-    let b = folder.npy("b.npy", "<f2", [16, 2], false, &ones);
+    let a = folder.npy("a.npy", "<u2", &[2, 16], true, &ones);
+    let b = folder.npy("b.npy", "<f2", &[16, 2], false, &ones);
     let d = folder.path("d.npy");
     for (out, size) in [("f32", 16), ("f16", 8), ("bf16", 8)] {
         let run = gemmulate(&["gemm", UNIT, &a, &b, "-o", &d, "--out", out], b"");
@@ -92,7 +308,7 @@ fn patterns_orders_and_types() {
 #[test]
 fn comparison_tells_units_apart() {
     let folder = Folder::new();
-    let (a, b) = (folder.floats("a.npy", [4, 64], wave), folder.floats("b.npy", [64, 4], wave));
+    let (a, b) = (folder.floats("a.npy", &[4, 64], wave), folder.floats("b.npy", &[64, 4], wave));
     let svg = folder.path("e.svg");
     let units = format!("{UNIT},cdna2/v_mfma_f32_32x32x8bf16_1k");
     let run = gemmulate(
@@ -107,19 +323,24 @@ fn comparison_tells_units_apart() {
 #[test]
 fn bad_input_is_an_error_and_leaves_no_file() {
     let folder = Folder::new();
-    let a = folder.floats("a.npy", [2, 16], wave);
-    let b = folder.floats("b.npy", [16, 2], wave);
-    let cut = folder.npy("cut.npy", "<f4", [2, 16], false, &[0; 100]);
-    let huge = folder.npy("huge.npy", "<f4", [1 << 40, 1 << 40], false, &[0; 100]);
-    let signed = folder.npy("signed.npy", "<i4", [2, 16], false, &[0; 128]);
-    let wide = folder.npy("wide.npy", "<u4", [2, 16], false, &[0; 128]);
+    let a = folder.floats("a.npy", &[2, 16], wave);
+    let b = folder.floats("b.npy", &[16, 2], wave);
+    let cut = folder.npy("cut.npy", "<f4", &[2, 16], false, &[0; 100]);
+    let huge = folder.npy("huge.npy", "<f4", &[1 << 40, 1 << 40], false, &[0; 100]);
+    let deep = folder.npy("deep.npy", "<f4", &[1, 2, 3, 4], false, &[0; 96]);
+    let number = folder.npy("number.npy", "<f4", &[], false, &[0; 4]);
+    let signed = folder.npy("signed.npy", "<i4", &[2, 16], false, &[0; 128]);
+    let wide = folder.npy("wide.npy", "<u4", &[2, 16], false, &[0; 128]);
     let junk = folder.path("junk.npy");
     fs::write(&junk, "junk").expect("written");
     let d = folder.path("d.npy");
     let fp4 = "rtx-blackwell/mma.m16n8k32.f32.e2m1.e2m1.f32";
     let mx = "rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e4m3.f32.ue8m0";
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 15] = [
         (&[UNIT, &b, &b], "B must be"),
+        (&[UNIT, &deep, &b], "has 4"),
+        (&[UNIT, &number, &b], "single number"),
+        (&[UNIT, "/dev/null", &b], "no regular file"),
         (&[UNIT, &cut, &b], "cut short"),
         (&[UNIT, &huge, &b], "cut short"),
         (&[UNIT, &signed, &b], "unsigned integers"),
@@ -128,7 +349,7 @@ fn bad_input_is_an_error_and_leaves_no_file() {
         (&[UNIT, "absent.npy", &b], "absent.npy"),
         (&[fp4, &a, &b, "--alpha", "1e300"], "beyond f32"),
         (&[UNIT, &a, &b, "--plan", "cutlass3 split-k=9"], "empty"),
-        (&[mx, &a, &b], "--scale-a"),
+        (&[mx, &a, &b, "--scale-a", "1"], "is a file"),
         (&[mx, &a, &b, "--scale-a", &a, "--scale-b", &b], "scale_a must be 2 x 1"),
         (&[UNIT, &a, &b, "--trace", "9,9"], "within 2 x 2"),
     ];

@@ -8,7 +8,8 @@ use std::fmt::Write;
 pub(crate) struct Normal(pub(crate) u64);
 
 impl Normal {
-    fn uniform(&mut self) -> f64 {
+    /// Uniform in [0, 1).
+    pub(crate) fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -75,8 +76,19 @@ pub(crate) fn histogram(title: &str, series: &[(&str, Vec<f64>)]) -> String {
     page(640.0, 330.0, &body)
 }
 
+/// Named curves.
+pub(crate) type Curves = Vec<(String, Vec<(f64, f64)>)>;
+
+/// Adds a point to a curve, which begins with its first.
+pub(crate) fn add(curves: &mut Curves, name: &str, point: (f64, f64)) {
+    match curves.iter_mut().find(|(known, _)| known == name) {
+        Some((_, points)) => points.push(point),
+        None => curves.push((name.into(), vec![point])),
+    }
+}
+
 /// Curves with logarithmic axes.
-pub(crate) fn curves(title: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
+pub(crate) fn curves(title: &str, series: &Curves) -> String {
     let all: Vec<(f64, f64)> = series.iter().flat_map(|(_, p)| p).filter(|p| p.1 > 0.0).copied().collect();
     let span = |f: fn(&(f64, f64)) -> f64| {
         let low = all.iter().map(f).fold(f64::INFINITY, f64::min).log10().floor();

@@ -4,7 +4,7 @@ use super::driver::OnProgress;
 use super::epilogue::Scaling;
 use super::operand::{Matrix, Source};
 use super::plan::Plan;
-use super::product::{Scales, check_product};
+use super::product::{Request, Scales, check_product, no_addend};
 use super::quantise::Quantised;
 use super::sink::{CodesMut, Values};
 use super::workspace::Workspace;
@@ -154,7 +154,8 @@ impl<'a, D: Format> Gemm<'a, D> {
     /// The scales of a block-scaled unit: for A, M x ceil(K / block); for B, ceil(K / block) x N.
     #[must_use]
     pub fn block_scales(mut self, scale_a: &impl Matrix, scale_b: &impl Matrix) -> Self {
-        self.block_scales = Some([Scales::new(scale_a), Scales::new(scale_b)]);
+        let (a, b) = (Scales::new("scale_a", scale_a, self.unit), Scales::new("scale_b", scale_b, self.unit));
+        self.block_scales = Some([a, b]);
         self
     }
 
@@ -201,7 +202,8 @@ impl<'a, D: Format> Gemm<'a, D> {
         self
     }
 
-    /// How many threads work: 1 keeps to the caller's, 0 (the default) uses the current rayon pool.
+    /// How many threads work: 1 keeps to the caller's, 0 (the default) uses the current rayon pool;
+    /// 1024 at most.
     /// The result never depends on it.
     #[must_use]
     pub const fn threads(mut self, threads: usize) -> Self {
@@ -250,8 +252,8 @@ impl<'a, D: Format> Gemm<'a, D> {
         let mut d = Array2::from_elem((size[0], size[1]), T::from_bits(0));
         let format = self.output_format(&T::SPEC)?;
         let mut sink = Values { array: d.view_mut(), d: format };
-        let (sources, formats): ([&dyn Source; 2], _) = ([&left, &right], [a.format(), b.format()]);
-        Workspace::lend(size, |workspace| self.compute(sources, formats, &mut sink, None, format, workspace))?;
+        let request = request([&left, &right], [a.format(), b.format()], None, format);
+        Workspace::lend(size, |workspace| self.compute(&request, &mut sink, workspace))?;
         Ok(d)
     }
 
@@ -269,7 +271,9 @@ impl<'a, D: Format> Gemm<'a, D> {
     ) -> Result<(), Error> {
         let format = self.output_format(&T::SPEC)?;
         let mut sink = Values { array: d.view_mut(), d: format };
-        self.compute([&a.reader(), &b.reader()], [a.format(), b.format()], &mut sink, Some(T::SPEC), format, workspace)
+        let (left, right) = (a.reader(), b.reader());
+        let request = request([&left, &right], [a.format(), b.format()], Some(T::SPEC), format);
+        self.compute(&request, &mut sink, workspace)
     }
 
     /// The strided function underneath: D as codes of its format. As [`Gemm::run_into`].
@@ -292,7 +296,18 @@ impl<'a, D: Format> Gemm<'a, D> {
                 d.width().to_string(),
             ));
         }
-        self.compute([&a.reader(), &b.reader()], [a.format(), b.format()], &mut d, Some(format), format, workspace)
+        let (left, right) = (a.reader(), b.reader());
+        let request = request([&left, &right], [a.format(), b.format()], Some(format), format);
+        self.compute(&request, &mut d, workspace)
+    }
+
+    /// The codes of some elements of D, without computing the others: a spot check of a large
+    /// product costs a few dot products.
+    ///
+    /// # Errors
+    /// As [`Gemm::run`], and for elements outside D.
+    pub fn elements(&self, a: &impl Matrix, b: &impl Matrix, at: &[[usize; 2]]) -> Result<Vec<u64>, Error> {
+        self.pick([&a.reader(), &b.reader()], [a.format(), b.format()], at, None)
     }
 
     /// Element (i, j) of D by its code, and a drawing of how it comes about: every step of the unit,
@@ -305,6 +320,7 @@ impl<'a, D: Format> Gemm<'a, D> {
     }
 
     /// A batch of products: A is batch x M x K and B batch x K x N; a batch of 1 is used for all.
+    /// C, scales and bias are those of every product.
     ///
     /// # Errors
     /// As [`Gemm::run`].
@@ -313,20 +329,49 @@ impl<'a, D: Format> Gemm<'a, D> {
         a: &ArrayBase<impl Data<Elem = A>, Ix3>,
         b: &ArrayBase<impl Data<Elem = B>, Ix3>,
     ) -> Result<Array3<D>, Error> {
-        let ([batch_a, m, k], [batch_b, kb, n]) =
-            ([a.dim().0, a.dim().1, a.dim().2], [b.dim().0, b.dim().1, b.dim().2]);
-        check_product([m, k], [kb, n])?;
-        let batch = if batch_a == 1 { batch_b } else { batch_a };
-        if batch_b != batch && batch_b != 1 {
-            return Err(Error::shape("B", format!("a batch of {batch_a} or 1"), format!("one of {batch_b}")));
+        if self.beta != 0.0 && self.c.is_none() {
+            return Err(no_addend());
         }
-        let mut d = Array3::from_elem((batch, m, n), D::from_bits(0));
-        let mut workspace = Workspace::new();
-        for (t, mut d) in d.axis_iter_mut(Axis(0)).enumerate() {
-            let pick = |batch: usize| if batch == 1 { 0 } else { t };
-            let (a, b) = (a.index_axis(Axis(0), pick(batch_a)), b.index_axis(Axis(0), pick(batch_b)));
-            self.run_into(&a, &b, &mut d, &mut workspace)?;
-        }
+        let batch = if a.dim().0 == 1 { b.dim().0 } else { a.dim().0 };
+        let mut d = Array3::from_elem((batch, a.dim().1, b.dim().2), D::from_bits(0));
+        self.run_batch_into(a, b, &mut d, &mut Workspace::new())?;
         Ok(d)
     }
+
+    /// The same in place: where beta is not zero and [`Gemm::c`] names no other, every product's C
+    /// is what stands in its part of `d`.
+    ///
+    /// # Errors
+    /// As [`Gemm::run`]; the products before one that fails are written by then.
+    pub fn run_batch_into<A: Format, B: Format, T: Format>(
+        &self,
+        a: &ArrayBase<impl Data<Elem = A>, Ix3>,
+        b: &ArrayBase<impl Data<Elem = B>, Ix3>,
+        d: &mut ArrayBase<impl DataMut<Elem = T>, Ix3>,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        check_product([a.dim().1, a.dim().2], [b.dim().1, b.dim().2])?;
+        let batch = d.dim().0;
+        for (name, found) in [("A", a.dim().0), ("B", b.dim().0)] {
+            if found != batch && found != 1 {
+                return Err(Error::shape(name, format!("a batch of {batch} or 1"), format!("one of {found}")));
+            }
+        }
+        for (t, mut d) in d.axis_iter_mut(Axis(0)).enumerate() {
+            let pick = |batch: usize| if batch == 1 { 0 } else { t };
+            let (a, b) = (a.index_axis(Axis(0), pick(a.dim().0)), b.index_axis(Axis(0), pick(b.dim().0)));
+            self.run_into(&a, &b, &mut d, workspace)?;
+        }
+        Ok(())
+    }
+}
+
+/// What [`Gemm::compute`] is asked for when all of D is wanted.
+fn request<'s>(
+    sources: [&'s dyn Source; 2],
+    formats: [Option<FormatSpec>; 2],
+    in_place: Option<FormatSpec>,
+    out: FormatSpec,
+) -> Request<'s> {
+    Request { sources, formats, in_place, out, only: None, log: None }
 }

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::format::FormatSpec;
 use core::ops::{ControlFlow, Range};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ndarray::Array2;
+use ndarray::ArrayView2;
 use rayon::prelude::*;
 
 /// How far a product has come, in multiply-adds.
@@ -48,7 +48,7 @@ impl<W: Wide> Default for Buffers<W> {
 pub(crate) struct Side<'a> {
     pub(crate) operand: Operand<'a>,
     pub(crate) spec: FormatSpec,
-    pub(crate) scales: Option<&'a Array2<u64>>,
+    pub(crate) scales: Option<ArrayView2<'a, u64>>,
 }
 
 /// Where C comes from.
@@ -69,8 +69,8 @@ pub(crate) struct Product<'a, W: Wide> {
     pub(crate) c: Addend<'a>,
     pub(crate) threaded: bool,
     pub(crate) progress: Option<OnProgress<'a>>,
-    /// One element instead of all.
-    pub(crate) only: Option<[usize; 2]>,
+    /// Some columns of some rows instead of all.
+    pub(crate) only: Option<&'a [(usize, Range<usize>)]>,
 }
 
 /// State of all tiles in hand, at most.
@@ -134,10 +134,10 @@ impl<W: Wide> Product<'_, W> {
         let meter = Meter { done: AtomicU64::new(0), total, stop: AtomicBool::new(false), tell: self.progress };
         meter.add(0);
         self.shared.schedule.for_each_region(&mut |region| match self.only {
-            Some(at) => match region.element(at) {
-                Some(element) => self.region(&element, sink, buffers, &meter),
-                None => Ok(()),
-            },
+            Some(parts) => {
+                let mut here = parts.iter().filter_map(|(row, columns)| region.part(*row, columns));
+                here.try_for_each(|part| self.region(&part, sink, buffers, &meter))
+            }
             None => self.region(&region, sink, buffers, &meter),
         })
     }
@@ -283,7 +283,7 @@ impl<W: Wide> Product<'_, W> {
 
     /// Block scales of a panel's lines; padding has scale 1.
     fn scales(&self, side: &Side<'_>, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk) {
-        let (Some(rule), Some(scales)) = (self.shared.unit.scale, side.scales) else { return };
+        let (Some(rule), Some(scales)) = (self.shared.unit.scale, &side.scales) else { return };
         let one = rule.format.encode_f64(1.0, Default::default(), Default::default()).unwrap_or_default();
         panel.scales.clear();
         for line in lines {

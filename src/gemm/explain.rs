@@ -76,23 +76,46 @@ impl Kernel for Tracer<'_> {
     }
 }
 
-/// Keeps one element of D.
+/// Keeps some elements of D.
 #[derive(Debug)]
-pub(crate) struct One {
+pub(crate) struct Picked<'a> {
     pub(crate) shape: [usize; 2],
-    pub(crate) code: u64,
+    pub(crate) at: &'a [[usize; 2]],
+    /// Their codes, in the order of `at`.
+    pub(crate) codes: Vec<u64>,
 }
 
-impl Sink for One {
+impl<'a> Picked<'a> {
+    pub(crate) fn new(shape: [usize; 2], at: &'a [[usize; 2]]) -> Self {
+        Self { shape, at, codes: vec![0; at.len()] }
+    }
+
+    /// The rows and columns to be computed: neighbours that follow one another go together.
+    pub(crate) fn parts(&self) -> Vec<(usize, Range<usize>)> {
+        let mut parts: Vec<(usize, Range<usize>)> = Vec::new();
+        for &[i, j] in self.at {
+            match parts.last_mut() {
+                Some((row, columns)) if *row == i && columns.end == j => columns.end += 1,
+                _ => parts.push((i, j..j + 1)),
+            }
+        }
+        parts
+    }
+}
+
+impl Sink for Picked<'_> {
     fn shape(&self) -> [usize; 2] {
         self.shape
     }
 
-    fn write(&mut self, _i: usize, _j: usize, codes: Run<'_>) {
-        self.code = match codes {
-            Run::Narrow(codes) => codes.first().map_or(0, |&x| x.into()),
-            Run::Wide(codes) => codes.first().map_or(0, |&x| x),
-        };
+    fn write(&mut self, i: usize, j: usize, codes: Run<'_>) {
+        for (at, to) in self.at.iter().zip(&mut self.codes).filter(|(at, _)| at[0] == i) {
+            let Some(offset) = at[1].checked_sub(j) else { continue };
+            *to = match codes {
+                Run::Narrow(codes) => codes.get(offset).map_or(*to, |&x| x.into()),
+                Run::Wide(codes) => codes.get(offset).copied().unwrap_or(*to),
+            };
+        }
     }
 
     fn read(&self, _i: usize, _j: usize, _into: &mut [u64]) {}

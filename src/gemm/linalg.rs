@@ -33,7 +33,8 @@ pub trait Gives<D>: AsUnit {}
 impl<D: Format> Gives<D> for Unit {}
 impl<R: Arch, I: Instruction, Acc> Gives<I::D> for MmaUnit<R, I, Acc> {}
 
-/// Matrix products on a unit, like ndarray's `dot`.
+/// Products on a unit, like ndarray's `dot`: matrix by matrix, matrix by vector, vector by matrix,
+/// vector by vector.
 ///
 #[cfg_attr(feature = "half", doc = "```")]
 #[cfg_attr(not(feature = "half"), doc = "```ignore")]
@@ -113,6 +114,23 @@ where
     fn dot_on(&self, rhs: &ArrayBase<R, Ix2>, unit: &U) -> Result<Self::Output, Error> {
         let row = View::from(self.view().insert_axis(Axis(0)));
         Ok(Gemm::on(unit).run(&row, rhs)?.remove_axis(Axis(0)))
+    }
+}
+
+impl<A, B, S, R, U> DotOn<ArrayBase<R, Ix1>, U> for ArrayBase<S, Ix1>
+where
+    A: Format,
+    B: Format,
+    S: Data<Elem = A>,
+    R: Data<Elem = B>,
+    U: Takes<A, B>,
+{
+    type Output = U::D;
+
+    fn dot_on(&self, rhs: &ArrayBase<R, Ix1>, unit: &U) -> Result<Self::Output, Error> {
+        let row = View::from(self.view().insert_axis(Axis(0)));
+        let column = View::from(rhs.view().insert_axis(Axis(1)));
+        Ok(Gemm::on(unit).run(&row, &column)?[[0, 0]])
     }
 }
 

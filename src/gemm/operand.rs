@@ -226,29 +226,6 @@ macro_rules! codes_from {
 }
 codes_from!(u8 => U8, u16 => U16, u32 => U32, u64 => U64);
 
-/// Codes owned by the driver: what a conversion that can fail has made.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Owned {
-    shape: [usize; 2],
-    codes: Vec<u8>,
-}
-
-impl Source for Owned {
-    fn shape(&self) -> [usize; 2] {
-        self.shape
-    }
-
-    fn read(&self, i: usize, j: usize, into: &mut [u64]) {
-        let row = &self.codes[i * self.shape[1]..(i + 1) * self.shape[1]];
-        into.iter_mut().zip(&row[j..]).for_each(|(to, &x)| *to = x.into());
-    }
-
-    fn read_narrow(&self, i: usize, j: usize, into: &mut [u32]) {
-        let row = &self.codes[i * self.shape[1]..(i + 1) * self.shape[1]];
-        into.iter_mut().zip(&row[j..]).for_each(|(to, &x)| *to = x.into());
-    }
-}
-
 /// How values become codes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conversion {
@@ -259,7 +236,7 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// The code of a code; total for formats that have NaN and a sign.
+    /// The code of a code; zero for values that have none, which [`Conversion::check`] has excluded.
     fn total(&self, code: u64) -> u64 {
         let x = self.from.to_f64(code);
         self.to.encode_f64(x, self.rounding, self.overflow).unwrap_or(0)
@@ -270,22 +247,19 @@ impl Conversion {
         !self.to.has_nan() || !self.to.signed || !self.to.subnormals
     }
 
-    /// Converts a whole matrix, stopping at the first value without a code.
-    fn all(&self, name: &str, source: &dyn Source) -> Result<Owned, Error> {
-        let shape @ [rows, columns] = source.shape();
-        let (mut row, mut codes) = (vec![0u64; columns], Vec::with_capacity(rows * columns));
+    /// Finds the first value without a code.
+    fn check(&self, name: &str, source: &dyn Source) -> Result<(), Error> {
+        let [rows, columns] = source.shape();
+        let mut row = vec![0u64; columns];
         for i in 0..rows {
             source.read(i, 0, &mut row);
             for (j, &code) in row.iter().enumerate() {
                 let x = self.from.to_f64(code);
-                let code = self
-                    .to
-                    .encode_f64(x, self.rounding, self.overflow)
-                    .map_err(|source| Error::Encode { operand: format!("{name}[{i}, {j}] = {x:e}"), source })?;
-                codes.push(code as u8);
+                let code = self.to.encode_f64(x, self.rounding, self.overflow);
+                code.map_err(|source| Error::Encode { operand: format!("{name}[{i}, {j}] = {x:e}"), source })?;
             }
         }
-        Ok(Owned { shape, codes })
+        Ok(())
     }
 }
 
@@ -293,13 +267,12 @@ impl Conversion {
 pub(crate) struct Operand<'a> {
     source: &'a dyn Source,
     conversion: Option<Conversion>,
-    owned: Option<Owned>,
 }
 
 impl<'a> Operand<'a> {
     /// Codes as they are.
     pub(crate) const fn codes(source: &'a dyn Source) -> Self {
-        Self { source, conversion: None, owned: None }
+        Self { source, conversion: None }
     }
 
     /// Values of one format for a unit that takes another.
@@ -309,17 +282,13 @@ impl<'a> Operand<'a> {
         }
         if conversion.can_fail() {
             // Whatever can fail does so before any result is written.
-            let owned = conversion.all(name, source)?;
-            return Ok(Self { source, conversion: None, owned: Some(owned) });
+            conversion.check(name, source)?;
         }
-        Ok(Self { source, conversion: Some(conversion), owned: None })
+        Ok(Self { source, conversion: Some(conversion) })
     }
 
     pub(crate) fn read(&self, i: usize, j: usize, into: &mut [u64]) {
-        match &self.owned {
-            Some(owned) => owned.read(i, j, into),
-            None => self.source.read(i, j, into),
-        }
+        self.source.read(i, j, into);
         if let Some(conversion) = &self.conversion {
             into.iter_mut().for_each(|x| *x = conversion.total(*x));
         }
@@ -327,11 +296,7 @@ impl<'a> Operand<'a> {
 
     pub(crate) fn read_narrow(&self, i: usize, j: usize, into: &mut [u32]) {
         let Some(conversion) = &self.conversion else {
-            match &self.owned {
-                Some(owned) => owned.read_narrow(i, j, into),
-                None => self.source.read_narrow(i, j, into),
-            }
-            return;
+            return self.source.read_narrow(i, j, into);
         };
         let mut wide = [0u64; 64];
         for (block, part) in into.chunks_mut(64).enumerate() {

@@ -1,6 +1,7 @@
 //! The plan of a product: everything besides the operands that can change a bit of the result.
 
 use super::plan_text;
+use super::schedule::{Meaning, Schedule};
 use crate::error::Error;
 use crate::unit::Unit;
 use core::fmt;
@@ -315,9 +316,9 @@ impl Plan {
         }
     }
 
-    /// Whether products by this plan need promotion scales.
-    pub const fn takes_scales(&self) -> bool {
-        self.scales.is_some()
+    /// Which elements share a promotion scale, if products by this plan need promotion scales.
+    pub const fn scale_widths(&self) -> Option<ScaleBlocks> {
+        self.scales
     }
 
     /// The same plan with everything that the preset leaves to the unit written out.
@@ -332,7 +333,37 @@ impl Plan {
     /// # Errors
     /// [`Error::Plan`].
     pub fn check(&self, unit: &Unit, m: usize, n: usize, k: usize) -> Result<(), Error> {
-        super::schedule::Schedule::new(self, unit, m, n, k).map(drop)
+        Schedule::new(self, unit, m, n, k).map(drop)
+    }
+
+    /// The plans that a unit can run on an M x N x K product, those together that are one loop
+    /// there: they give the same bits whatever the operands. (Others may still happen to agree.)
+    ///
+    /// ```
+    /// use gemmulate::{Plan, Unit};
+    /// let unit = Unit::find("hopper/wgmma.m64n128k16.f32.f16.f16")?;
+    /// let plans = [Plan::in_order(), Plan::cutlass3(), Plan::cutlass3().split_k(2), Plan::cutlass3().split_k(99)];
+    /// let loops = Plan::distinct_loops(plans, &unit, 64, 64, 256);
+    /// assert_eq!(loops, [vec![Plan::in_order(), Plan::cutlass3()], vec![Plan::cutlass3().split_k(2)]]);
+    /// # Ok::<(), gemmulate::Error>(())
+    /// ```
+    pub fn distinct_loops(
+        plans: impl IntoIterator<Item = Self>,
+        unit: &Unit,
+        m: usize,
+        n: usize,
+        k: usize,
+    ) -> Vec<Vec<Self>> {
+        let mut loops: Vec<(Meaning, Vec<Self>)> = Vec::new();
+        for plan in plans {
+            let Ok(schedule) = Schedule::new(&plan, unit, m, n, k) else { continue };
+            let meaning = schedule.meaning();
+            match loops.iter_mut().find(|(known, _)| *known == meaning) {
+                Some((_, same)) => same.push(plan),
+                None => loops.push((meaning, vec![plan])),
+            }
+        }
+        loops.into_iter().map(|(_, plans)| plans).collect()
     }
 
     /// In which order the slices are added: a permutation.

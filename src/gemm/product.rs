@@ -4,7 +4,7 @@
 use super::builder::Gemm;
 use super::driver::{Addend, Buffers, Product, Side};
 use super::epilogue::{Finish, Scaling, Wide, holds};
-use super::explain::{Log, One, Tracer};
+use super::explain::{Log, Picked, Tracer};
 use super::kernel::Kernel;
 use super::operand::{Conversion, Matrix, Operand, Source};
 use super::plan::{SplitMode, Start};
@@ -17,14 +17,16 @@ use crate::format::{BF16, F16, F32, F64, FormatSpec, Overflow};
 use crate::round::Rounding;
 use crate::special::NanRule;
 use crate::unit::Unit;
-use ndarray::Array2;
+use core::ops::Range;
+use ndarray::{Array2, ArrayView2};
 use rayon::ThreadPool;
 
-/// Block scales as given: codes, and their format unless they are the unit's.
+/// Block scales.
 #[derive(Clone, Debug)]
 pub(super) struct Scales {
-    codes: Array2<u64>,
-    format: Option<FormatSpec>,
+    shape: [usize; 2],
+    /// Codes of the unit's scale format, or why they are none.
+    codes: Result<Array2<u64>, Error>,
 }
 
 /// M, N and K of a product.
@@ -36,38 +38,54 @@ pub(super) fn check_product([m, k]: [usize; 2], [rows, n]: [usize; 2]) -> Result
     Ok([m, n, k])
 }
 
+/// C is read, but was not given.
+pub(super) fn no_addend() -> Error {
+    Error::Plan("C is wanted (beta is not 0), but there is none".into())
+}
+
 impl Scales {
-    pub(super) fn new(matrix: &impl Matrix) -> Self {
+    /// Reads scales, which the unit's format must hold exactly.
+    pub(super) fn new(name: &str, matrix: &impl Matrix, unit: &Unit) -> Self {
         let reader = matrix.reader();
-        let [rows, columns] = reader.shape();
-        let mut codes = Array2::zeros((rows, columns));
-        let mut row = vec![0; columns];
+        let shape = reader.shape();
+        let (mut codes, mut row) = (Array2::zeros(shape), vec![0; shape[1]]);
         for (i, mut into) in codes.outer_iter_mut().enumerate() {
             reader.read(i, 0, &mut row);
             into.iter_mut().zip(&row).for_each(|(to, &x)| *to = x);
         }
-        Self { codes, format: matrix.format() }
+        let codes = match (matrix.format(), unit.scale) {
+            (Some(from), Some(rule)) if from != rule.format => convert_scales(name, codes, &from, &rule.format),
+            _ => Ok(codes),
+        };
+        Self { shape, codes }
     }
 
-    /// The scales in the unit's format, which must hold them exactly.
-    fn in_format(&self, name: &str, to: &FormatSpec, shape: [usize; 2]) -> Result<Array2<u64>, Error> {
-        if [self.codes.nrows(), self.codes.ncols()] != shape {
+    /// The scales, if they are as many as there must be.
+    fn shaped(&self, name: &str, shape: [usize; 2]) -> Result<ArrayView2<'_, u64>, Error> {
+        if self.shape != shape {
             let expected = format!("{} x {}, one scale per block of K", shape[0], shape[1]);
-            return Err(Error::shape(name, expected, format!("{} x {}", self.codes.nrows(), self.codes.ncols())));
+            return Err(Error::shape(name, expected, format!("{} x {}", self.shape[0], self.shape[1])));
         }
-        let Some(from) = self.format.filter(|f| f != to) else { return Ok(self.codes.clone()) };
-        let mut codes = self.codes.clone();
-        for ((i, j), code) in codes.indexed_iter_mut() {
-            let x = from.to_f64(*code);
-            let operand = || format!("{name}[{i}, {j}] = {x:e}");
-            let scale = to.encode_f64(x, Rounding::NearestEven, Overflow::Ieee);
-            *code = scale.map_err(|source| Error::Encode { operand: operand(), source })?;
-            if !x.is_nan() && to.to_f64(*code) != x {
-                return Err(Error::shape(operand(), format!("a number of {to}"), "between two"));
-            }
-        }
-        Ok(codes)
+        Ok(self.codes.as_ref().map_err(Clone::clone)?.view())
     }
+}
+
+fn convert_scales(
+    name: &str,
+    mut codes: Array2<u64>,
+    from: &FormatSpec,
+    to: &FormatSpec,
+) -> Result<Array2<u64>, Error> {
+    for ((i, j), code) in codes.indexed_iter_mut() {
+        let x = from.to_f64(*code);
+        let operand = || format!("{name}[{i}, {j}] = {x:e}");
+        let scale = to.encode_f64(x, Rounding::NearestEven, Overflow::Ieee);
+        *code = scale.map_err(|source| Error::Encode { operand: operand(), source })?;
+        if !x.is_nan() && to.to_f64(*code) != x {
+            return Err(Error::shape(operand(), format!("a number of {to}"), "between two"));
+        }
+    }
+    Ok(codes)
 }
 
 impl<D> Gemm<'_, D> {
@@ -85,8 +103,10 @@ impl<D> Gemm<'_, D> {
         let d = self.unit.d;
         let wide = if is_narrow(&d) { [F32, F16, BF16] } else { [F64, F32, F32] };
         if *format != d && !wide.contains(format) {
-            let names = wide.map(|f| f.name).join(", ");
-            return Err(Error::Plan(format!("{} gives {d} or one of {names}, not {format}", self.unit)));
+            let mut names = vec![d.name];
+            names.extend(wide.iter().map(|f| f.name).filter(|name| *name != d.name));
+            names.dedup();
+            return Err(Error::Plan(format!("{} gives {}, not {format}", self.unit, names.join(" or "))));
         }
         if self.plan.mode == SplitMode::Atomic && ![F32, F64].contains(format) {
             return Err(Error::Plan(format!("there are no atomic additions in {format}, only in f32 and f64")));
@@ -94,16 +114,14 @@ impl<D> Gemm<'_, D> {
         Ok(())
     }
 
+    /// Runs a product, or the part of it that is asked for.
     pub(super) fn compute(
         &self,
-        sources: [&dyn Source; 2],
-        formats: [Option<FormatSpec>; 2],
+        request: &Request<'_>,
         sink: &mut dyn Sink,
-        in_place: Option<FormatSpec>,
-        out: FormatSpec,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
-        let [m, n, k] = check_product(sources[0].shape(), sources[1].shape())?;
+        let [m, n, k] = check_product(request.sources[0].shape(), request.sources[1].shape())?;
         if sink.shape() != [m, n] {
             let [rows, columns] = sink.shape();
             return Err(Error::shape("D", format!("{m} x {n}"), format!("{rows} x {columns}")));
@@ -112,18 +130,48 @@ impl<D> Gemm<'_, D> {
         schedule.check_scalars(self.alpha, self.beta)?;
         self.check_factors(&schedule)?;
         let scales = self.unit_scales(m, n, k)?;
-        let scales = scales.as_ref();
-        let job = Job { sources, formats, in_place, out, schedule: &schedule, scales, trace: None };
-        let kernel = workspace.kernel(self.unit, self.isa);
+        let job = Job { request, schedule: &schedule, scales };
+        let (tracer, chosen);
+        let kernel: &dyn Kernel = match request.log {
+            Some(log) => {
+                tracer = Tracer { unit: self.unit, log };
+                &tracer
+            }
+            None => {
+                chosen = workspace.kernel(self.unit, self.isa);
+                &*chosen
+            }
+        };
         let pool = match self.threads {
             None | Some(1) => None,
             Some(threads) => Some(workspace.pool(threads)?),
         };
         if is_narrow(&self.unit.d) {
-            self.compute_wide::<f32>(&job, &*kernel, pool.as_deref(), sink, &mut workspace.narrow)
+            self.compute_wide::<f32>(&job, kernel, pool.as_deref(), sink, &mut workspace.narrow)
         } else {
-            self.compute_wide::<f64>(&job, &*kernel, pool.as_deref(), sink, &mut workspace.wide)
+            self.compute_wide::<f64>(&job, kernel, pool.as_deref(), sink, &mut workspace.wide)
         }
+    }
+
+    /// Some elements of D, and how they came about if there is a log.
+    pub(super) fn pick(
+        &self,
+        sources: [&dyn Source; 2],
+        formats: [Option<FormatSpec>; 2],
+        at: &[[usize; 2]],
+        log: Option<&Log>,
+    ) -> Result<Vec<u64>, Error> {
+        let [m, n, _] = check_product(sources[0].shape(), sources[1].shape())?;
+        if let Some([i, j]) = at.iter().find(|at| at[0] >= m || at[1] >= n) {
+            return Err(Error::shape("the element", format!("within {m} x {n}"), format!("({i}, {j})")));
+        }
+        let out = self.output.unwrap_or(self.unit.d);
+        self.check_output(&out)?;
+        let mut picked = Picked::new([m, n], at);
+        let parts = picked.parts();
+        let request = Request { sources, formats, in_place: None, out, only: Some(&parts), log };
+        self.compute(&request, &mut picked, &mut Workspace::new())?;
+        Ok(picked.codes)
     }
 
     /// One element of D, and how it came about.
@@ -133,27 +181,11 @@ impl<D> Gemm<'_, D> {
         formats: [Option<FormatSpec>; 2],
         at: [usize; 2],
     ) -> Result<(u64, String), Error> {
-        let [m, n, k] = check_product(sources[0].shape(), sources[1].shape())?;
-        if at[0] >= m || at[1] >= n {
-            return Err(Error::shape("the element", format!("within {m} x {n}"), format!("({}, {})", at[0], at[1])));
-        }
-        let out = self.output.unwrap_or(self.unit.d);
-        self.check_output(&out)?;
-        let schedule = Schedule::new(&self.plan, self.unit, m, n, k)?;
-        schedule.check_scalars(self.alpha, self.beta)?;
-        self.check_factors(&schedule)?;
-        let (scales, log) = (self.unit_scales(m, n, k)?, Log::default());
-        let (scales, trace) = (scales.as_ref(), Some((at, &log)));
-        let job = Job { sources, formats, in_place: None, out, schedule: &schedule, scales, trace };
-        let (kernel, mut d) = (Tracer { unit: self.unit, log: &log }, One { shape: [m, n], code: 0 });
-        let mut workspace = Workspace::new();
-        if is_narrow(&self.unit.d) {
-            self.compute_wide::<f32>(&job, &kernel, None, &mut d, &mut workspace.narrow)?;
-        } else {
-            self.compute_wide::<f64>(&job, &kernel, None, &mut d, &mut workspace.wide)?;
-        }
-        log.line(format_args!("D[{}, {}] = {:x} = {:?}", at[0], at[1], d.code, out.to_f64(d.code)));
-        Ok((d.code, log.into_text()))
+        let log = Log::default();
+        let code = self.pick(sources, formats, &[at], Some(&log))?[0];
+        let value = self.output.unwrap_or(self.unit.d).to_f64(code);
+        log.line(format_args!("D[{}, {}] = {code:x} = {value:?}", at[0], at[1]));
+        Ok((code, log.into_text()))
     }
 
     fn compute_wide<W: Wide>(
@@ -172,29 +204,21 @@ impl<D> Gemm<'_, D> {
             scale_a: &self.scale_a,
             scale_b: &self.scale_b,
             bias: self.bias,
-            out: job.out,
+            out: job.request.out,
             nan: vendor_nan(unit),
             flush: job.schedule.flush,
         };
         let reads_c = finish.beta != W::default() || job.schedule.start == Start::C;
         let scales = self.promotion_scales.map(|[a, b]| (a, b));
-        let shared = Shared {
-            unit,
-            kernel,
-            schedule: job.schedule,
-            finish,
-            reads_c,
-            scales,
-            log: job.trace.map(|(_, log)| log),
-        };
+        let shared = Shared { unit, kernel, schedule: job.schedule, finish, reads_c, scales, log: job.request.log };
         let side = |t: usize, name: &str, spec: FormatSpec| -> Result<Side<'_>, Error> {
-            let operand = self.operand(name, job.sources[t], job.formats[t], &spec)?;
-            Ok(Side { operand, spec, scales: job.scales.map(|s| &s[t]) })
+            let operand = self.operand(name, job.request.sources[t], job.request.formats[t], &spec)?;
+            Ok(Side { operand, spec, scales: job.scales.as_ref().map(|s| s[t].view()) })
         };
         let (a, b) = (side(0, "A", unit.a)?, side(1, "B", unit.b)?);
         let c = if reads_c { self.addend::<W>(job, sink)? } else { Addend::None };
         let threaded = self.threads != Some(1);
-        let product = Product { shared, a, b, c, threaded, progress: self.progress, only: job.trace.map(|(at, _)| at) };
+        let product = Product { shared, a, b, c, threaded, progress: self.progress, only: job.request.only };
         match pool {
             // The sink stays on this thread's side of a borrow, so it need not be `Send`.
             Some(pool) => pool.in_place_scope(|_| product.run(sink, buffers)),
@@ -222,10 +246,10 @@ impl<D> Gemm<'_, D> {
     /// C, found to widen exactly, and with a start at C to fit the unit.
     fn addend<'s, W: Wide>(&'s self, job: &Job<'_>, sink: &dyn Sink) -> Result<Addend<'s>, Error> {
         let shape = sink.shape();
-        let (addend, spec) = match (&self.c, job.in_place) {
+        let (addend, spec) = match (&self.c, job.request.in_place) {
             (Some((source, spec)), _) => (Addend::Matrix(&**source, *spec), *spec),
             (None, Some(spec)) => (Addend::InPlace(spec), spec),
-            (None, None) => return Err(Error::Plan("C is wanted (beta is not 0), but there is none".into())),
+            (None, None) => return Err(no_addend()),
         };
         if let Some((source, _)) = self.c.as_ref().filter(|(source, _)| source.shape() != shape) {
             let [rows, columns] = source.shape();
@@ -273,7 +297,7 @@ impl<D> Gemm<'_, D> {
     }
 
     /// The block scales of a block-scaled unit, lines first.
-    fn unit_scales(&self, m: usize, n: usize, k: usize) -> Result<Option<[Array2<u64>; 2]>, Error> {
+    fn unit_scales(&self, m: usize, n: usize, k: usize) -> Result<Option<[ArrayView2<'_, u64>; 2]>, Error> {
         match (self.unit.scale, &self.block_scales) {
             (None, None) => Ok(None),
             (None, Some(_)) => Err(Error::Plan(format!("{} takes no block scales", self.unit))),
@@ -283,8 +307,8 @@ impl<D> Gemm<'_, D> {
             ))),
             (Some(rule), Some([a, b])) => {
                 let blocks = k.div_ceil(rule.block);
-                let a = a.in_format("scale_a", &rule.format, [m, blocks])?;
-                let b = b.in_format("scale_b", &rule.format, [blocks, n])?;
+                let a = a.shaped("scale_a", [m, blocks])?;
+                let b = b.shaped("scale_b", [blocks, n])?;
                 Ok(Some([a, b.reversed_axes()]))
             }
         }
@@ -327,16 +351,24 @@ impl<D> Gemm<'_, D> {
     }
 }
 
+/// What is asked of [`Gemm::compute`].
+pub(super) struct Request<'a> {
+    pub(super) sources: [&'a dyn Source; 2],
+    pub(super) formats: [Option<FormatSpec>; 2],
+    /// The format of a result that is C as well.
+    pub(super) in_place: Option<FormatSpec>,
+    pub(super) out: FormatSpec,
+    /// Some columns of some rows instead of all.
+    pub(super) only: Option<&'a [(usize, Range<usize>)]>,
+    /// Told of every step.
+    pub(super) log: Option<&'a Log>,
+}
+
 /// What [`Gemm::compute`] has found out.
 struct Job<'a> {
-    sources: [&'a dyn Source; 2],
-    formats: [Option<FormatSpec>; 2],
-    in_place: Option<FormatSpec>,
-    out: FormatSpec,
+    request: &'a Request<'a>,
     schedule: &'a Schedule,
-    scales: Option<&'a [Array2<u64>; 2]>,
-    /// One element to be told of, and whom.
-    trace: Option<([usize; 2], &'a Log)>,
+    scales: Option<[ArrayView2<'a, u64>; 2]>,
 }
 
 /// Whether f32 holds every number of the unit's d, so that its kernels work in f32.

@@ -1,11 +1,12 @@
 //! Block-scaled matrices: quantisation to MX and NVFP4, and the layouts that checkpoints store.
 
-use super::operand::{Codes, Matrix};
+use super::operand::{Codes, Matrix, Source};
 use crate::error::Error;
-use crate::format::{E2M1, Format, FormatSpec, Overflow, UE4M3, UE8M0};
+use crate::format::{E2M1, FormatSpec, Overflow, UE4M3, UE8M0};
 use crate::round::Rounding;
+use crate::unit::Unit;
 use crate::view::View;
-use ndarray::{Array2, ArrayBase, Axis, Data, Ix2};
+use ndarray::{Array2, ArrayBase, ArrayView2, ArrayViewMut2, Axis, Data, Ix2, s};
 
 /// A matrix of narrow codes with one scale per block of elements along K.
 ///
@@ -77,14 +78,15 @@ impl Matrix for Quantised {
 ///
 /// # Errors
 /// When the block has no element or the format takes more than a byte.
-pub fn mx<T: Format>(
-    x: &ArrayBase<impl Data<Elem = T>, Ix2>,
+pub fn mx(
+    x: &impl Matrix,
     format: &FormatSpec,
     block: usize,
     axis: Axis,
     rounding: Rounding,
 ) -> Result<Quantised, Error> {
-    quantise(x, format, &UE8M0, block, axis, rounding, 1.0, |largest| {
+    let scheme = Scheme { format: *format, scale_format: UE8M0, block, axis, rounding, tensor_scale: 1.0 };
+    scheme.quantise(x, |largest| {
         if largest == 0.0 {
             return Some(UE8M0_SMALLEST);
         }
@@ -115,25 +117,45 @@ pub enum TensorScale {
 ///
 /// # Errors
 /// When a given tensor scale is not positive and finite.
-pub fn nvfp4<T: Format>(
-    x: &ArrayBase<impl Data<Elem = T>, Ix2>,
-    axis: Axis,
-    tensor: TensorScale,
-) -> Result<Quantised, Error> {
-    let largest = x.iter().map(|x| T::SPEC.to_f64(x.to_bits()).abs()).filter(|x| x.is_finite()).fold(0.0, f64::max);
+pub fn nvfp4(x: &impl Matrix, axis: Axis, tensor: TensorScale) -> Result<Quantised, Error> {
     let (element_max, scale_max) = (number(&E2M1), number(&UE4M3));
-    let tensor = match tensor {
+    let largest = if tensor == TensorScale::Largest { largest_finite(&Values::new(x)?) } else { 0.0 };
+    let tensor_scale = match tensor {
         TensorScale::Given(scale) => scale,
         TensorScale::Largest if largest == 0.0 => 1.0,
         TensorScale::Largest => ((largest / (element_max * scale_max)) as f32).max(f32::MIN_POSITIVE),
     };
-    if !(tensor > 0.0 && tensor.is_finite()) {
-        return Err(Error::shape("the tensor scale", "a positive number", tensor.to_string()));
+    if !(tensor_scale > 0.0 && tensor_scale.is_finite()) {
+        return Err(Error::shape("the tensor scale", "a positive number", tensor_scale.to_string()));
     }
-    quantise(x, &E2M1, &UE4M3, 16, axis, Rounding::NearestEven, tensor, |largest| {
-        let scale = largest / element_max / f64::from(tensor);
-        UE4M3.encode_f64(scale, Rounding::NearestEven, Overflow::Saturate).ok()
+    let rounding = Rounding::NearestEven;
+    let scheme = Scheme { format: E2M1, scale_format: UE4M3, block: 16, axis, rounding, tensor_scale };
+    scheme.quantise(x, |largest| {
+        let scale = largest / element_max / f64::from(tensor_scale);
+        UE4M3.encode_f64(scale, rounding, Overflow::Saturate).ok()
     })
+}
+
+/// Quantises an operand of a block-scaled unit as the unit takes it: to NVFP4 where the scales are
+/// ue4m3, else to MX with the unit's format and block.
+///
+/// `axis` is that of K: 1 for the unit's a, 0 for its b. NVFP4 is always rounded to nearest even.
+///
+/// # Errors
+/// When the unit takes no block scales, or scales of another kind.
+pub fn for_unit(x: &impl Matrix, unit: &Unit, axis: Axis, rounding: Rounding) -> Result<Quantised, Error> {
+    let format = if axis == Axis(1) { unit.a } else { unit.b };
+    match unit.scale {
+        Some(rule) if rule.format == UE8M0 => mx(x, &format, rule.block, axis, rounding),
+        Some(rule) if rule.format == UE4M3 && format == E2M1 && rule.block == 16 => {
+            nvfp4(x, axis, TensorScale::default())
+        }
+        Some(rule) => {
+            let kind = format!("{format} in blocks of {} with {} scales", rule.block, rule.format);
+            Err(Error::Plan(format!("{unit} takes {kind}: there is no quantisation to that, give codes and scales")))
+        }
+        None => Err(Error::Plan(format!("{unit} takes no block scales"))),
+    }
 }
 
 /// A format's largest number.
@@ -147,48 +169,90 @@ fn floor_log2(x: f64) -> i32 {
     if bits >> 52 == 0 { 63 - bits.leading_zeros() as i32 - 1074 } else { (bits >> 52) as i32 - 1023 }
 }
 
-#[allow(clippy::too_many_arguments, reason = "one body for two public functions")]
-fn quantise<T: Format>(
-    x: &ArrayBase<impl Data<Elem = T>, Ix2>,
-    format: &FormatSpec,
-    scale_format: &FormatSpec,
+/// A matrix read row by row as numbers.
+struct Values<R> {
+    reader: R,
+    format: FormatSpec,
+}
+
+impl<'x, R: Source + 'x> Values<R> {
+    fn new<M: Matrix<Reader<'x> = R>>(x: &'x M) -> Result<Self, Error> {
+        let format = x.format().ok_or_else(|| Error::shape("what is quantised", "values", "codes"))?;
+        Ok(Self { reader: x.reader(), format })
+    }
+
+    fn row(&self, i: usize, codes: &mut [u64], into: &mut [f64]) {
+        self.reader.read(i, 0, codes);
+        into.iter_mut().zip(codes).for_each(|(to, code)| *to = self.format.to_f64(*code));
+    }
+}
+
+/// The largest magnitude that is a number, or 0.
+fn largest_finite<'x, R: Source + 'x>(x: &Values<R>) -> f64 {
+    let [rows, columns] = x.reader.shape();
+    let (mut codes, mut row) = (vec![0; columns], vec![0.0f64; columns]);
+    (0..rows).fold(0.0, |largest: f64, i| {
+        x.row(i, &mut codes, &mut row);
+        row.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(largest, f64::max)
+    })
+}
+
+/// Formats, blocks and rounding of a quantisation.
+struct Scheme {
+    format: FormatSpec,
+    scale_format: FormatSpec,
     block: usize,
     axis: Axis,
     rounding: Rounding,
-    tensor: f32,
-    scale_of: impl Fn(f64) -> Option<u64>,
-) -> Result<Quantised, Error> {
-    if block == 0 || format.storage_bits > 8 || axis.index() > 1 {
-        return Err(Error::shape(
-            "a quantised matrix",
-            "blocks of codes of a byte or less",
-            format!("{block} {format}"),
-        ));
-    }
-    let value = |x: &T| T::SPEC.to_f64(x.to_bits());
-    let mut codes = Array2::zeros(x.raw_dim());
-    let mut dim = x.raw_dim();
-    dim[axis.index()] = dim[axis.index()].div_ceil(block);
-    let mut scales = Array2::zeros(dim);
-    let nan = scale_format.nan_code(Default::default()).unwrap_or_default() as u8;
-    let blocks = x.axis_chunks_iter(axis, block).zip(codes.axis_chunks_iter_mut(axis, block));
-    for ((x, mut codes), mut scales) in blocks.zip(scales.axis_iter_mut(axis)) {
-        let lines = x.lanes(axis).into_iter().zip(codes.lanes_mut(axis)).zip(scales.iter_mut());
-        for ((x, codes), scale) in lines {
-            let largest =
-                x.iter().map(|x| value(x).abs()).fold(0.0, |m: f64, x| if x > m || x.is_nan() { x } else { m });
-            let chosen = if largest.is_finite() { scale_of(largest) } else { None };
-            *scale = chosen.map_or(nan, |code| code as u8);
-            let factor = scale_format.to_f64((*scale).into()) * f64::from(tensor);
-            for (x, code) in x.iter().zip(codes) {
-                let quotient = if factor == 0.0 { 0.0 } else { value(x) / factor };
-                // Nothing is left of a block whose scale is NaN.
-                *code = format.encode_f64(quotient, rounding, Overflow::Saturate).unwrap_or(0) as u8;
+    tensor_scale: f32,
+}
+
+impl Scheme {
+    /// Quantises, with the scale's code for a block's largest magnitude; `None` is NaN.
+    fn quantise(&self, x: &impl Matrix, scale_of: impl Fn(f64) -> Option<u64>) -> Result<Quantised, Error> {
+        let (block, axis) = (self.block, self.axis);
+        if block == 0 || self.format.storage_bits > 8 || axis.index() > 1 {
+            let found = format!("blocks of {block} {}", self.format);
+            return Err(Error::shape("a quantised matrix", "blocks of codes of a byte or less", found));
+        }
+        let x = Values::new(x)?;
+        let shape @ [rows, columns] = x.reader.shape();
+        let mut slots = shape;
+        slots[axis.index()] = slots[axis.index()].div_ceil(block);
+        let (mut codes, mut scales) = (Array2::zeros(shape), Array2::zeros(slots));
+        // Along rows a block lies in one row; along columns it takes `block` of them.
+        let height = if axis == Axis(1) { 1 } else { block };
+        let width = if axis == Axis(1) { block } else { 1 };
+        let (mut row, mut band) = (vec![0; columns], Array2::zeros((height.min(rows), columns)));
+        for (i, mut codes) in codes.axis_chunks_iter_mut(Axis(0), height).enumerate() {
+            for (offset, values) in band.outer_iter_mut().enumerate().take(codes.nrows()) {
+                x.row(i * height + offset, &mut row, values.into_slice().unwrap_or_default());
+            }
+            let band = band.slice(s![..codes.nrows(), ..]);
+            let blocks = band.axis_chunks_iter(Axis(1), width).zip(codes.axis_chunks_iter_mut(Axis(1), width));
+            for ((values, codes), scale) in blocks.zip(scales.row_mut(i)) {
+                *scale = self.block(values, codes, &scale_of);
             }
         }
+        let Self { format, scale_format, tensor_scale, .. } = *self;
+        Ok(Quantised { codes, format, scales, scale_format, block, axis, tensor_scale })
     }
-    let (format, scale_format) = (*format, *scale_format);
-    Ok(Quantised { codes, format, scales, scale_format, block, axis, tensor_scale: tensor })
+
+    /// Quantises a block and gives its scale.
+    fn block(&self, x: ArrayView2<'_, f64>, codes: ArrayViewMut2<'_, u8>, scale_of: impl Fn(f64) -> Option<u64>) -> u8 {
+        let larger = |m: f64, x: &f64| if x.abs() > m || x.is_nan() { x.abs() } else { m };
+        let largest = x.iter().fold(0.0, larger);
+        let chosen = if largest.is_finite() { scale_of(largest) } else { None };
+        let nan = || self.scale_format.nan_code(Default::default()).unwrap_or_default();
+        let scale = chosen.unwrap_or_else(nan);
+        let factor = self.scale_format.to_f64(scale) * f64::from(self.tensor_scale);
+        for (&x, code) in x.iter().zip(codes) {
+            let quotient = if factor == 0.0 { 0.0 } else { x / factor };
+            // Nothing is left of a block whose scale is NaN.
+            *code = self.format.encode_f64(quotient, self.rounding, Overflow::Saturate).unwrap_or(0) as u8;
+        }
+        scale as u8
+    }
 }
 
 /// Codes of 4 or 6 bits out of packed bytes: a little-endian stream of bits, the first element in

@@ -38,10 +38,11 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// The same schedule for one of its elements, if it is one of its elements.
-    pub(crate) fn element(&self, [i, j]: [usize; 2]) -> Option<Self> {
-        let inside = self.rows.contains(&i) && self.columns.contains(&j);
-        inside.then_some(Self { rows: i..i + 1, columns: j..j + 1, tile: self.tile })
+    /// The same schedule for the elements of a row that it has among `columns`, if there are any.
+    pub(crate) fn part(&self, row: usize, columns: &Range<usize>) -> Option<Self> {
+        let columns = columns.start.max(self.columns.start)..columns.end.min(self.columns.end);
+        let inside = self.rows.contains(&row) && !columns.is_empty();
+        inside.then_some(Self { rows: row..row + 1, columns, tile: self.tile })
     }
 }
 
@@ -322,6 +323,37 @@ impl Schedule {
     }
 }
 
+/// What a schedule does, apart from how its plan says it.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Meaning {
+    /// The pieces of K, or how stream-K cuts them.
+    pieces: Result<Vec<Slice>, ([usize; 3], Tail, Option<usize>)>,
+    start: Start,
+    /// How several pieces are put together.
+    reduction: Option<(SplitMode, bool)>,
+    promotion: Option<(usize, Option<ScaleBlocks>)>,
+    epilogue: Epilogue,
+}
+
+impl Schedule {
+    /// What it does: schedules of one product on one unit that mean the same are one loop.
+    pub(crate) fn meaning(&self) -> Meaning {
+        let mut pieces = Vec::new();
+        self.pieces(&Region { rows: 0..self.m, columns: 0..self.n, tile: None }, &mut pieces);
+        let slices = || pieces.iter().map(|p| self.slice(p)).collect();
+        let several = self.slices > 1 || self.mode == SplitMode::Atomic;
+        let flush = self.mode == SplitMode::Atomic && self.flush;
+        Meaning {
+            pieces: if self.workers.is_some() { Err((self.block, self.tail, self.workers)) } else { Ok(slices()) },
+            start: self.start,
+            reduction: several.then_some((self.mode, flush)),
+            promotion: self.promotion.map(|interval| (interval, self.scales)),
+            // A plain epilogue is any other's case of alpha = 1 and beta = 0.
+            epilogue: if self.epilogue == Epilogue::Plain { Epilogue::ThreeX } else { self.epilogue },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,6 +371,29 @@ mod tests {
         let last = Schedule::new(&plan.tail(Tail::Last), &unit, 1, 1, 70).expect("possible").slice(&(1..3));
         assert_eq!(last, Slice { start: 32, head: 38, pad: 26, rest: 0 });
         assert_eq!(last.runs(32, 48)[0], (0, 64..70));
+    }
+
+    #[test]
+    fn plans_that_say_the_same_are_one_loop() {
+        let unit = Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32").expect("known");
+        let schedule = |text: &str, k| {
+            let plan: Plan = text.parse().expect("a plan");
+            Schedule::new(&plan, &unit, 256, 256, k).expect("possible")
+        };
+        for (x, y, k, same) in [
+            ("in-order", "cutlass3", 128, true),
+            ("in-order", "cutlass3", 96, false),
+            ("in-order", "cutlass3 promote=none", 128, true),
+            ("in-order split-k=2", "cutlass3 split-k=2", 256, true),
+            ("in-order split-k=2", "cutlass3 split-k=2", 192, false),
+            ("in-order split-k=2", "in-order split-k=2 split-mode=serial", 128, false),
+            ("in-order", "in-order split-mode=serial", 128, true),
+            ("in-order", "in-order promote=128", 128, false),
+            ("in-order", "in-order epilogue=2x", 128, false),
+            ("in-order stream-k=2", "in-order stream-k=4", 128, false),
+        ] {
+            assert_eq!(schedule(x, k).meaning() == schedule(y, k).meaning(), same, "{x}; {y}; {k}");
+        }
     }
 
     #[test]

@@ -26,6 +26,9 @@ thread_local! {
 /// Elements of A, B and D together up to which a thread keeps its buffers.
 const SMALL_ELEMENTS: usize = 1 << 16;
 
+/// Threads of one product, at most.
+const MAX_THREADS: usize = 1024;
+
 impl Workspace {
     /// Lends a workspace to one product: for small ones this thread's own, so that a loop of them
     /// allocates nothing but results.
@@ -59,6 +62,8 @@ impl Workspace {
     }
 
     pub(super) fn pool(&mut self, threads: usize) -> Result<Arc<ThreadPool>, Error> {
+        // More find no work, but cost the system dearly.
+        let threads = threads.min(MAX_THREADS);
         if let Some((_, pool)) = self.pool.as_ref().filter(|(n, _)| *n == threads) {
             return Ok(pool.clone());
         }

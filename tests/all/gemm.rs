@@ -269,10 +269,12 @@ fn found(rng: &mut Rng, case: &Case, threads: usize) -> Result<Vec<u64>, Error> 
     let (a, b) = (Codes::U64(view(&a, [m, k])), Codes::U64(view(&b, [k, n])));
     gemm.run_codes(&a, &b, target, &mut Workspace::new())?;
     if m * n > 0 && rng.one_in(4) {
-        // The drawn element is the computed one.
+        // The drawn element is the computed one, and so are elements computed alone.
         let (i, j) = (rng.below(m), rng.below(n));
         let (code, text) = gemm.trace(&a, &b, [i, j])?;
         assert_eq!(code, d[i * n + j], "{}\n{text}", case.plan);
+        let row: Vec<[usize; 2]> = (0..n).map(|j| [i, j]).collect();
+        assert_eq!(gemm.elements(&a, &b, &row)?, d[i * n..(i + 1) * n], "{}", case.plan);
     }
     Ok(d)
 }
@@ -435,6 +437,32 @@ fn arrays_of_any_layout_and_type() {
     let batch = Array3::from_shape_fn((3, 5, 33), |(_, i, k)| a[[i, k]]);
     let all = Gemm::on(&h100).run_batch(&batch, &b.view().insert_axis(Axis(0))).unwrap();
     assert_eq!(bits(&all.index_axis(Axis(0), 2).to_owned()), bits(&d));
+    // A vector by a vector.
+    assert_eq!(a.row(2).dot_on(&b.column(6), &h100).unwrap().to_bits(), d[[2, 6]].to_bits());
+    // Some elements only, in any order, twice if asked for twice, neighbours or not.
+    let at = [[4, 6], [0, 0], [4, 6], [1, 2], [1, 3], [1, 4], [2, 5], [1, 1]];
+    let want = at.map(|[i, j]| u64::from(d[[i, j]].to_bits()));
+    assert_eq!(Gemm::on(&h100).elements(&a, &b, &at).unwrap(), want);
+    assert!(Gemm::on(&h100).elements(&a, &b, &[[5, 0]]).is_err());
+}
+
+#[test]
+fn batches_read_and_write_their_own_c() {
+    let unit = Unit::find("ampere/mma.m16n8k8.f32.f16.f16.f32").unwrap();
+    let a = Array3::from_shape_fn((3, 2, 4), |(t, i, k)| (t + i + k) as f32);
+    let b = Array3::from_shape_fn((3, 4, 5), |(t, k, j)| (t * k) as f32 - j as f32);
+    let c = Array3::from_shape_fn((3, 2, 5), |(t, i, j)| (t + i * j) as f32);
+    let (gemm, mut d) = (Gemm::on(&unit).alpha(2.0).beta(-1.0), c.clone());
+    gemm.run_batch_into(&a, &b, &mut d, &mut Workspace::new()).unwrap();
+    for t in 0..3 {
+        let [a, b, c] = [&a, &b, &c].map(|x| x.index_axis(Axis(0), t));
+        assert_eq!(d.index_axis(Axis(0), t), a.dot(&b) * 2.0 - c);
+    }
+    // Refused: C that is not there, batches that do not go together.
+    assert!(gemm.run_batch(&a, &b).unwrap_err().to_string().contains("there is none"));
+    let two = b.slice(s![..2, .., ..]);
+    assert!(Gemm::on(&unit).run_batch(&a, &two).unwrap_err().to_string().contains("a batch of 3 or 1"));
+    assert!(Gemm::on(&unit).run_batch(&a, &a).unwrap_err().to_string().contains("B must be 4 x N"));
 }
 
 #[test]
@@ -534,6 +562,19 @@ fn quantised_products_and_checkpoint_layouts() {
         // MX saturates what lies above its largest number: up to a quarter of 16.
         assert!(error < 4.0, "{name} {error}");
     }
+    let mx = Unit::find("rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e2m1.f32.ue8m0").unwrap();
+    let rounding = Rounding::NearestEven;
+    assert_eq!(
+        quantise::for_unit(&b, &mx, Axis(0), rounding).unwrap(),
+        quantise::mx(&b, &E2M1, 32, Axis(0), rounding).unwrap()
+    );
+    let plain = Unit::find("hopper/wgmma.m64n128k16.f32.f16.f16").unwrap();
+    assert!(quantise::for_unit(&b, &plain, Axis(0), rounding).is_err());
+    // Quantising columns is quantising the transposed rows, whatever the layout.
+    let (rows, columns) =
+        (quantise::mx(&b.t(), &E4M3, 32, Axis(1), rounding), quantise::mx(&b, &E4M3, 32, Axis(0), rounding));
+    let (rows, columns) = (rows.unwrap(), columns.unwrap());
+    assert_eq!((rows.codes.t(), rows.scales.t()), (columns.codes.view(), columns.scales.view()));
     let scales = Array2::from_shape_fn((200, 7), |(i, j)| (i * 7 + j) as u8);
     let bytes = quantise::swizzle(&scales);
     assert_eq!(bytes.len(), 2 * 2 * 512);

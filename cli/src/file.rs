@@ -1,0 +1,89 @@
+//! Files that appear whole or not at all.
+
+use crate::io::Failure;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+fn message(path: &Path, why: impl std::fmt::Display) -> Failure {
+    Failure::Message(format!("{}: {why}", path.display()))
+}
+
+/// Where a link points that leads to nothing yet.
+fn follow(name: &Path) -> PathBuf {
+    let target = fs::read_link(name).unwrap_or_else(|_| name.to_path_buf());
+    match name.parent() {
+        Some(folder) if fs::symlink_metadata(name).is_ok() => folder.join(target),
+        _ => target,
+    }
+}
+
+/// Where output goes, found writable before the work begins.
+pub(crate) struct Target {
+    /// As the user wrote it.
+    name: PathBuf,
+    /// With links followed.
+    path: PathBuf,
+    /// A device or a pipe, which cannot be replaced.
+    special: bool,
+}
+
+impl Target {
+    /// Checks that a file can be written there.
+    pub(crate) fn new(name: &Path) -> Result<Self, Failure> {
+        let path = fs::canonicalize(name).unwrap_or_else(|_| follow(name));
+        let mut target = Self { name: name.to_path_buf(), path, special: false };
+        match fs::metadata(&target.path) {
+            Ok(found) if found.is_dir() => return Err(message(name, "is a folder; name a file in it")),
+            Ok(found) if found.permissions().readonly() => return Err(message(name, "is read-only")),
+            Ok(found) => target.special = !found.is_file(),
+            Err(_) => {}
+        }
+        if !target.special {
+            // Made and dropped again: a long computation must not end with "no such folder".
+            target.temporary().map_err(|why| target.fail(&why))?;
+        }
+        Ok(target)
+    }
+
+    fn fail(&self, why: &io::Error) -> Failure {
+        // The temporary file's name says nothing to the user.
+        let why = why.to_string();
+        message(&self.name, format!("cannot be written: {}", why.split(" at path").next().unwrap_or_default()))
+    }
+
+    /// A new file beside the old one, with the old one's permissions or the usual ones.
+    fn temporary(&self) -> io::Result<NamedTempFile> {
+        let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut prefix = OsString::from(".");
+        prefix.push(self.path.file_name().unwrap_or_default());
+        prefix.push(".");
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(&prefix);
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let file = builder.tempfile_in(folder)?;
+        if let Ok(old) = fs::metadata(&self.path) {
+            file.as_file().set_permissions(old.permissions())?;
+        }
+        Ok(file)
+    }
+
+    /// Writes the file; whatever fails leaves the old one, if any, as it was.
+    pub(crate) fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+        let fail = |why| self.fail(&why);
+        if self.special {
+            let mut out = BufWriter::new(File::options().write(true).open(&self.path).map_err(fail)?);
+            return write(&mut out).and_then(|()| out.flush()).map_err(fail);
+        }
+        let mut file = self.temporary().map_err(fail)?;
+        let mut out = BufWriter::with_capacity(1 << 16, file.as_file_mut());
+        write(&mut out).and_then(|()| out.flush()).map_err(fail)?;
+        drop(out);
+        file.as_file().sync_all().map_err(fail)?;
+        file.persist(&self.path).map_err(|e| fail(e.error))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+//! What enters a product: matrices, scales and scalars from the command line.
+
+use crate::io::Failure;
+use crate::npy::{Array, Vectors};
+use gemmulate::format::{FormatSpec, Overflow};
+use gemmulate::round::Rounding;
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+pub(crate) struct Operands {
+    /// A: M x K, or a batch of them, or a vector of K
+    a: PathBuf,
+    /// B: K x N, or a batch of them, or a vector of K
+    b: PathBuf,
+    /// C: as D
+    #[arg(short, long)]
+    c: Option<PathBuf>,
+    /// The factor of A B
+    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
+    alpha: f64,
+    /// The factor of C [default: 1 if there is a C, else 0]
+    #[arg(long, allow_hyphen_values = true)]
+    beta: Option<f64>,
+    /// Scales of A. On a block-scaled unit its block scales: a file of M x ceil(K / block); without,
+    /// values are quantised. With a plan that takes promotion scales a file of those. Else one factor:
+    /// a number, or a file of M floats, one per row
+    #[arg(long, value_name = "SCALES")]
+    scale_a: Option<String>,
+    /// Scales of B, likewise: ceil(K / block) x N block scales, or a number, or N floats, one per column
+    #[arg(long, value_name = "SCALES")]
+    scale_b: Option<String>,
+    /// The files hold A and B transposed where named: a, b or ab (weights often are N x K)
+    #[arg(long, value_name = "WHICH", value_parser = ["a", "b", "ab"])]
+    transposed: Option<String>,
+    /// Bytes of fp4 and fp6 operands are packed along K, the first code in the lowest bits, as
+    /// PyTorch's float4_e2m1fn_x2
+    #[arg(long)]
+    packed: bool,
+    /// Block scales are in the 128x4-swizzled layout of cuBLASLt and torch._scaled_mm, in any shape
+    #[arg(long)]
+    swizzled: bool,
+    /// How values are rounded to the unit's formats: rne rna rnz rnu rnd rno rz ra rd ru (NVFP4 is always
+    /// rounded to nearest even)
+    #[arg(long, value_name = "ROUNDING", default_value = "rne")]
+    round: Rounding,
+    /// What becomes of values beyond the unit's formats: inf (where there is one) or saturate
+    #[arg(long, value_parser = overflow, default_value = "inf")]
+    overflow: Overflow,
+    /// Threads; 0 for all there are. The result never depends on it
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+}
+
+pub(crate) fn overflow(text: &str) -> Result<Overflow, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "inf" | "ieee" => Ok(Overflow::Ieee),
+        "saturate" => Ok(Overflow::Saturate),
+        _ => Err("expected inf or saturate".into()),
+    }
+}
+
+/// Scales as given.
+pub(crate) enum Scales {
+    Number(f32),
+    File(Array),
+}
+
+/// Everything read from files.
+pub(crate) struct Inputs {
+    pub(crate) a: Array,
+    pub(crate) b: Array,
+    pub(crate) c: Option<Array>,
+    pub(crate) scales: [Option<Scales>; 2],
+    pub(crate) bias: Option<Vec<f32>>,
+    pub(crate) alpha: f64,
+    pub(crate) beta: f64,
+    pub(crate) packed: bool,
+    pub(crate) swizzled: bool,
+    pub(crate) round: Rounding,
+    pub(crate) overflow: Overflow,
+    pub(crate) threads: usize,
+}
+
+pub(crate) fn failure(text: impl Into<String>) -> Failure {
+    Failure::Message(text.into())
+}
+
+impl Inputs {
+    /// Two matrices and nothing else.
+    pub(crate) fn plain(a: &Path, b: &Path, round: Rounding, overflow: Overflow) -> Result<Self, Failure> {
+        let (a, b) = (Array::read(a, Vectors::Row)?, Array::read(b, Vectors::Column)?);
+        for (name, array) in [("A", &a), ("B", &b)] {
+            if array.dimensions == 0 {
+                return Err(failure(format!("{name} is a single number, but must be a vector, a matrix or a batch")));
+            }
+        }
+        let (scales, bias, c) = ([None, None], None, None);
+        let (packed, swizzled, threads) = (false, false, 0);
+        let inputs = Self { a, b, c, scales, bias, alpha: 1.0, beta: 0.0, packed, swizzled, round, overflow, threads };
+        inputs.check_batches()?;
+        Ok(inputs)
+    }
+
+    pub(crate) fn read(args: &Operands, bias: Option<&Path>) -> Result<Self, Failure> {
+        let mut inputs = Self::plain(&args.a, &args.b, args.round, args.overflow)?;
+        let transposed = args.transposed.as_deref().unwrap_or_default();
+        if transposed.contains('a') {
+            inputs.a = inputs.a.transposed();
+        }
+        if transposed.contains('b') {
+            inputs.b = inputs.b.transposed();
+        }
+        // A vector that goes with D is a row where A is one, else a column.
+        let row_of = |vector: bool| if vector { Vectors::Row } else { Vectors::Column };
+        let (along_a, along_b) = (row_of(inputs.a.dimensions == 1), row_of(inputs.b.dimensions != 1));
+        inputs.c = args.c.as_deref().map(|c| Array::read(c, along_a)).transpose()?;
+        let scales = |text: &Option<String>, vectors| -> Result<Option<Scales>, Failure> {
+            let Some(text) = text else { return Ok(None) };
+            Ok(Some(match text.parse() {
+                Ok(number) => Scales::Number(number),
+                Err(_) => Scales::File(Array::read(Path::new(text), vectors)?),
+            }))
+        };
+        inputs.scales = [scales(&args.scale_a, along_a)?, scales(&args.scale_b, along_b)?];
+        if let Some(path) = bias {
+            let n = inputs.b.shape[1];
+            inputs.bias = Some(Array::read(path, Vectors::Row)?.vector(n, "one per column of D")?);
+        }
+        (inputs.alpha, inputs.packed, inputs.swizzled) = (args.alpha, args.packed, args.swizzled);
+        inputs.beta = args.beta.unwrap_or(if inputs.c.is_some() { 1.0 } else { 0.0 });
+        if inputs.beta != 0.0 && inputs.c.is_none() {
+            return Err(failure("--beta is the factor of C: give C with -c"));
+        }
+        inputs.threads = args.threads;
+        inputs.check_batches()?;
+        Ok(inputs)
+    }
+
+    /// Every batch is of one size, or of one matrix for all.
+    fn check_batches(&self) -> Result<(), Failure> {
+        let files = self.scales.iter().flatten().filter_map(|s| match s {
+            Scales::File(file) => Some(("scales", file)),
+            Scales::Number(_) => None,
+        });
+        let all = [("A", &self.a), ("B", &self.b)].into_iter().chain(self.c.iter().map(|c| ("C", c))).chain(files);
+        let batch = self.batch();
+        for (name, array) in all {
+            let found = array.batch.unwrap_or(1);
+            if found != 1 && Some(found) != batch {
+                let products = batch.unwrap_or(1);
+                return Err(failure(format!("{name} is a batch of {found}, but A and B make {products} products")));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many products there are, if A or B is a batch.
+    pub(crate) fn batch(&self) -> Option<usize> {
+        match (self.a.batch, self.b.batch) {
+            (Some(1) | None, Some(batch)) | (Some(batch), _) => Some(batch),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether scales of A (0) or B (1) are given.
+    pub(crate) const fn has_scales(&self, side: usize) -> bool {
+        self.scales[side].is_some()
+    }
+
+    /// Whether an operand is to be unpacked to get at codes of a format.
+    pub(crate) const fn is_packed(&self, file: &Array, format: &FormatSpec) -> bool {
+        self.packed && format.storage_bits < 8 && matches!(file.pattern_width(), Some(8))
+    }
+
+    /// Whether C enters.
+    pub(crate) const fn reads_c(&self) -> bool {
+        self.beta != 0.0
+    }
+}

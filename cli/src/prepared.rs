@@ -1,0 +1,313 @@
+//! A product's inputs made ready for a unit: unpacked, quantised, scaled.
+
+use crate::inputs::{Inputs, Scales, failure};
+use crate::io::Failure;
+use crate::npy::Array;
+use gemmulate::format::{F32, FormatSpec, UE8M0};
+use gemmulate::gemm::quantise::{self, Quantised};
+use gemmulate::gemm::{AnyMatrix, Codes, OnProgress, Progress, Scaling, Workspace, metrics};
+use gemmulate::view::View;
+use gemmulate::{Gemm, Plan, Unit};
+use ndarray::{Array2, Axis};
+use std::ops::ControlFlow;
+
+/// The operands' names, their axis of K, and the option for their scales.
+const SIDES: [(&str, usize, &str); 2] = [("A", 1, "--scale-a"), ("B", 0, "--scale-b")];
+
+impl Inputs {
+    /// Makes the operands ready for a unit: unpacks them, and quantises values for a block-scaled one
+    /// whose scales are not given.
+    pub(crate) fn on<'a>(&'a self, unit: &'a Unit) -> Result<Prepared<'a>, Failure> {
+        if self.packed && unit.a.storage_bits.min(unit.b.storage_bits) >= 8 {
+            return Err(failure(format!("--packed is for fp4 and fp6, but {unit} takes {} and {}", unit.a, unit.b)));
+        }
+        if self.swizzled && unit.scale.is_none() {
+            return Err(failure(format!("--swizzled is about block scales, and {unit} takes none")));
+        }
+        let side = |t: usize| self.side(unit, t);
+        let (a, b) = (side(0)?, side(1)?);
+        let ([m, k], [rows, n]) = (a.array().shape, b.array().shape);
+        if k != rows {
+            let packed = if self.packed { " (unpacked)" } else { "" };
+            return Err(failure(format!("B must be {k} x N, because A is {m} x {k}, but is {rows} x {n}{packed}")));
+        }
+        Ok(Prepared { inputs: self, unit, sides: [a, b], size: [m, n, k] })
+    }
+
+    fn side<'a>(&'a self, unit: &'a Unit, t: usize) -> Result<Side<'a>, Failure> {
+        let (name, axis, option) = SIDES[t];
+        let (file, format) = ([&self.a, &self.b][t], [unit.a, unit.b][t]);
+        let unpacked =
+            if self.is_packed(file, &format) { Some(file.unpacked(format.storage_bits, axis)?) } else { None };
+        let mut side = Side { file, unpacked, format, quantised: Vec::new(), scales: None, unswizzled: None };
+        let Some(rule) = unit.scale else { return Ok(side) };
+        match &self.scales[t] {
+            Some(Scales::Number(_)) => {
+                return Err(failure(format!("{unit} takes block scales of {name}: {option} is a file of them")));
+            }
+            Some(Scales::File(scales)) if self.swizzled => {
+                let shape = side.array().shape;
+                let codes = scales.unswizzled(shape[1 - axis], shape[axis].div_ceil(rule.block))?;
+                side.unswizzled = Some(if axis == 1 { codes } else { codes.reversed_axes() });
+            }
+            Some(Scales::File(scales)) => side.scales = Some(scales),
+            None if file.pattern_width().is_some() => {
+                let (format, block) = (rule.format, rule.block);
+                let needed = format!("so its block scales are needed, one {format} per {block} of K ({option})");
+                return Err(failure(format!("{name} is bit patterns, {needed}; floats would be quantised")));
+            }
+            None => {
+                for t in 0..file.batch.unwrap_or(1) {
+                    side.quantised.push(quantise::for_unit(&file.operand(t, &format)?, unit, Axis(axis), self.round)?);
+                }
+            }
+        }
+        Ok(side)
+    }
+}
+
+/// One operand of a product, ready for a unit.
+struct Side<'a> {
+    file: &'a Array,
+    unpacked: Option<Array>,
+    format: FormatSpec,
+    /// Quantised values with their scales, one for each matrix of the batch.
+    quantised: Vec<Quantised>,
+    /// Block scales from a file.
+    scales: Option<&'a Array>,
+    /// Block scales out of the swizzled layout.
+    unswizzled: Option<Array2<u8>>,
+}
+
+impl Side<'_> {
+    fn array(&self) -> &Array {
+        self.unpacked.as_ref().unwrap_or(self.file)
+    }
+
+    fn quantised(&self, t: usize) -> Option<&Quantised> {
+        self.quantised.get(t).or(self.quantised.first())
+    }
+
+    fn operand(&self, t: usize) -> Result<AnyMatrix<'_>, Failure> {
+        match self.quantised(t) {
+            Some(q) => Ok(AnyMatrix::Typed(Codes::U8(View::from(&q.codes)), q.format)),
+            None => self.array().operand(t, &self.format),
+        }
+    }
+
+    /// Block scales in `format`, if there are any.
+    fn block_scales(&self, t: usize, format: &FormatSpec) -> Result<Option<AnyMatrix<'_>>, Failure> {
+        Ok(match (self.quantised(t), &self.unswizzled, self.scales) {
+            (Some(q), ..) => Some(AnyMatrix::Typed(q.scale_codes(), q.scale_format)),
+            (_, Some(codes), _) => Some(AnyMatrix::Codes(Codes::U8(View::from(codes)))),
+            (.., Some(file)) => Some(file.operand(t, format)?),
+            _ => None,
+        })
+    }
+
+    /// The scale of values that were not quantised.
+    fn block_scale(&self, t: usize, [i, j]: [usize; 2], format: &FormatSpec) -> f64 {
+        match (&self.unswizzled, self.scales) {
+            (Some(codes), _) => format.to_f64(codes[[i, j]].into()),
+            (_, Some(file)) => file.format(format).to_f64(file.code([t, i, j])),
+            _ => 1.0,
+        }
+    }
+}
+
+/// A product on a unit, but for its plan.
+pub(crate) struct Prepared<'a> {
+    inputs: &'a Inputs,
+    unit: &'a Unit,
+    sides: [Side<'a>; 2],
+    /// M, N, K.
+    pub(crate) size: [usize; 3],
+}
+
+/// Scales that do not enter by the block.
+struct Factors {
+    promotion: Option<[Array2<f32>; 2]>,
+    /// Outside the unit.
+    outer: [Scaling; 2],
+}
+
+impl Prepared<'_> {
+    /// What was done to operands, for people.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (side, (name, ..)) in self.sides.iter().zip(SIDES) {
+            let Some(q) = side.quantised.first() else { continue };
+            let kind = format!("{} in blocks of {} with {} scales", q.format, q.block, q.scale_format);
+            let factors: Vec<String> = side.quantised.iter().map(|q| q.tensor_scale.to_string()).collect();
+            let whole = if q.scale_format == UE8M0 { "" } else { &format!(" and the factor {}", factors.join(", ")) };
+            notes.push(format!("{name} was quantised to {kind}{whole}"));
+        }
+        notes
+    }
+
+    fn factors(&self, plan: &Plan, t: usize) -> Result<Factors, Failure> {
+        if self.unit.scale.is_some() {
+            let outer = [0, 1].map(|side| match self.sides[side].quantised(t).map(|q| q.tensor_scale) {
+                Some(scale) if scale != 1.0 => Scaling::Tensor(scale),
+                _ => Scaling::One,
+            });
+            return Ok(Factors { promotion: None, outer });
+        }
+        if plan.scale_widths().is_some() {
+            let promotion = Some([self.promotion_scales(plan, 0, t)?, self.promotion_scales(plan, 1, t)?]);
+            return Ok(Factors { promotion, outer: [Scaling::One, Scaling::One] });
+        }
+        Ok(Factors { promotion: None, outer: [self.outer(0)?, self.outer(1)?] })
+    }
+
+    fn promotion_scales(&self, plan: &Plan, side: usize, t: usize) -> Result<Array2<f32>, Failure> {
+        let (name, _, option) = SIDES[side];
+        match &self.inputs.scales[side] {
+            Some(Scales::File(file)) if file.pattern_width().is_none() => Ok(file.values(t, &F32).mapv(|x| x as f32)),
+            _ => {
+                let why = format!("the plan `{plan}` takes promotion scales of {name}");
+                Err(failure(format!("{why}: {option} is a file of floats, as its scales=ROWSxKxCOLUMNS says")))
+            }
+        }
+    }
+
+    /// A factor for the whole operand or for each of its lines.
+    fn outer(&self, side: usize) -> Result<Scaling, Failure> {
+        let lines = [self.size[0], self.size[1]][side];
+        Ok(match &self.inputs.scales[side] {
+            None => Scaling::One,
+            Some(Scales::Number(scale)) => Scaling::Tensor(*scale),
+            Some(Scales::File(file)) if file.len() == 1 => Scaling::Tensor(file.vector(1, "")?[0]),
+            Some(Scales::File(file)) => {
+                Scaling::Lines(file.vector(lines, ["one per row of A", "one per column of B"][side])?)
+            }
+        })
+    }
+
+    /// Runs `f` on the product `t` of the batch.
+    fn with<R>(
+        &self,
+        plan: &Plan,
+        out: &FormatSpec,
+        t: usize,
+        tell: Option<OnProgress<'_>>,
+        f: impl FnOnce(&Gemm<'_>, [AnyMatrix<'_>; 2]) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let (inputs, factors) = (self.inputs, self.factors(plan, t)?);
+        let [outer_a, outer_b] = factors.outer;
+        let mut gemm = Gemm::on(self.unit)
+            .plan(plan.clone())
+            .alpha(inputs.alpha)
+            .beta(inputs.beta)
+            .round_inputs(inputs.round)
+            .overflow(inputs.overflow)
+            .threads(inputs.threads)
+            .output(*out)
+            .scale_a(outer_a)
+            .scale_b(outer_b);
+        if let Some(c) = &inputs.c {
+            gemm = gemm.c_any(c.operand(t, &self.unit.c)?);
+        }
+        if let Some(rule) = self.unit.scale {
+            let scales = |side: usize| self.sides[side].block_scales(t, &rule.format);
+            if let (Some(a), Some(b)) = (scales(0)?, scales(1)?) {
+                gemm = gemm.block_scales(&a, &b);
+            }
+        }
+        if let Some([a, b]) = &factors.promotion {
+            gemm = gemm.promotion_scales(a, b);
+        }
+        if let Some(bias) = &inputs.bias {
+            gemm = gemm.bias(bias);
+        }
+        if let Some(tell) = tell {
+            gemm = gemm.progress(tell);
+        }
+        f(&gemm, [self.sides[0].operand(t)?, self.sides[1].operand(t)?])
+    }
+
+    /// All of D, its progress told as (done, total).
+    pub(crate) fn run(
+        &self,
+        plan: &Plan,
+        out: &FormatSpec,
+        tell: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Array, Failure> {
+        let ([m, n, _], batch) = (self.size, self.inputs.batch());
+        let mut d = Array::zeros(batch, [m, n], out)?;
+        let (count, mut workspace) = (batch.unwrap_or(1), Workspace::new());
+        for t in 0..count {
+            let tell = |p: Progress| {
+                tell(p.total * t as u64 + p.done, p.total * count as u64);
+                ControlFlow::Continue(())
+            };
+            let target = d.target(t)?;
+            self.with(plan, out, t, Some(&tell), |gemm, [a, b]| Ok(gemm.run_codes(&a, &b, target, &mut workspace)?))?;
+        }
+        Ok(d)
+    }
+
+    /// Some elements of D's first product.
+    pub(crate) fn elements(&self, plan: &Plan, out: &FormatSpec, at: &[[usize; 2]]) -> Result<Vec<u64>, Failure> {
+        self.with(plan, out, 0, None, |gemm, [a, b]| Ok(gemm.elements(&a, &b, at)?))
+    }
+
+    /// How element (i, j) of product t comes about.
+    pub(crate) fn trace(&self, plan: &Plan, out: &FormatSpec, [t, i, j]: [usize; 3]) -> Result<String, Failure> {
+        let count = self.inputs.batch().unwrap_or(1);
+        if t >= count.max(1) {
+            return Err(failure(format!("--trace asks for product {t}, but there are {count}, from 0 on")));
+        }
+        self.with(plan, out, t, None, |gemm, [a, b]| Ok(gemm.trace(&a, &b, [i, j])?.1))
+    }
+
+    /// The product of the files' numbers, scales, alpha, beta, C and bias in f64, product under
+    /// product, and whether it is exact.
+    pub(crate) fn reference(&self, plan: &Plan) -> Result<(Array2<f64>, bool), Failure> {
+        let ([m, n, _], count) = (self.size, self.inputs.batch().unwrap_or(1));
+        let (mut all, mut exact) = (Array2::zeros((count * m, n)), true);
+        for t in 0..count {
+            let factors = self.factors(plan, t)?;
+            let (a, b) = (self.scaled(&factors, plan, 0, t), self.scaled(&factors, plan, 1, t));
+            let reference = metrics::reference(&a, &b)?;
+            let inputs = self.inputs;
+            let plain = factors.promotion.is_none()
+                && factors.outer.iter().all(|s| matches!(s, Scaling::One))
+                && (inputs.alpha, inputs.beta) == (1.0, 0.0)
+                && inputs.bias.is_none();
+            exact &= reference.exact && plain;
+            let c = inputs.c.as_ref().filter(|_| inputs.beta != 0.0).map(|c| c.values(t, &self.unit.c));
+            for ((i, j), x) in reference.product.indexed_iter() {
+                let c = c.as_ref().map_or(0.0, |c| inputs.beta * c[[i, j]]);
+                let bias = inputs.bias.as_ref().map_or(0.0, |bias| f64::from(bias[j]));
+                all[[t * m + i, j]] = inputs.alpha * x + c + bias;
+            }
+        }
+        Ok((all, exact))
+    }
+
+    /// An operand's numbers with its scales; quantised ones as the file has them.
+    fn scaled(&self, factors: &Factors, plan: &Plan, side: usize, t: usize) -> Array2<f64> {
+        let mut values = self.sides[side].array().values(t, &self.sides[side].format);
+        if self.sides[side].quantised(t).is_some() {
+            return values;
+        }
+        let axis = SIDES[side].1;
+        let (line, along) = (|at: (usize, usize)| [at.0, at.1][1 - axis], |at: (usize, usize)| [at.0, at.1][axis]);
+        let place = |line: usize, block: usize| if axis == 1 { [line, block] } else { [block, line] };
+        for (at, x) in values.indexed_iter_mut() {
+            if let Some(rule) = self.unit.scale {
+                *x *= self.sides[side].block_scale(t, place(line(at), along(at) / rule.block), &rule.format);
+            } else if let (Some(scales), Some(widths)) = (&factors.promotion, plan.scale_widths()) {
+                let lines = [widths.rows, widths.columns][side];
+                *x *= f64::from(scales[side][place(line(at) / lines, along(at) / widths.k)]);
+            }
+            *x *= match &factors.outer[side] {
+                Scaling::One => 1.0,
+                Scaling::Tensor(scale) => f64::from(*scale),
+                Scaling::Lines(scales) => f64::from(scales[line(at)]),
+            };
+        }
+        values
+    }
+}
