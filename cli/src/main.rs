@@ -16,6 +16,8 @@ mod io;
 mod npy;
 mod probe;
 mod show;
+#[cfg(feature = "smt")]
+mod smt;
 mod svg;
 mod target;
 mod trace;
@@ -73,6 +75,8 @@ enum Command {
     Diff(diff::Args),
     Classes(classes::Args),
     Authenticate(authenticate::Args),
+    #[cfg(feature = "smt")]
+    Smt(smt::Args),
     Bench(bench::Args),
 }
 
@@ -94,6 +98,8 @@ fn main() -> ExitCode {
         Command::Diff(args) => diff::run(args),
         Command::Classes(args) => classes::run(args),
         Command::Authenticate(args) => authenticate::run(args),
+        #[cfg(feature = "smt")]
+        Command::Smt(args) => smt::run(args),
         Command::Bench(args) => bench::run(args),
     };
     io::exit(outcome)
