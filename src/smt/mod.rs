@@ -11,6 +11,7 @@
 mod ask;
 mod diff;
 mod encode;
+mod ieee;
 mod number;
 mod query;
 mod solver;
