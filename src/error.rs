@@ -85,6 +85,9 @@ pub enum Error {
         /// What it did, and what was expected.
         why: String,
     },
+    /// A question that no solver can be asked, or a solver that does not do its part.
+    #[error("solver: {0}")]
+    Solver(String),
     /// Recorded data that cannot be read.
     #[error("{file}{}{}: {why}", .line.map_or(String::new(), |n| format!(":{n}")), .column.map_or(String::new(), |n| format!(":{n}")))]
     Data {

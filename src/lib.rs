@@ -21,6 +21,8 @@ pub mod num;
 pub mod probe;
 pub mod round;
 pub mod simd;
+#[cfg(feature = "smt")]
+pub mod smt;
 pub mod special;
 pub mod trace;
 pub mod types;

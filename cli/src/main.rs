@@ -20,6 +20,8 @@ mod npy;
 mod prepared;
 mod probe;
 mod show;
+#[cfg(feature = "smt")]
+mod smt;
 mod svg;
 mod target;
 mod trace;
@@ -78,6 +80,8 @@ enum Command {
     Diff(diff::Args),
     Classes(classes::Args),
     Authenticate(authenticate::Args),
+    #[cfg(feature = "smt")]
+    Smt(smt::Args),
     Bench(bench::Args),
 }
 
@@ -99,6 +103,8 @@ fn main() -> ExitCode {
         Command::Diff(args) => diff::run(args),
         Command::Classes(args) => classes::run(args),
         Command::Authenticate(args) => authenticate::run(args),
+        #[cfg(feature = "smt")]
+        Command::Smt(args) => smt::run(args),
         Command::Bench(args) => bench::run(args),
     };
     io::exit(outcome)

@@ -247,3 +247,17 @@ fn help_teaches() {
         assert!(run.out.contains("Examples:") && run.out.contains("gemmulate") && run.code == 0, "{command}");
     }
 }
+
+#[cfg(feature = "smt")]
+#[test]
+fn smt_exports_a_function_and_lists_its_questions() {
+    let run = gemmulate(&["smt", "export", UNIT, "--name", "volta"], b"");
+    assert!(run.out.contains("(define-fun volta ((a0 (_ BitVec 16))"), "{}", run.out);
+    assert_eq!((run.err.as_str(), run.code), ("", 0));
+    assert_eq!(gemmulate(&["smt", "export", UNIT, "--name", "a b"], b"").code, 2);
+    let run = gemmulate(&["smt", "ask"], b"");
+    assert!(run.out.lines().any(|l| l.starts_with("carry-bits ")), "{}", run.out);
+    let run = gemmulate(&["smt", "ask", "carry-bits", "--solver", "no-such-solver"], b"");
+    assert!(run.err.contains("`no-such-solver` cannot be run"), "{}", run.err);
+    assert_eq!(run.code, 2);
+}

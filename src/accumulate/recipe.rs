@@ -48,6 +48,12 @@ pub enum Recipe {
     Software(SoftwareDot),
 }
 
+impl From<GenericDot> for Recipe {
+    fn from(dot: GenericDot) -> Self {
+        Self::Generic(dot)
+    }
+}
+
 impl Recipe {
     fn accumulator(&self) -> &dyn Accumulator {
         match self {

@@ -24,6 +24,9 @@ pub(crate) fn find(name: &str) -> Result<Unit, Error> {
     if lower.starts_with("custom/") {
         return Unit::parse_custom(&lower);
     }
+    if let Some((_, custom)) = VALPEY.iter().find(|(model, _)| *model == lower) {
+        return Unit::parse_custom(custom);
+    }
     let base = base_name(&lower);
     if base.len() < lower.len() {
         let unit = find(base)?;
@@ -35,6 +38,14 @@ pub(crate) fn find(name: &str) -> Result<Unit, Error> {
         None => find_anywhere(&lower, name),
     }
 }
+
+/// Algorithm 1 of Valpey et al., a model beside this catalogue's: products are normalised to f32,
+/// nothing bounds the largest exponent below, and a NaN has its top fraction bit set.
+const VALPEY: [(&str, &str); 3] = [
+    ("valpey/volta", "custom/m8n8k4.f32.f16.f16.f32/dot:block=4:F=23:normalise=yes:e_zero=none:nan=quiet"),
+    ("valpey/turing", "custom/m8n8k4.f32.f16.f16.f32/dot:block=4:F=24:normalise=yes:e_zero=none:nan=quiet"),
+    ("valpey/ampere", "custom/m16n8k8.f32.f16.f16.f32/dot:block=8:F=24:normalise=yes:e_zero=none:nan=quiet"),
+];
 
 /// Names longer than this are nobody's.
 const MAX_NAME: usize = 400;

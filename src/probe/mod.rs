@@ -18,7 +18,7 @@ pub mod features;
 mod fit;
 mod generate;
 mod same;
-mod shrink;
+pub(crate) mod shrink;
 mod tree;
 mod tree_svg;
 pub use authenticate::{Authentication, PublishedTest, authenticate, read_tests};

@@ -11,6 +11,8 @@ mod kernels_more;
 mod names;
 mod oracle;
 mod probe;
+#[cfg(feature = "smt")]
+mod smt;
 mod typed;
 mod units;
 mod vectors;

@@ -1,0 +1,244 @@
+//! `gemmulate smt`: units for a solver, and what a solver proves of them.
+
+use crate::io::{self, Failure, Outcome};
+use crate::target::{in_words, input_json, number};
+use gemmulate::Unit;
+use gemmulate::probe::BlackBox;
+use gemmulate::smt::{self, Finding, Question, Solver, Verdict};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// Write units for a solver (SMT-LIB 2), tell two of them apart or prove them equal, and ask the
+/// questions of Valpey et al.
+///
+/// `diff` and `ask` run cvc5 or z3 (on Debian: apt install cvc5, or apt install z3).
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  gemmulate smt export volta/mma.m8n8k4.f32.f16.f16.f32
+  gemmulate smt diff volta/mma.m8n8k4.f32.f16.f16.f32 valpey/volta
+  gemmulate smt ask
+  gemmulate smt ask carry-bits --unit ampere/mma.m16n8k8.f32.f16.f16.f32")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Print a unit's function from codes to a code, in logic QF_BV
+    Export {
+        /// The unit, by any of its names
+        #[arg(value_parser = Unit::find)]
+        unit: Unit,
+        /// The function's name
+        #[arg(long, default_value = "dot_add")]
+        name: String,
+    },
+    /// Find an input with the fewest terms that tells two units apart, or prove them equal
+    ///
+    /// Exit status 0 if they are proved equal, 1 if they differ or that stays open.
+    Diff {
+        /// The first unit, by any of its names
+        #[arg(value_parser = Unit::find)]
+        first: Unit,
+        /// The second unit
+        #[arg(value_parser = Unit::find)]
+        second: Unit,
+        #[command(flatten)]
+        solver: SolverArgs,
+    },
+    /// Put a question of Valpey et al. to a unit; without one, list them
+    ///
+    /// Exit status 1 if something stays open.
+    Ask {
+        /// The question
+        question: Option<String>,
+        /// The unit it is put to (default: the question's own)
+        #[arg(long, value_parser = Unit::find)]
+        unit: Option<Unit>,
+        #[command(flatten)]
+        solver: SolverArgs,
+    },
+}
+
+#[derive(clap::Args)]
+struct SolverArgs {
+    /// The solver's program: z3 or cvc5 (default: whichever is installed, cvc5 first)
+    #[arg(long, value_name = "PROGRAM")]
+    solver: Option<String>,
+    /// Seconds before the solver is stopped: of a question to it, and of a whole diff
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+    timeout: f64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl SolverArgs {
+    fn timeout(&self) -> Result<Duration, Failure> {
+        Duration::try_from_secs_f64(self.timeout)
+            .map_err(|_| Failure::Message("--timeout must be a number of seconds".into()))
+    }
+
+    fn find(&self) -> Result<Solver, Failure> {
+        let timeout = self.timeout()?;
+        Ok(match &self.solver {
+            Some(program) => Solver::named(program, timeout)?,
+            None => Solver::find(timeout)?,
+        })
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    match &args.command {
+        Command::Export { unit, name } => export(unit, name),
+        Command::Diff { first, second, solver } => diff(first, second, solver),
+        Command::Ask { question: None, solver, .. } => list(solver.json),
+        Command::Ask { question: Some(name), unit, solver } => ask(&Question::named(name)?, unit.as_ref(), solver),
+    }
+}
+
+fn export(unit: &Unit, name: &str) -> Outcome {
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c)) {
+        return Err(Failure::Message("--name takes letters, digits, `_`, `.` and `-`".into()));
+    }
+    let mut out = io::output();
+    writeln!(out, "; {unit}: {}", unit.equation())?;
+    writeln!(out, "; {}", unit.recipe.map_or(String::new(), |r| r.to_string()))?;
+    write!(out, "(set-logic QF_BV)\n{}", smt::export(unit, name)?)?;
+    out.flush()?;
+    Ok(true)
+}
+
+fn diff(first: &Unit, second: &Unit, args: &SolverArgs) -> Outcome {
+    let solver = args.find()?;
+    let start = Instant::now();
+    let verdict = smt::diff(first, second, &solver, args.timeout()?)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let mut out = io::output();
+    if args.json {
+        let mut value = verdict_json(&verdict);
+        value["seconds"] = json!(seconds);
+        value["solver"] = json!(solver.version());
+        writeln!(out, "{value:#}")?;
+    } else {
+        match &verdict {
+            Verdict::Equal(how) => writeln!(out, "proved equal: {how}")?,
+            Verdict::Different { input, first: d1, second: d2, terms, minimal } => {
+                let interface = first.interface();
+                writeln!(out, "{}\nline: {input}", in_words(input, &interface))?;
+                for (unit, d) in [(first, d1), (second, d2)] {
+                    writeln!(out, "  {d:x} ({}) by {unit}", number(interface.d.to_f64(*d)))?;
+                }
+                let fewest = if *minimal { "proved to be the fewest" } else { "perhaps not the fewest" };
+                writeln!(out, "{terms} terms, {fewest}")?;
+            }
+            Verdict::Open(tried) => writeln!(out, "open: {tried}")?,
+            _ => {}
+        }
+        writeln!(out, "{seconds:.2} s, {}", solver.version())?;
+    }
+    out.flush()?;
+    Ok(matches!(verdict, Verdict::Equal(_)))
+}
+
+fn verdict_json(verdict: &Verdict) -> Value {
+    match verdict {
+        Verdict::Equal(how) => json!({ "equal": true, "how": how }),
+        Verdict::Different { input, first, second, terms, minimal } => json!({
+            "equal": false,
+            "input": input_json(input),
+            "line": input.to_string(),
+            "first": format!("{first:x}"),
+            "second": format!("{second:x}"),
+            "terms": terms,
+            "minimal": minimal,
+        }),
+        Verdict::Open(tried) => json!({ "equal": null, "tried": tried }),
+        _ => json!({ "equal": null }),
+    }
+}
+
+fn list(as_json: bool) -> Outcome {
+    let mut out = io::output();
+    if as_json {
+        let all: Vec<Value> =
+            Question::all().map(|q| json!({ "name": q.name, "text": q.text, "units": q.units })).collect();
+        writeln!(out, "{:#}", json!(all))?;
+    } else {
+        for q in Question::all() {
+            writeln!(out, "{:16} {}", q.name, q.text)?;
+        }
+    }
+    out.flush()?;
+    Ok(true)
+}
+
+fn ask(question: &Question, unit: Option<&Unit>, args: &SolverArgs) -> Outcome {
+    let solver = args.find()?;
+    let units = match unit {
+        Some(unit) => vec![unit.clone()],
+        None => question.units.iter().map(|name| Unit::find(name)).collect::<Result<_, _>>()?,
+    };
+    let mut out = io::output();
+    let mut all = Vec::new();
+    let mut closed = true;
+    for unit in &units {
+        let findings = question.ask(unit, &solver)?;
+        closed &= findings.iter().all(|f| !matches!(f.outcome, smt::Outcome::Open(_)));
+        if args.json {
+            let findings: Vec<Value> = findings.iter().map(finding_json).collect();
+            all.push(json!({ "unit": unit.to_string(), "findings": findings }));
+        } else {
+            writeln!(out, "{unit}: {}", question.text)?;
+            for finding in &findings {
+                print(finding, unit, &mut out)?;
+            }
+        }
+    }
+    if args.json {
+        let value = json!({ "question": question.name, "solver": solver.version(), "units": all });
+        writeln!(out, "{value:#}")?;
+    } else {
+        writeln!(out, "solver: {}", solver.version())?;
+    }
+    out.flush()?;
+    Ok(closed)
+}
+
+fn print(finding: &Finding, unit: &Unit, out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out, "\n- {} ({:.2} s)", finding.sought, finding.time.as_secs_f64())?;
+    match &finding.outcome {
+        smt::Outcome::Found { input, results } => {
+            writeln!(out, "  found: {}\n  line: {input}", in_words(input, &unit.interface()))?;
+            for x in results {
+                writeln!(out, "    {:12} {:x} ({})", x.by, x.d, number(x.format.to_f64(x.d)))?;
+            }
+        }
+        smt::Outcome::None => writeln!(out, "  proved: there is none")?,
+        smt::Outcome::Open(why) => writeln!(out, "  open: {why}")?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn finding_json(finding: &Finding) -> Value {
+    let mut value = json!({ "sought": finding.sought, "seconds": finding.time.as_secs_f64() });
+    match &finding.outcome {
+        smt::Outcome::Found { input, results } => {
+            value["outcome"] = json!("found");
+            value["input"] = input_json(input);
+            value["line"] = json!(input.to_string());
+            let results = results
+                .iter()
+                .map(|x| json!({ "by": x.by, "d": format!("{:x}", x.d), "value": number(x.format.to_f64(x.d)) }));
+            value["results"] = results.collect();
+        }
+        smt::Outcome::None => value["outcome"] = json!("none, proved"),
+        smt::Outcome::Open(why) => value["outcome"] = json!({ "open": why }),
+        _ => {}
+    }
+    value
+}

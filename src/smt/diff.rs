@@ -1,0 +1,209 @@
+//! Whether two units are one function: an input with the fewest terms that tells them apart, or a
+//! proof that there is none.
+
+use super::encode::{Inner, TERM_BITS};
+use super::query::{Live, Query, Reply, Subject};
+use super::solver::Solver;
+use super::term::{Bits, Truth};
+use crate::accumulate::{Floor, GenericDot, Recipe, SubnormalC, ZeroProducts};
+use crate::error::Error;
+use crate::probe::{BlackBox, Input, Interface, shrink};
+use crate::round::Rounding;
+use crate::unit::Unit;
+use std::time::{Duration, Instant};
+
+/// What a solver says about two units.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// They are one function, and how that is known.
+    Equal(String),
+    /// They differ on this input, which the solver found and the library shortened.
+    Different {
+        /// The input.
+        input: Input,
+        /// The first unit's result.
+        first: u64,
+        /// The second unit's result.
+        second: u64,
+        /// Terms that are not +0 x +0, c among them.
+        terms: usize,
+        /// Whether it is proved that no input with fewer of them tells the units apart.
+        minimal: bool,
+    },
+    /// Neither was found in time, and what was tried.
+    Open(String),
+}
+
+/// Compares two units of equal formats and K by a solver, for at most `limit`.
+///
+/// Inputs are tried by their number of terms that are not +0 x +0: none, one, two, ... Terms that
+/// both units treat alike (products of the same block) are interchangeable, because a block's sum
+/// is exact and its special values know no order; so only how many of each kind are there counts.
+/// An answer that there is no such input is a proof for that number of terms, and the first
+/// input found has the fewest.
+///
+/// # Errors
+/// When formats, K or scales differ, a unit has no encoding, or the solver fails.
+pub fn diff(first: &Unit, second: &Unit, solver: &Solver, limit: Duration) -> Result<Verdict, Error> {
+    let interface = first.interface();
+    if interface != second.interface() {
+        let show = |u: &Unit| format!("{}, K = {}", u.equation(), u.shape.k);
+        return Err(Error::shape(second.to_string(), show(first), show(second)));
+    }
+    let (first, second) = (Subject::of(first)?, Subject::of(second)?);
+    if first.model.recipe == second.model.recipe {
+        return Ok(Verdict::Equal("the units have equal parameters".into()));
+    }
+    let until = Instant::now() + limit;
+    let some_time = solver.within((limit / 4).min(solver.timeout()));
+    if aligned_alike(&first, &second, &some_time)? {
+        return Ok(Verdict::Equal("every term enters the sum alike, and the rest of the units is equal".into()));
+    }
+    let classes = classes(&first, &second);
+    let (mut open, mut proved) = (Vec::new(), true);
+    for terms in 0..=interface.k + 1 {
+        for live in selections(&classes, interface.k, terms) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Verdict::Open(unfinished(terms, &open)));
+            }
+            match differ(&first, &second, &live, &solver.within(left.min(solver.timeout())))? {
+                Reply::Found(input, _) => {
+                    let (mut first, mut second) = (first.unit, second.unit);
+                    let (input, first, second) = shrink::shrink(&input, &mut first, &mut second)?;
+                    return Ok(Verdict::Different { input, first, second, terms, minimal: proved });
+                }
+                Reply::Unknown(why) => {
+                    proved = false;
+                    open.push(format!("{terms} terms: {why}"));
+                }
+                Reply::None => {}
+            }
+        }
+    }
+    if open.is_empty() {
+        return Ok(Verdict::Equal("no input tells them apart".into()));
+    }
+    Ok(Verdict::Open(unfinished(interface.k + 2, &open)))
+}
+
+fn unfinished(terms: usize, open: &[String]) -> String {
+    let open = if open.is_empty() { String::new() } else { format!("; open: {}", open.join(", ")) };
+    format!("no input of fewer than {terms} terms was found that tells them apart{open}")
+}
+
+/// An input of these terms on which the units differ.
+fn differ(first: &Subject, second: &Subject, live: &Live, solver: &Solver) -> Result<Reply, Error> {
+    let mut query = Query::new(first.model.interface, live);
+    query.define("first", first)?;
+    query.define("second", second)?;
+    query.assert("(not (= first.d second.d))");
+    query.ask(solver, &[("first", first), ("second", second)])
+}
+
+/// The kinds of products: those of one kind may change places without changing either result.
+fn classes(first: &Subject, second: &Subject) -> Vec<Vec<usize>> {
+    let k = first.model.interface.k;
+    let block_of = |subject: &Subject, i: usize| match subject.model.recipe {
+        Recipe::Generic(x) => x.pattern.blocks(k, x.block).iter().position(|b| b.contains(&i)).unwrap_or(i),
+        // Sums in some order: every product is of its own kind.
+        _ => i,
+    };
+    let scale = |i: usize| first.model.interface.scale.map_or(0, |s| i / s.block);
+    let key = |i: usize| (block_of(first, i), block_of(second, i), scale(i));
+    let mut classes: Vec<Vec<usize>> = Vec::new();
+    for i in 0..k {
+        match classes.iter_mut().find(|c| c.first().is_some_and(|&j| key(j) == key(i))) {
+            Some(class) => class.push(i),
+            None => classes.push(vec![i]),
+        }
+    }
+    classes
+}
+
+/// Every choice of `terms` terms, c among them or not, up to exchanges within a class.
+fn selections(classes: &[Vec<usize>], k: usize, terms: usize) -> Vec<Live> {
+    let mut all = Vec::new();
+    for c in [false, true] {
+        let Some(products) = terms.checked_sub(usize::from(c)) else { continue };
+        let mut partial = vec![(Vec::new(), products)];
+        for class in classes {
+            partial = partial
+                .into_iter()
+                .flat_map(|(chosen, left): (Vec<usize>, usize)| {
+                    (0..=left.min(class.len())).map(move |n| ([&chosen[..], &class[..n]].concat(), left - n))
+                })
+                .collect();
+        }
+        for (chosen, _) in partial.into_iter().filter(|(_, left)| *left == 0) {
+            all.push(Live { products: (0..k).map(|i| chosen.contains(&i)).collect(), c });
+        }
+    }
+    all
+}
+
+/// Whether both units' blocks align every term alike, on all operands, and do the same with the
+/// sum: in the same unit to the same number of units, or without cutting anything off in either.
+/// Enough for equality, but not needed: the sums then have equal values, and a result is a function
+/// of the sum's value alone. As this holds for any c, it holds along a chain.
+fn aligned_alike(first: &Subject, second: &Subject, solver: &Solver) -> Result<bool, Error> {
+    let (Recipe::Generic(x), Recipe::Generic(y)) = (first.model.recipe, second.model.recipe) else { return Ok(false) };
+    let i = first.model.interface;
+    if apart_from_alignment(&x) != apart_from_alignment(&y) || x.exact || i.scale.is_some() {
+        return Ok(false);
+    }
+    let blocks = x.pattern.blocks(i.k, x.block);
+    let mut sizes: Vec<usize> = blocks.iter().map(Vec::len).collect();
+    sizes.dedup();
+    // c comes in its own format, and from the second block on in that of results.
+    let starts = if blocks.len() > 1 && i.c != i.d { vec![i.c, i.d] } else { vec![i.c] };
+    for (size, c) in sizes.iter().flat_map(|&size| starts.iter().map(move |&c| (size, c))) {
+        let block = Interface { k: size, c, ..i };
+        let one = |dot| Subject::of(&block.unit(Recipe::Generic(GenericDot { block: size, ..dot }))?);
+        if !block_aligned_alike(&one(x)?, &one(y)?, solver)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn block_aligned_alike(first: &Subject, second: &Subject, solver: &Solver) -> Result<bool, Error> {
+    let k = first.model.interface.k;
+    let mut query = Query::new(first.model.interface, &Live::all(k));
+    let width = query.define_inner("first", first, Inner::Terms, &[])?;
+    let other = query.define_inner("second", second, Inner::Terms, &[])?;
+    // The unit's exponent stands on top; both circuits' widths of it are the same where F is.
+    let terms = width.min(other) / TERM_BITS;
+    let unit = |name: &str, width: u32| {
+        let exponent = Bits::variable(format!("{name}.d"), width).field(terms * TERM_BITS, width - terms * TERM_BITS);
+        exponent.extended(32)
+    };
+    let same_unit = unit("first", width).equals(&unit("second", other));
+    let mut alike = Truth::constant(true);
+    for n in 0..terms {
+        let term = |name: &str, width: u32| {
+            let all = Bits::variable(format!("{name}.d"), width);
+            (all.field(n * TERM_BITS, TERM_BITS - 1), all.bit(n * TERM_BITS + TERM_BITS - 1))
+        };
+        let ((x, x_cut), (y, y_cut)) = (term("first", width), term("second", other));
+        let exact = x_cut.or(&y_cut).not();
+        alike = alike.and(&exact.or(&same_unit.and(&x.equals(&y))));
+    }
+    query.assert(&alike.not().to_string());
+    Ok(query.ask(solver, &[])? == Reply::None)
+}
+
+/// A recipe without what decides the aligned values of its terms.
+const fn apart_from_alignment(x: &GenericDot) -> GenericDot {
+    GenericDot {
+        frac_bits: 0,
+        alignment: Rounding::TowardZero,
+        sticky: false,
+        normalise_products: false,
+        floor: Floor::None,
+        zero_products: ZeroProducts::Ignored,
+        subnormal_c: SubnormalC::Stored,
+        ..*x
+    }
+}
