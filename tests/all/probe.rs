@@ -226,12 +226,22 @@ fn fit_seed(seed: u64, count: usize, vectors: usize) {
 
 #[test]
 fn fit_recovers_custom_units_1() {
-    fit_seed(1, 25, 8_000);
+    fit_seed(1, 13, 8_000);
 }
 
 #[test]
 fn fit_recovers_custom_units_2() {
-    fit_seed(2, 25, 8_000);
+    fit_seed(2, 13, 8_000);
+}
+
+#[test]
+fn fit_recovers_custom_units_3() {
+    fit_seed(3, 12, 8_000);
+}
+
+#[test]
+fn fit_recovers_custom_units_4() {
+    fit_seed(4, 12, 8_000);
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod structure;
 
 use super::bench::{Bench, Random};
 use super::black_box::{BlackBox, Input, Interface};
-use super::generate::{Generator, Kind, MIDDLE};
+use super::generate::{ENDS, Generator, Kind, MIDDLE};
 use super::shrink;
 use crate::accumulate::{CPosition, GenericDot, Recipe};
 use crate::error::Error;
@@ -210,7 +210,8 @@ impl Lab<'_> {
         inputs.extend(cancelling(&self.bench, self.seed, 300));
         inputs.extend(generator.of_kinds(&MIDDLE, 160));
         let middle = self.ask(inputs)?;
-        let edges = generator.batch(1400);
+        let mut edges = generator.batch(1200);
+        edges.extend(generator.of_kinds(&ENDS, 400));
         let edges = self.ask(edges)?;
         self.jury.cases.extend(edges);
         self.jury.cases.extend(middle.iter().cloned());
@@ -287,7 +288,9 @@ impl Lab<'_> {
     fn question_neighbours(&mut self, recipe: &Recipe, cuts: &[Structure]) -> Result<Vec<Case>, Error> {
         let interface = self.interface;
         let mut generator = Generator::new(self.bench.clone(), self.seed ^ 0x0DD);
-        let pool = shrink::Pool::new(&interface, recipe, generator.batch(NEIGHBOUR_POOL));
+        let mut pool = generator.batch(NEIGHBOUR_POOL);
+        pool.extend(generator.of_kinds(&ENDS, 2 * NEIGHBOUR_POOL));
+        let pool = shrink::Pool::new(&interface, recipe, pool);
         let mut inputs = Vec::new();
         for (_, others) in parameter_options(recipe, &interface, cuts) {
             for other in others.into_iter().filter(|r| r != recipe) {

@@ -95,7 +95,7 @@ fn with_rules(base: GenericDot, bits: u32) -> GenericDot {
 const RULES: u32 = 7;
 
 /// The model with the rules and floor that the fewest cases refute: each for itself while that
-/// helps, then all combinations.
+/// helps, then all combinations of rules.
 pub(crate) fn with_edges(base: GenericDot, jury: &mut Jury<Case>, interface: &Interface) -> GenericDot {
     let mut count = |model: &GenericDot, limit: usize| {
         let recipe = Recipe::Generic(*model);
@@ -120,13 +120,11 @@ pub(crate) fn with_edges(base: GenericDot, jury: &mut Jury<Case>, interface: &In
             break;
         }
     }
-    if best.1 > 0 {
-        for (bits, floor) in (0..1 << RULES).flat_map(|bits| options::floors().map(move |f| (bits, f))) {
-            let model = GenericDot { floor, ..with_rules(base, bits) };
-            let refuted = if best.1 == 0 { 1 } else { count(&model, best.1) };
-            if refuted < best.1 {
-                best = (model, refuted);
-            }
+    let floor = best.0.floor;
+    for model in (0..1 << RULES).map(|bits| GenericDot { floor, ..with_rules(base, bits) }) {
+        let refuted = if best.1 == 0 { 1 } else { count(&model, best.1) };
+        if refuted < best.1 {
+            best = (model, refuted);
         }
     }
     best.0
