@@ -66,7 +66,7 @@ pub(crate) struct Generator {
 }
 
 /// A significand: a power of two, all ones, few bits, or anything.
-fn fraction(random: &mut Random, bits: u32) -> u64 {
+pub(crate) fn fraction(random: &mut Random, bits: u32) -> u64 {
     match random.below(6) {
         0 => 0,
         1 => u64::MAX,
@@ -426,7 +426,7 @@ impl Generator {
         let mostly_negative = self.random.one_in(2);
         for k in 0..i.k {
             input.a[k] = if mostly_negative && i.a.has_negative_zero() {
-                normal_negative_zero(&i.a)
+                negative_zero(&i.a)
             } else {
                 signed(&mut self.random, &i.a)
             };
@@ -438,7 +438,7 @@ impl Generator {
             }
         }
         input.c = if mostly_negative && i.c.has_negative_zero() {
-            normal_negative_zero(&i.c)
+            negative_zero(&i.c)
         } else {
             signed(&mut self.random, &i.c)
         };
@@ -451,7 +451,7 @@ impl Generator {
     }
 
     /// Scales: mostly near one, sometimes wide, rarely special.
-    fn scales(&mut self, input: &mut Input, kind: Kind) {
+    pub(crate) fn scales(&mut self, input: &mut Input, kind: Kind) {
         let Some(rule) = self.bench.interface.scale else { return };
         let wide = matches!(kind, Kind::Wide | Kind::VeryWide | Kind::RandomBits | Kind::Tiny | Kind::Huge);
         for n in 0..input.scale_a.len() {
@@ -475,6 +475,6 @@ impl Generator {
     }
 }
 
-const fn normal_negative_zero(f: &FormatSpec) -> u64 {
+pub(crate) const fn negative_zero(f: &FormatSpec) -> u64 {
     1 << (f.exponent_bits + f.fraction_bits + f.ignored_low_bits)
 }
