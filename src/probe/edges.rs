@@ -119,6 +119,8 @@ impl Edges {
     fn lead(&mut self, scene: Scene) -> i32 {
         let i = self.bench.interface;
         match scene {
+            // Half of the smallest result is a tie, which the smallest rest decides.
+            Scene::Bottom if self.random.one_in(4) => last_bit(&i.d) - 1,
             Scene::Bottom if self.random.one_in(2) => self.random.range(last_bit(&i.d), i.d.emin() + 2),
             Scene::Bottom => self.pick(|s| &s.depths) + self.random.range(-2, 2),
             Scene::Top => {

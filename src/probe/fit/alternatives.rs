@@ -5,7 +5,9 @@ use super::super::same::{canonical, same_function};
 use super::cases::{Case, Jury};
 use super::options::{self, Options};
 use super::structure;
-use crate::accumulate::Recipe;
+use crate::accumulate::{CPosition, GenericDot, Recipe};
+use crate::round::Rounding;
+use crate::special::NanRule;
 use std::collections::BTreeMap;
 
 /// Another value of a parameter that gives the same answers.
@@ -21,10 +23,27 @@ pub struct Alternative {
     pub proof: Option<String>,
 }
 
+/// Exact sums with c added last: what narrow formats make of every family.
+fn exact_sums(interface: &Interface) -> impl Iterator<Item = Recipe> {
+    let sum = GenericDot {
+        block: interface.k,
+        exact: true,
+        c: CPosition::Last,
+        output_rounding: Rounding::NearestEven,
+        ..GenericDot::default()
+    };
+    (0..8).map(move |bits| {
+        let on = |i: u32| bits >> i & 1 == 1;
+        let nan = if on(0) { NanRule::AllOnes } else { NanRule::Quiet };
+        Recipe::Generic(GenericDot { nan, flush_inputs: on(1), flush_results: on(2), ..sum })
+    })
+}
+
 /// Every value of every parameter, and other families.
 fn values(recipe: &Recipe, interface: &Interface) -> Options {
     let other_family = |r: &Recipe| core::mem::discriminant(r) != core::mem::discriminant(recipe);
-    let families = options::families(interface).into_iter().chain([canonical(recipe, interface).0]);
+    let families = options::families(interface).into_iter().chain(exact_sums(interface));
+    let families = families.chain([canonical(recipe, interface).0]);
     let mut all = options::options(recipe, interface, &structure::all(interface.k));
     all.push(("family", families.filter(other_family).collect()));
     all
