@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Seconds after which no other model is looked for
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 30)]
     time: u64,
     /// Print JSON
     #[arg(long)]
@@ -68,19 +68,20 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
             value(c.model)
         )?;
     }
-    let mut by_parameter: BTreeMap<(&str, Option<&str>), Vec<String>> = BTreeMap::new();
+    let mut by_parameter: BTreeMap<(&str, Option<&str>, Option<&str>), Vec<String>> = BTreeMap::new();
     for a in &found.alternatives {
-        let values = by_parameter.entry((a.parameter, a.proof.as_deref())).or_default();
+        let values = by_parameter.entry((a.parameter, a.beside, a.proof.as_deref())).or_default();
         values.push(value_of(&a.recipe.to_string(), a.parameter));
     }
-    for ((parameter, proof), values) in by_parameter {
+    for ((parameter, beside, proof), values) in by_parameter {
         let few = if values.len() > 6 {
             [&values[..5], &["...".into(), values[values.len() - 1].clone()]].concat()
         } else {
             values
         };
         let why = proof.map_or("no vector tried tells them apart".into(), |w| format!("the same function; {w}"));
-        writeln!(out, "  {parameter} could as well be {}: {why}", few.join(", "))?;
+        let beside = beside.map_or(String::new(), |other| format!(", with another {other}"));
+        writeln!(out, "  {parameter} could as well be {}{beside}: {why}", few.join(", "))?;
     }
     Ok(())
 }
@@ -88,6 +89,9 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
 /// A parameter's value in a recipe's text; the default is not written there.
 fn value_of(recipe: &str, parameter: &str) -> String {
     let mut pairs = recipe.split(':').filter_map(|p| p.split_once('='));
+    if parameter == "family" {
+        return recipe.to_owned();
+    }
     let value = pairs.find(|(name, _)| *name == parameter).map(|(_, v)| v.to_owned());
     value.unwrap_or_else(|| "its default".into())
 }
@@ -96,7 +100,10 @@ fn to_json(found: &Fit) -> serde_json::Value {
     let alternatives: Vec<serde_json::Value> = found
         .alternatives
         .iter()
-        .map(|a| json!({ "parameter": a.parameter, "accumulator": a.recipe.to_string(), "same_function": a.proof }))
+        .map(|a| {
+            let accumulator = a.recipe.to_string();
+            json!({ "parameter": a.parameter, "accumulator": accumulator, "beside": a.beside, "same_function": a.proof })
+        })
         .collect();
     json!({
         "unit": found.model.to_string(),

@@ -4,37 +4,74 @@
 #![allow(clippy::unwrap_used, reason = "a study may fail by panic")]
 
 #[path = "../../tests/all/custom.rs"]
-#[allow(unreachable_pub, reason = "shared with the tests")]
 mod custom;
 
 use gemmulate::Unit;
-use gemmulate::probe::{BlackBox, FitOptions, Interface, fit, same_function};
+use gemmulate::probe::{BlackBox, FitOptions, Sameness, diff, fit, same_function};
+use gemmulate::vectors::{Generator, Vector};
 use std::collections::HashSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-fn study(unit: &Unit, vectors: usize) -> (bool, f64) {
-    let options = FitOptions { vectors, ..FitOptions::default() };
-    let start = Instant::now();
-    let found = fit(&mut unit.clone(), &options).unwrap();
-    let seconds = start.elapsed().as_secs_f64();
-    let interface: Interface = unit.interface();
-    let same = same_function(unit.recipe.as_ref().unwrap(), &found.recipe, &interface).is_some();
-    let ok = found.mismatches == 0;
-    let verdict = match (ok, same) {
-        (true, true) => "same function (proved)",
-        (true, false) => "no mismatch",
-        (false, _) => "FAILED",
-    };
-    println!(
-        "{seconds:6.2} s  {verdict}\t{unit}\t{}\t{} vectors, {} alternatives",
-        found.recipe,
-        found.vectors,
-        found.alternatives.len()
-    );
-    if let Some(c) = &found.counterexample {
-        println!("         {}  box {:x} model {:x}", c.input, c.answer, c.model);
+/// Vectors of the ten kinds on which unit and model are compared.
+const FRESH: usize = 100_000;
+
+/// How a fit ended.
+#[derive(Clone, Debug, PartialEq)]
+enum Verdict {
+    /// The very parameters, or provably the same function.
+    Recovered,
+    /// Other parameters, but no vector tells them apart, and the fit says so.
+    NotToldApart,
+    /// Other parameters that no vector tells apart, and the fit does not say so of these.
+    Unsaid(Vec<String>),
+    /// The model is wrong on this input, which the fit did not find.
+    Wrong(String),
+    /// The fit says that it has no model.
+    Refuted(String),
+}
+
+fn first_difference(x: &Unit, y: &Unit) -> Option<String> {
+    let mut generator = Generator::new(x, 99);
+    let mut v = Vector::default();
+    for _ in 0..FRESH {
+        generator.next_into(&mut v);
+        if v.eval(x).unwrap() != v.eval(y).unwrap() {
+            return Some(format!("{v:?}"));
+        }
     }
-    (ok, seconds)
+    match diff(x, y).unwrap() {
+        Sameness::Different(found) => Some(format!("{} gives {:x}, not {:x}", found.input, found.first, found.second)),
+        _ => None,
+    }
+}
+
+/// Seconds that this thread has run, whatever else the machine does; since `start` where that is not told.
+fn processor_seconds(start: Instant) -> f64 {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = told.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    nanoseconds.map_or_else(|| start.elapsed().as_secs_f64(), |n| n * 1e-9)
+}
+
+fn study(unit: &Unit) -> (Verdict, f64) {
+    let start = Instant::now();
+    let before = processor_seconds(start);
+    // Processor time counts, not the clock of a shared machine.
+    let options = FitOptions { time: Duration::from_secs(300), ..FitOptions::default() };
+    let found = fit(&mut unit.clone(), &options).unwrap();
+    let seconds = processor_seconds(start) - before;
+    let interface = unit.interface();
+    let same = same_function(unit.recipe.as_ref().unwrap(), &found.recipe, &interface).is_some();
+    let verdict = match &found.counterexample {
+        Some(c) => Verdict::Refuted(format!("{} gives {:x}, not {:x}", c.input, c.answer, c.model)),
+        None if same => Verdict::Recovered,
+        None => match first_difference(unit, &interface.unit(found.recipe).unwrap()) {
+            Some(difference) => Verdict::Wrong(difference),
+            None if custom::unsaid(unit, &found).is_empty() => Verdict::NotToldApart,
+            None => Verdict::Unsaid(custom::unsaid(unit, &found)),
+        },
+    };
+    println!("{seconds:6.2} s  {verdict:?}\t{unit}\t{}\t{} vectors", found.recipe, found.vectors);
+    (verdict, seconds)
 }
 
 fn main() {
@@ -51,9 +88,19 @@ fn main() {
         Some(name) => vec![Unit::find(name).unwrap()],
         None => panic!("custom COUNT SEED, catalogue, or a unit"),
     };
-    let results: Vec<(bool, f64)> = units.iter().map(|u| study(u, 100_000)).collect();
-    let slowest = results.iter().map(|r| r.1).fold(0.0, f64::max);
-    let total: f64 = results.iter().map(|r| r.1).sum();
-    let failed = results.iter().filter(|r| !r.0).count();
-    println!("{} units, {failed} failed, slowest {slowest:.2} s, total {total:.1} s", results.len());
+    let results: Vec<(Verdict, f64)> = units.iter().map(study).collect();
+    let mut seconds: Vec<f64> = results.iter().map(|r| r.1).collect();
+    seconds.sort_by(f64::total_cmp);
+    let count = |verdict: fn(&Verdict) -> bool| results.iter().filter(|r| verdict(&r.0)).count();
+    println!(
+        "{} units: {} recovered, {} not told apart, {} unsaid, {} wrong, {} refuted; median {:.2} s, slowest {:.2} s",
+        results.len(),
+        count(|v| *v == Verdict::Recovered),
+        count(|v| *v == Verdict::NotToldApart),
+        count(|v| matches!(v, Verdict::Unsaid(_))),
+        count(|v| matches!(v, Verdict::Wrong(_))),
+        count(|v| matches!(v, Verdict::Refuted(_))),
+        seconds[seconds.len() / 2],
+        seconds[seconds.len() - 1],
+    );
 }

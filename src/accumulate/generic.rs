@@ -7,6 +7,7 @@ use crate::num::{self, Fixed, Num, Term};
 use crate::round::Rounding;
 use crate::special::{NanRule, SpecialCases};
 use crate::trace::{Event, Label, Observer, Trace};
+use std::borrow::Cow;
 
 /// Which products a block takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -140,7 +141,10 @@ impl GenericDot {
                     ks: ks.clone(),
                 });
             }
-            d = gather(dot, ks.iter().copied(), d, |part| self.block(part, seen));
+            d = match ks.first() {
+                Some(&from) if self.pattern == Pattern::Runs => self.block(&dot.part(from, from + ks.len(), d), seen),
+                _ => gather(dot, ks.iter().copied(), d, |part| self.block(part, seen)),
+            };
         }
         if self.c == CPosition::Last {
             d = self.add_c(&self.flush(&dot.c), &d, dot.out, seen);
@@ -264,10 +268,15 @@ impl GenericDot {
     }
 }
 
-fn read_operands(generic: &GenericDot, dot: &Dot<'_>) -> (Vec<Num>, Vec<Num>) {
-    let read = |xs: &[Num]| -> Vec<Num> {
+/// a and b, flushed and converted where asked.
+fn read_operands<'a>(generic: &GenericDot, dot: &Dot<'a>) -> (Cow<'a, [Num]>, Cow<'a, [Num]>) {
+    let read = |xs: &'a [Num]| -> Cow<'a, [Num]> {
         let stored = xs.iter().map(|x| generic.flush(x));
-        if generic.via_f16 { stored.map(|x| fused::as_f16(&x)).collect() } else { stored.collect() }
+        match (generic.via_f16, generic.flush_inputs) {
+            (true, _) => stored.map(|x| fused::as_f16(&x)).collect(),
+            (false, true) => stored.collect(),
+            (false, false) => xs.into(),
+        }
     };
     (read(dot.a), read(dot.b))
 }

@@ -69,6 +69,20 @@ pub(crate) fn normal(format: &FormatSpec, negative: bool, exponent: i32, fractio
     if format.decode(code).is_finite() { code } else { format.max_code(negative) }
 }
 
+/// The code with this leading exponent, subnormal if need be; bits below the format's last one are cut.
+pub(crate) fn around(format: &FormatSpec, negative: bool, exponent: i32, fraction: u64) -> u64 {
+    if exponent >= format.emin() || !format.subnormals {
+        return normal(format, negative, exponent, fraction);
+    }
+    let significand = (1 << format.fraction_bits) | (fraction & ((1 << format.fraction_bits) - 1));
+    let below = format.emin().abs_diff(exponent);
+    let sign = u64::from(negative && format.signed) << (format.exponent_bits + format.fraction_bits);
+    match if below > 63 { 0 } else { significand >> below } {
+        0 => 0,
+        subnormal => (sign | subnormal) << format.ignored_low_bits,
+    }
+}
+
 /// A code of 2^e, or of -2^e.
 pub(crate) fn power(format: &FormatSpec, negative: bool, e: i32) -> Option<u64> {
     exact(format, negative, 1, e)

@@ -2,6 +2,7 @@
 
 use super::bench::{Bench, Random};
 use super::black_box::{BlackBox, Input};
+use super::edges::Edges;
 use super::generate::Generator;
 use super::same::same_function;
 use super::shrink;
@@ -77,7 +78,11 @@ pub fn diff(first: &Unit, second: &Unit) -> Result<Sameness, Error> {
         return Ok(Sameness::NotToldApart(tried));
     }
     let mut best: Option<(Input, u64, u64)> = None;
+    let until = Instant::now() + PATIENCE / 2;
     for input in found {
+        if best.is_some() && Instant::now() > until {
+            break;
+        }
         let smaller = shrink::shrink(&input, &mut first.clone(), &mut second.clone())?;
         let size = |x: &(Input, u64, u64)| shrink::size(&x.0, &interface);
         if best.as_ref().is_none_or(|b| size(&smaller) < size(b)) {
@@ -98,8 +103,11 @@ pub(crate) fn search(first: &Unit, second: &Unit, enough: usize) -> Result<(u64,
     let until = Instant::now() + PATIENCE;
     let (mut tried, mut found) = (0, Vec::new());
     let mut second = second.clone();
+    let recipes = first.recipe.iter().chain(&second.recipe);
+    let mut edges: Vec<Edges> = recipes.map(|r| Edges::new(r, &interface, 0xED6E)).collect();
     while found.len() < enough && (tried < TRIED || !found.is_empty()) && Instant::now() < until {
-        let inputs = generator.batch(1024);
+        let mut inputs = generator.batch(512);
+        inputs.extend(edges.iter_mut().flat_map(|e| e.batch(512)));
         tried += inputs.len() as u64;
         let answers = first.clone().dot_adds(&inputs)?;
         let others = second.dot_adds(&inputs)?;

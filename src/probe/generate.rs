@@ -1,8 +1,9 @@
 //! Inputs at random, aimed at what units differ in.
 //!
 //! The kinds are those of the shared vectors (random bits, near one, wide exponents, cancellation,
-//! specials, sparse, tiny, huge, very wide, ties) and five more: few terms of exact powers, sums at
-//! the alignment floor, overflow edges, zeros of both signs, and the largest terms beside the smallest.
+//! specials, sparse, tiny, huge, very wide, ties) and six more: few terms of exact powers, sums at
+//! the alignment floor, overflow edges, zeros of both signs, the largest terms beside the smallest,
+//! and products of subnormal operands beside terms of their size.
 
 use super::bench::{Bench, Random, normal, one, top};
 use super::black_box::Input;
@@ -26,10 +27,11 @@ pub(crate) enum Kind {
     Overflow,
     Zeros,
     Extremes,
+    Unnormalised,
 }
 
 /// Every kind.
-pub(crate) const KINDS: [Kind; 15] = [
+pub(crate) const KINDS: [Kind; 16] = [
     Kind::RandomBits,
     Kind::NearOne,
     Kind::Wide,
@@ -45,7 +47,12 @@ pub(crate) const KINDS: [Kind; 15] = [
     Kind::Overflow,
     Kind::Zeros,
     Kind::Extremes,
+    Kind::Unnormalised,
 ];
+
+/// Kinds of few terms at the ends of the range, which show what the others rarely do.
+pub(crate) const ENDS: [Kind; 6] =
+    [Kind::Extremes, Kind::Floor, Kind::FewTerms, Kind::Unnormalised, Kind::Extremes, Kind::Overflow];
 
 /// Kinds whose inputs are normal numbers and whose sums stay far from underflow and overflow.
 pub(crate) const MIDDLE: [Kind; 4] = [Kind::NearOne, Kind::Cancellation, Kind::Ties, Kind::FewTerms];
@@ -59,7 +66,7 @@ pub(crate) struct Generator {
 }
 
 /// A significand: a power of two, all ones, few bits, or anything.
-fn fraction(random: &mut Random, bits: u32) -> u64 {
+pub(crate) fn fraction(random: &mut Random, bits: u32) -> u64 {
     match random.below(6) {
         0 => 0,
         1 => u64::MAX,
@@ -131,6 +138,7 @@ impl Generator {
             Kind::Overflow => self.overflow(),
             Kind::Zeros => self.zeros(),
             Kind::Extremes => self.extremes(),
+            Kind::Unnormalised => self.unnormalised(),
         };
         self.scales(&mut input, kind);
         input
@@ -263,6 +271,33 @@ impl Generator {
         input
     }
 
+    /// A product of a subnormal and a large number, whose exponent is far above its value, beside
+    /// others and c of about that value.
+    fn unnormalised(&mut self) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.bench.zeros();
+        let k = self.random.below(i.k as u64) as usize;
+        let in_a = self.random.one_in(2);
+        let (small, large) = if in_a { (i.a, i.b) } else { (i.b, i.a) };
+        let (x, y) = (self.subnormal(&small), self.number(&large, 0, top(&large)));
+        (input.a[k], input.b[k]) = if in_a { (x, y) } else { (y, x) };
+        let (s, l) = (small.decode(x), large.decode(y));
+        let lead = s.exponent + l.exponent + (s.significand.max(1).ilog2() as i32) - s.frac_bits as i32;
+        for _ in 0..self.random.below(3) {
+            let k = self.random.below(i.k as u64) as usize;
+            let (sign, magnitude) = (self.random.one_in(2), 1 + u128::from(self.random.below(6)));
+            let e = lead - self.random.range(-2, 40);
+            if input.a[k] == 0 {
+                let _ = self.bench.set_value(&mut input, k, sign, magnitude, e);
+            }
+        }
+        if self.random.one_in(2) {
+            let e = (lead - self.random.range(-2, 40)).max(i.c.emin());
+            input.c = self.number(&i.c, e, e);
+        }
+        input
+    }
+
     /// One or two of the largest terms, which may cancel, and one or two of the smallest, subnormal
     /// ones included: the widest alignments show only here.
     fn extremes(&mut self) -> Input {
@@ -272,12 +307,13 @@ impl Generator {
         let (product_top, c_top) = (top(&i.a) + top(&i.b), top(&i.c).min(top(&i.d)));
         let (product_bottom, c_bottom) = (last(&i.a) + last(&i.b), last(&i.c));
         let cap = (top(&i.d) - 1).min(product_top);
-        let lead = cap.min(if self.random.one_in(2) { c_top } else { cap }) - self.random.range(0, 5);
+        let below = if self.random.one_in(3) { self.random.range(0, 5) } else { 0 };
+        let lead = cap.min(if self.random.one_in(2) { c_top } else { cap }) - below;
         let negative = self.random.one_in(2);
         let place = |random: &mut Random| random.below(i.k as u64 + 1) as usize;
         for n in 0..1 + self.random.below(4) {
             let k = place(&mut self.random);
-            let magnitude = 1 + u128::from(self.random.below(3));
+            let magnitude = if self.random.one_in(2) { 1 } else { 1 + u128::from(self.random.below(3)) };
             // They cancel, or add up to more than one alone can be.
             let flip = n % 2 == 1 && self.random.one_in(2);
             let _ = self.bench.set_value(&mut input, k, negative != flip, magnitude, lead);
@@ -287,8 +323,10 @@ impl Generator {
             let bottom = if k == i.k { c_bottom } else { product_bottom };
             // Within reach of the widest alignments, or at the very bottom.
             let bottom = bottom.max(lead - if self.random.one_in(2) { 30 } else { 80 });
-            let (sign, magnitude) = (self.random.one_in(2), 1 + u128::from(self.random.below(4)));
-            let e = bottom + self.random.range(0, 6);
+            let plain = self.random.one_in(2);
+            let magnitude = if plain { 1 } else { 1 + u128::from(self.random.below(4)) };
+            let sign = self.random.one_in(2);
+            let e = bottom + if plain { 0 } else { self.random.range(0, 6) };
             let _ = self.bench.set_value(&mut input, k, sign, magnitude, e);
         }
         input
@@ -332,15 +370,18 @@ impl Generator {
         let (low, _) = self.bench.product_range();
         let low = low - (i.a.fraction_bits + i.b.fraction_bits) as i32;
         let base = (i.d.emin() - i.d.fraction_bits as i32).max(low);
+        let above = if self.random.one_in(2) { 6 } else { i.d.fraction_bits as i32 + 4 };
         for _ in 0..=self.random.below(4) {
             let k = self.random.below(i.k as u64) as usize;
-            let e = base + self.random.range(-24, 6);
+            let e = base + self.random.range(-24, above);
             let (negative, magnitude) = (self.random.one_in(2), self.random.below(3) + 1);
             let _ = self.bench.set_value(&mut input, k, negative, magnitude.into(), e.max(low));
         }
-        if self.random.one_in(3) {
-            input.c = self.subnormal(&i.c);
-        }
+        input.c = match self.random.below(3) {
+            0 => self.subnormal(&i.c),
+            1 => self.number(&i.c, i.d.emin(), i.d.emin() + 3),
+            _ => 0,
+        };
         if self.random.one_in(2) {
             // A zero product with a large operand: does it count in the largest exponent?
             let k = self.random.below(i.k as u64) as usize;
@@ -385,7 +426,7 @@ impl Generator {
         let mostly_negative = self.random.one_in(2);
         for k in 0..i.k {
             input.a[k] = if mostly_negative && i.a.has_negative_zero() {
-                normal_negative_zero(&i.a)
+                negative_zero(&i.a)
             } else {
                 signed(&mut self.random, &i.a)
             };
@@ -397,7 +438,7 @@ impl Generator {
             }
         }
         input.c = if mostly_negative && i.c.has_negative_zero() {
-            normal_negative_zero(&i.c)
+            negative_zero(&i.c)
         } else {
             signed(&mut self.random, &i.c)
         };
@@ -410,7 +451,7 @@ impl Generator {
     }
 
     /// Scales: mostly near one, sometimes wide, rarely special.
-    fn scales(&mut self, input: &mut Input, kind: Kind) {
+    pub(crate) fn scales(&mut self, input: &mut Input, kind: Kind) {
         let Some(rule) = self.bench.interface.scale else { return };
         let wide = matches!(kind, Kind::Wide | Kind::VeryWide | Kind::RandomBits | Kind::Tiny | Kind::Huge);
         for n in 0..input.scale_a.len() {
@@ -434,6 +475,6 @@ impl Generator {
     }
 }
 
-const fn normal_negative_zero(f: &FormatSpec) -> u64 {
+pub(crate) const fn negative_zero(f: &FormatSpec) -> u64 {
     1 << (f.exponent_bits + f.fraction_bits + f.ignored_low_bits)
 }

@@ -5,10 +5,13 @@
 
 use super::bench::top;
 use super::black_box::Interface;
-use crate::accumulate::{CPosition, Floor, GenericDot, OverflowBesideC, Pattern, Recipe, SubnormalC, ZeroProducts};
-use crate::format::{F16, FormatSpec};
-use crate::num::Num;
+use super::reach::{Reach, keeps_values_in_f16, last_bit};
+use crate::accumulate::{
+    BlockedC, CPosition, Floor, GenericDot, OverflowBesideC, Pattern, Recipe, SubnormalC, ZeroProducts,
+};
+use crate::format::{F16, F32, FormatSpec};
 use crate::round::Rounding;
+use crate::special::NanRule;
 
 /// Why a parameter does not matter.
 pub(crate) type Reason = (&'static str, String);
@@ -30,7 +33,19 @@ pub fn canonical(recipe: &Recipe, interface: &Interface) -> (Recipe, Vec<(&'stat
         Recipe::Generic(x) => Recipe::Generic(generic(x, interface, &mut reasons)),
         Recipe::Pairwise(mut x) => {
             clamp("G", &mut x.group, k, &mut reasons);
-            Recipe::Pairwise(x)
+            let like = GenericDot { flush_inputs: x.flush_inputs, ..GenericDot::default() };
+            // What is left where c cancels a sum of products is a multiple of c's last bit.
+            let left = Reach::new(&like, 1, interface).products.last - F32.fraction_bits as i32 - 1;
+            if x.flush_inputs && left >= F32.emin() && interface.c == F32 {
+                plain("flush-out", &mut x.flush_results, true, "no sum is subnormal", &mut reasons);
+            }
+            let sum = ExactThenC { flush_inputs: true, flush_results: x.flush_results, nan: x.nan };
+            let like = (k == 1 && x.flush_inputs).then(|| sum.generic(interface, &mut reasons)).flatten();
+            like.map_or(Recipe::Pairwise(x), Recipe::Generic)
+        }
+        Recipe::Software(x) => {
+            let sum = ExactThenC { flush_inputs: false, flush_results: false, nan: x.nan };
+            sum.generic(interface, &mut reasons).map_or(Recipe::Software(x), Recipe::Generic)
         }
         Recipe::RoundDown(mut x) => {
             clamp("G", &mut x.group, k, &mut reasons);
@@ -40,6 +55,11 @@ pub fn canonical(recipe: &Recipe, interface: &Interface) -> (Recipe, Vec<(&'stat
         Recipe::GroupedRoundDown(mut x) => {
             clamp("G", &mut x.base.group, k, &mut reasons);
             limit(&mut x.base.overflow_beside_c, interface, &mut reasons);
+            // An infinite or NaN c has exponent 0 for this.
+            if Reach::new(&GenericDot::default(), 1, interface).products.top.max(0) <= x.c_reach {
+                let why = "no product is large enough to drop an infinite c";
+                plain("special-c", &mut x.special_c, BlockedC::Propagates, why, &mut reasons);
+            }
             Recipe::GroupedRoundDown(x)
         }
         Recipe::GroupScaled(mut x) => {
@@ -73,9 +93,45 @@ fn clamp(name: &'static str, group: &mut usize, k: usize, reasons: &mut Vec<Reas
 }
 
 fn limit(rule: &mut OverflowBesideC, interface: &Interface, reasons: &mut Vec<Reason>) {
-    if *rule != OverflowBesideC::default() && !Reach::new(interface).beyond_limit {
+    if *rule != OverflowBesideC::default() && !reaches_limit(interface) {
         *rule = OverflowBesideC::default();
         reasons.push(("overflow-beside-c", "no product reaches 2^128".into()));
+    }
+}
+
+/// Products that IEEE f32 sums exactly, then c added in RNE, by whichever family.
+struct ExactThenC {
+    flush_inputs: bool,
+    flush_results: bool,
+    nan: NanRule,
+}
+
+impl ExactThenC {
+    /// The generic form, if the formats make every sum of products exact and none subnormal.
+    fn generic(&self, interface: &Interface, reasons: &mut Vec<Reason>) -> Option<GenericDot> {
+        let Self { flush_inputs, flush_results, nan } = *self;
+        let x = GenericDot {
+            block: interface.k,
+            exact: true,
+            c: CPosition::Last,
+            output_rounding: Rounding::NearestEven,
+            flush_inputs,
+            flush_results,
+            nan,
+            ..GenericDot::default()
+        };
+        let reach = Reach::new(&x, 1, interface);
+        let normal = reach.products.smallest >= interface.d.emin();
+        if interface.d != F32
+            || interface.c != F32
+            || !normal
+            || !reach.rounds_nothing(&x, F32.fraction_bits as i32, &F32)
+            || !reach.stays_finite(&F32)
+        {
+            return None;
+        }
+        reasons.push(("family", "the sums of products are exact in f32".into()));
+        Some(generic(x, interface, reasons))
     }
 }
 
@@ -87,44 +143,7 @@ fn plain<T: PartialEq>(name: &'static str, value: &mut T, to: T, why: impl Into<
     }
 }
 
-/// How far the products and c of an interface reach.
-struct Reach {
-    /// Weight of the last bit a product can have.
-    product_quantum: i32,
-    /// The largest exponent of a product, as stored.
-    product_top: i32,
-    /// The same of a zero product, a zero having its format's smallest exponent.
-    zero_top: i32,
-    /// Weight of the last bit of c.
-    c_quantum: i32,
-    /// Whether a product can be 2^128 or more.
-    beyond_limit: bool,
-}
-
-const fn quantum(f: &FormatSpec) -> i32 {
-    f.emin() - f.fraction_bits as i32
-}
-
-impl Reach {
-    fn new(interface: &Interface) -> Self {
-        let Interface { a, b, c, d, scale, .. } = interface;
-        let (scale_low, scale_high) = scale.map_or((0, 0), |s| {
-            (2 * quantum(&s.format), 2 * top(&s.format) + 2 * i32::from(s.format.fraction_bits > 0))
-        });
-        let product_top = top(a) + top(b) + scale_high;
-        Self {
-            product_quantum: quantum(a) + quantum(b) + scale_low,
-            product_top,
-            zero_top: (a.emin() + top(b)).max(b.emin() + top(a)) + scale_high,
-            c_quantum: quantum(c).min(quantum(d)),
-            beyond_limit: product_top + 2 > 128,
-        }
-    }
-}
-
 fn generic(mut x: GenericDot, interface: &Interface, reasons: &mut Vec<Reason>) -> GenericDot {
-    let reach = Reach::new(interface);
-    let d = GenericDot::default();
     let blocks = cut(&mut x, interface.k, reasons);
     if blocks == 1 && x.c == CPosition::Late {
         plain("c", &mut x.c, CPosition::Last, "with one block, late is last", reasons);
@@ -132,29 +151,61 @@ fn generic(mut x: GenericDot, interface: &Interface, reasons: &mut Vec<Reason>) 
     if x.output_bits.is_some_and(|p| p >= interface.d.fraction_bits) {
         plain("out-bits", &mut x.output_bits, None, "d has no more bits", reasons);
     }
-    if x.via_f16 && as_f16_changes_nothing(&x, interface) {
-        plain("via-f16", &mut x.via_f16, false, "every operand has the same exponent in f16", reasons);
-    }
-    if x.product_limit && !reach.beyond_limit {
+    if x.product_limit && !reaches_limit(interface) {
         plain("limit", &mut x.product_limit, false, "no product reaches 2^128", reasons);
     }
-    if !x.exact && nothing_is_cut(&x, interface, &reach) {
-        plain("exact", &mut x.exact, true, format!("no product loses a bit at F = {}", x.frac_bits), reasons);
+    if x.sticky && matches!(x.alignment, Rounding::Down | Rounding::Up) {
+        let why = "cut toward either side, the sticky bit stands for what lies between";
+        plain("align", &mut x.alignment, Rounding::TowardZero, why, reasons);
+    }
+    lone_products(&mut x, interface, blocks, reasons);
+    let reach = Reach::new(&x, blocks, interface);
+    if !x.exact && (reach.cuts_nothing(&x) || reach.cuts_nothing_alone(&x)) {
+        plain("exact", &mut x.exact, true, format!("no term loses a bit at F = {}", x.frac_bits), reasons);
     }
     if x.exact {
-        let why = "an exact sum aligns nothing";
-        plain("F", &mut x.frac_bits, d.frac_bits, why, reasons);
-        plain("align", &mut x.alignment, d.alignment, why, reasons);
-        plain("sticky", &mut x.sticky, false, why, reasons);
-        plain("normalise", &mut x.normalise_products, false, why, reasons);
-        plain("e_zero", &mut x.floor, Floor::None, why, reasons);
-        plain("zero-products", &mut x.zero_products, ZeroProducts::Ignored, why, reasons);
-        plain("subnormal-c", &mut x.subnormal_c, SubnormalC::Stored, why, reasons);
+        no_alignment(&mut x, reasons);
     } else {
-        exponents(&mut x, interface, &reach, reasons);
+        exponents(&mut x, interface, blocks, reasons);
     }
-    results(&mut x, interface, &reach, reasons);
+    as_f16(&mut x, interface, blocks, reasons);
+    c_with_exact_sums(&mut x, interface, blocks, reasons);
+    results(&mut x, interface, blocks, reasons);
     x
+}
+
+/// What an exact sum does not look at.
+fn no_alignment(x: &mut GenericDot, reasons: &mut Vec<Reason>) {
+    let (d, why) = (GenericDot::default(), "an exact sum aligns nothing");
+    plain("F", &mut x.frac_bits, d.frac_bits, why, reasons);
+    plain("align", &mut x.alignment, d.alignment, why, reasons);
+    plain("sticky", &mut x.sticky, false, why, reasons);
+    plain("normalise", &mut x.normalise_products, false, why, reasons);
+    plain("e_zero", &mut x.floor, Floor::None, why, reasons);
+    plain("zero-products", &mut x.zero_products, ZeroProducts::Ignored, why, reasons);
+    plain("subnormal-c", &mut x.subnormal_c, SubnormalC::Stored, why, reasons);
+}
+
+/// A normalised product alone in its block, cut to fewer bits than the output has: the cut is the
+/// output's rounding.
+fn lone_products(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
+    let kept = x.output_bits.unwrap_or(interface.d.fraction_bits);
+    let plain_cut = x.normalise_products && !x.sticky && !x.exact && x.frac_bits <= kept;
+    let reach = Reach::new(x, blocks, interface);
+    let normal = reach.products.smallest >= interface.d.emin() && reach.products.largest < top(&interface.d);
+    let floor_is_low = reach.floor.is_none_or(|e| e <= reach.products.low);
+    if reach.alone && plain_cut && normal && floor_is_low && x.frac_bits > 0 {
+        let why = format!("a lone product cut to F = {} bits is rounded to F bits", x.frac_bits);
+        let (bits, rounding) = (Some(x.frac_bits).filter(|&f| f < interface.d.fraction_bits), x.alignment);
+        plain("exact", &mut x.exact, true, why.clone(), reasons);
+        plain("out-bits", &mut x.output_bits, bits, why.clone(), reasons);
+        plain("out", &mut x.output_rounding, rounding, why, reasons);
+    }
+}
+
+/// Whether a product can be 2^128 or more.
+fn reaches_limit(interface: &Interface) -> bool {
+    Reach::new(&GenericDot::default(), 1, interface).products.largest > 128
 }
 
 /// The first name of the same blocks; returns how many there are.
@@ -178,83 +229,94 @@ fn cut(x: &mut GenericDot, k: usize, reasons: &mut Vec<Reason>) -> usize {
     count
 }
 
-/// The weight of the last bit of whatever is aligned.
-fn aligned_quantum(x: &GenericDot, reach: &Reach) -> i32 {
-    if x.c == CPosition::Late { reach.product_quantum } else { reach.product_quantum.min(reach.c_quantum) }
-}
-
-fn floor_exponent(floor: Floor, interface: &Interface) -> Option<i32> {
-    match floor {
-        Floor::BelowEmin(n) => Some(interface.d.emin() - n),
-        Floor::ZeroC => Some(interface.d.emin()),
-        Floor::None => None,
-    }
-}
-
-/// Late c, and sums narrow enough for every product to fit whole.
-fn nothing_is_cut(x: &GenericDot, interface: &Interface, reach: &Reach) -> bool {
-    let normalised = i32::from(x.normalise_products);
-    let f = x.frac_bits as i32;
-    let floor_is_low = floor_exponent(x.floor, interface).is_none_or(|e| e - f <= reach.product_quantum);
-    let width = (interface.a.fraction_bits + interface.b.fraction_bits) as i32 + 2 * normalised;
-    let alone = x.block == 1 && f >= width && x.zero_products == ZeroProducts::Ignored;
-    let fits = reach.product_top + normalised - f <= reach.product_quantum;
-    let scaled = interface.scale.is_some();
-    x.c == CPosition::Late && floor_is_low && !scaled && (fits || alone)
-}
-
 /// Floor, zero products and subnormal c: they matter only where they cut bits off.
-fn exponents(x: &mut GenericDot, interface: &Interface, reach: &Reach, reasons: &mut Vec<Reason>) {
+fn exponents(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
     let f = x.frac_bits as i32;
-    let last = aligned_quantum(x, reach);
-    let emin_c = interface.c.emin().min(interface.d.emin());
-    let same_emin = interface.c.emin() >= interface.d.emin() && x.subnormal_c == SubnormalC::Stored;
-    if x.floor == Floor::ZeroC && (same_emin || x.c == CPosition::Late) {
+    let reach = Reach::new(x, blocks, interface);
+    let emin = interface.d.emin();
+    if x.floor == Floor::ZeroC && reach.addend.is_none_or(|c| c.low >= emin) {
         plain("e_zero", &mut x.floor, Floor::BelowEmin(0), "a non-zero c is at emin or above", reasons);
     }
-    let floor = floor_exponent(x.floor, interface);
-    if floor.is_some_and(|e| e - f <= last) {
-        let why = format!("at the floor and F = {f} no bit is lost: the smallest one is 2^{last}");
-        plain("e_zero", &mut x.floor, Floor::None, why, reasons);
+    if let Some(e) = reach.floor {
+        let low = reach.lowest_term();
+        if e - f <= reach.last {
+            let why = format!("at the floor and F = {f} no bit is lost: the smallest one is 2^{}", reach.last);
+            plain("e_zero", &mut x.floor, Floor::None, why, reasons);
+        } else if e <= low {
+            let why = format!("no term's exponent is below 2^{low}");
+            plain("e_zero", &mut x.floor, Floor::None, why, reasons);
+        }
     }
-    let zero_cuts = reach.zero_top - f > last && floor.is_none_or(|e| e < reach.zero_top);
-    if !zero_cuts {
+    let counted = GenericDot { zero_products: ZeroProducts::OwnExponent, ..*x };
+    let zero_top = Reach::new(&counted, blocks, interface).zero_top();
+    if zero_top - f <= reach.last || reach.sure_floor.is_some_and(|e| e >= zero_top) {
         plain("zero-products", &mut x.zero_products, ZeroProducts::Ignored, "zero products cut no bit", reasons);
     }
-    let high_floor = matches!(x.floor, Floor::BelowEmin(n) if n <= 0) && interface.c.emin() >= interface.d.emin();
-    if x.c == CPosition::Late || x.flush_inputs || emin_c - f <= last || high_floor {
+    let emin_c = interface.c.emin().max(emin);
+    let never = reach.addend.is_none() || x.flush_inputs || emin_c - f <= reach.last;
+    if never || reach.lowest_without_addend() >= emin_c {
         let why = "a subnormal c is never aligned where it cuts a bit";
         plain("subnormal-c", &mut x.subnormal_c, SubnormalC::Stored, why, reasons);
     }
 }
 
-/// What cannot happen to results.
-fn results(x: &mut GenericDot, interface: &Interface, reach: &Reach, reasons: &mut Vec<Reason>) {
-    let emin = interface.d.emin();
-    let terms = reach.product_quantum.min(quantum(&interface.c));
-    let kept = x.output_bits.unwrap_or(interface.d.fraction_bits) as i32;
-    if x.flush_results && terms >= emin {
-        plain("flush-out", &mut x.flush_results, false, "no result is subnormal", reasons);
+/// The detour through f16 shows in the exponents of subnormal operands, and only where they cut.
+fn as_f16(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
+    let Interface { a, b, .. } = interface;
+    if !x.via_f16 || !keeps_values_in_f16(a) || !keeps_values_in_f16(b) {
+        return;
     }
-    let rounds_to_zero = !matches!(x.output_rounding, Rounding::AwayFromZero | Rounding::Down);
-    let in_blocks = if x.c == CPosition::With { terms } else { reach.product_quantum };
-    if x.negative_zero && (in_blocks >= emin - kept || !rounds_to_zero) {
-        plain("negative-zero", &mut x.negative_zero, false, "no negative sum rounds to zero", reasons);
+    let subnormal_top = (a.emin() + top(b)).max(top(a) + b.emin());
+    let reach = Reach::new(&GenericDot { via_f16: false, ..*x }, blocks, interface);
+    let zeros = x.zero_products == ZeroProducts::OwnExponent;
+    let cut = subnormal_top - x.frac_bits as i32 > reach.last;
+    let same = |f: &FormatSpec| f.emin() <= F16.emin() || (x.flush_inputs && !zeros);
+    if x.exact || (x.normalise_products && !zeros) || (interface.scale.is_none() && !cut) || (same(a) && same(b)) {
+        plain("via-f16", &mut x.via_f16, false, "no operand's exponent in f16 cuts a bit more or less", reasons);
     }
 }
 
-/// Whether every operand, after flushing, keeps exponent and value in f16.
-fn as_f16_changes_nothing(x: &GenericDot, interface: &Interface) -> bool {
-    let same = |f: &FormatSpec| {
-        if f.storage_bits > 8 {
-            return *f == F16;
+/// c in an exact sum rounded to nearest is c added to that sum, if the sum alone is a number of d.
+fn c_with_exact_sums(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
+    let d = &interface.d;
+    let to_nearest = x.output_rounding == Rounding::NearestEven && x.output_bits.is_none();
+    if x.c != CPosition::With || !x.exact || !to_nearest || interface.c != *d {
+        return;
+    }
+    let late = GenericDot { c: CPosition::Late, ..*x };
+    let reach = Reach::new(&late, blocks, interface);
+    let whole = reach.rounds_nothing(&late, d.fraction_bits as i32, d) && reach.stays_finite(d);
+    if whole && (!x.flush_results || reach.smallest_sum(&late) >= d.emin()) {
+        let to = if blocks == 1 { CPosition::Last } else { CPosition::Late };
+        plain("c", &mut x.c, to, "each block's products sum to a number of d, to which c is added in RNE", reasons);
+    }
+}
+
+/// What cannot happen to results.
+fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
+    let reach = Reach::new(x, blocks, interface);
+    let emin = interface.d.emin();
+    let kept = x.output_bits.unwrap_or(interface.d.fraction_bits) as i32;
+    let smallest = reach.smallest_sum(x);
+    let directed = matches!(x.output_rounding, Rounding::Down | Rounding::Up);
+    let finite = reach.stays_finite(&interface.d);
+    if reach.rounds_nothing(x, kept, &interface.d) && (finite || !directed) {
+        let (d, why) = (GenericDot::default(), "no block's sum has more bits than d");
+        plain("out", &mut x.output_rounding, d.output_rounding, why, reasons);
+        plain("out-bits", &mut x.output_bits, None, why, reasons);
+        let steady = x.exact && finite && (!x.flush_results || reach.quantum(x) >= emin);
+        if steady && x.c == CPosition::Last {
+            plain("block", &mut x.block, interface.k, why, reasons);
+            plain("pattern", &mut x.pattern, Pattern::Runs, why, reasons);
         }
-        let kept = |n: &Num| n.is_finite() && !n.is_zero() && !(x.flush_inputs && n.is_subnormal());
-        (0..=f.code_mask()).map(|code| f.decode(code)).filter(kept).all(|n| {
-            let there = F16.decode(F16.encode_result(&n));
-            let shift = F16.fraction_bits.checked_sub(n.frac_bits);
-            shift.is_some_and(|s| there.exponent == n.exponent && there.significand == n.significand << s)
-        })
-    };
-    same(&interface.a) && same(&interface.b)
+    }
+    // Late c is added to a sum: the result is a multiple of the smaller one's last bit.
+    let result = if x.c == CPosition::With { smallest } else { reach.products.last.min(last_bit(&interface.c)) };
+    if x.flush_results && result >= emin {
+        plain("flush-out", &mut x.flush_results, false, "no result is subnormal", reasons);
+    }
+    let rounds_to_zero = !matches!(x.output_rounding, Rounding::AwayFromZero | Rounding::Down);
+    if x.negative_zero && (smallest >= emin - kept || !rounds_to_zero) {
+        plain("negative-zero", &mut x.negative_zero, false, "no negative sum rounds to zero", reasons);
+    }
 }

@@ -40,7 +40,9 @@ fn clutter(input: &Input, interface: &Interface) -> i32 {
     let operands = |codes: &[u64], f: &FormatSpec| codes.iter().map(|&x| weigh(f, x)).sum::<i32>();
     let scale =
         interface.scale.map_or(0, |s| operands(&input.scale_a, &s.format) + operands(&input.scale_b, &s.format));
-    operands(&input.a, &interface.a) + operands(&input.b, &interface.b) + weigh(&interface.c, input.c) + scale
+    let places: usize = (0..interface.k).filter(|&k| input.a[k] != 0 || input.b[k] != 0).sum();
+    let codes = operands(&input.a, &interface.a) + operands(&input.b, &interface.b) + weigh(&interface.c, input.c);
+    (codes + scale) * 64 + places as i32
 }
 
 /// Significant bits of an integer.
@@ -70,6 +72,7 @@ fn smaller(input: &Input, interface: &Interface) -> Vec<Input> {
         for by in [-8, -1, 1, 8] {
             all.extend(balanced(input, interface, k, by));
         }
+        all.extend(moved(input, interface, k));
     }
     for code in plainer(&interface.c, input.c) {
         all.push(Input { c: code, ..input.clone() });
@@ -79,6 +82,7 @@ fn smaller(input: &Input, interface: &Interface) -> Vec<Input> {
     }
     all.extend(scales(input, interface));
     all.extend([-1, 1].into_iter().filter_map(|by| shifted(input, interface, by)));
+    all.extend(opposite(input, interface));
     let now = size(input, interface);
     all.retain(|x| size(x, interface) < now);
     all.sort_by_key(|x| size(x, interface));
@@ -121,6 +125,43 @@ fn balanced(input: &Input, interface: &Interface, k: usize, by: i32) -> Option<I
     moved.a[k] = exact(&interface.a, x.negative, x.significand.into(), x.exponent - x.frac_bits as i32 + by)?;
     moved.b[k] = exact(&interface.b, y.negative, y.significand.into(), y.exponent - y.frac_bits as i32 - by)?;
     Some(moved)
+}
+
+/// Product k without its two minus signs, and at every earlier empty place of the same scales.
+fn moved(input: &Input, interface: &Interface, k: usize) -> Vec<Input> {
+    if input.a[k] == 0 && input.b[k] == 0 {
+        return Vec::new();
+    }
+    let mut all = Vec::new();
+    let (a, b) = (negated(&interface.a, input.a[k]), negated(&interface.b, input.b[k]));
+    if let (Some(a), Some(b)) = (a, b) {
+        let mut x = input.clone();
+        (x.a[k], x.b[k]) = (a, b);
+        all.push(x);
+    }
+    let block = interface.scale.map_or(interface.k, |s| s.block.max(1));
+    let from = k / block * block;
+    for to in (from..k).filter(|&to| input.a[to] == 0 && input.b[to] == 0) {
+        let mut x = input.clone();
+        x.a.swap(k, to);
+        x.b.swap(k, to);
+        all.push(x);
+    }
+    all
+}
+
+/// -x, for a number with a sign.
+fn negated(f: &FormatSpec, code: u64) -> Option<u64> {
+    let x = f.decode(code);
+    let q = x.exponent - x.frac_bits as i32;
+    if x.is_finite() && !x.is_zero() { exact(f, !x.negative, x.significand.into(), q) } else { None }
+}
+
+/// Every term with the other sign.
+fn opposite(input: &Input, interface: &Interface) -> Option<Input> {
+    let flip = |f: &FormatSpec, code: u64| if code == 0 { Some(0) } else { negated(f, code) };
+    let a = input.a.iter().map(|&x| flip(&interface.a, x)).collect::<Option<Vec<_>>>()?;
+    Some(Input { a, c: flip(&interface.c, input.c)?, ..input.clone() })
 }
 
 /// Scales nearer to 1.

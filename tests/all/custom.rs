@@ -1,9 +1,10 @@
 //! Units no one has listed, at random: every parameter of the generic accumulator.
 
 use gemmulate::Unit;
-use gemmulate::accumulate::{CPosition, Floor, GenericDot, Pattern, SubnormalC, ZeroProducts};
+use gemmulate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, SubnormalC, ZeroProducts};
 use gemmulate::format::{self, FormatSpec};
 use gemmulate::instr::Shape;
+use gemmulate::probe::{BlackBox, Fit, canonical};
 use gemmulate::round::Rounding;
 use gemmulate::special::NanRule;
 
@@ -74,4 +75,36 @@ pub(crate) fn unit(r: &mut Random) -> Unit {
         nan: r.pick(&[NanRule::AllOnes, NanRule::Quiet]),
     };
     Unit::custom(accumulator, Shape { m: 1, n: 1, k: k as usize }, formats, None).unwrap()
+}
+
+/// The parameters in which a fit's model differs from the unit it was made from although neither a
+/// reason nor an alternative says that they could: there must be none.
+pub(crate) fn unsaid(unit: &Unit, found: &Fit) -> Vec<String> {
+    let recipe = unit.recipe.expect("custom units have one");
+    let pairs = |r: &Recipe| -> Vec<String> {
+        let text = r.to_string();
+        let (family, rest) = text.split_once(':').unwrap_or((&text, ""));
+        rest.split(':').map(str::to_owned).chain([format!("family={family}")]).collect()
+    };
+    let (drawn, fitted) = (pairs(&recipe), pairs(&found.recipe));
+    let differing = drawn.iter().filter(|p| !fitted.contains(p)).chain(fitted.iter().filter(|p| !drawn.contains(p)));
+    let mut names: Vec<&str> = differing.map(|p| p.split('=').next().unwrap_or("")).filter(|n| !n.is_empty()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.contains(&"family") {
+        names = vec!["family"];
+    }
+    let interface = unit.interface();
+    let [(_, mine), (_, theirs)] = [recipe, found.recipe].map(|r| canonical(&r, &interface));
+    let said = |name: &str| {
+        // The cut of K into blocks is one parameter, and so is a width that may be without end.
+        let one = |n: &str| match n {
+            "pattern" => "block".to_owned(),
+            "exact" => "F".to_owned(),
+            _ => n.to_owned(),
+        };
+        let reasons = mine.iter().chain(&theirs).map(|(n, _)| *n);
+        reasons.chain(found.alternatives.iter().map(|a| a.parameter)).any(|n| one(n) == one(name))
+    };
+    names.into_iter().filter(|n| !said(n)).map(str::to_owned).collect()
 }

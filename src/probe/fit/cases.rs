@@ -3,6 +3,7 @@
 use super::super::black_box::{Input, Interface};
 use crate::accumulate::{Accumulator, Dot, GenericDot, Pattern, Recipe};
 use crate::num::Num;
+use crate::round::Rounding;
 
 /// One input, unpacked, and the box's answer.
 #[derive(Clone, Debug)]
@@ -47,7 +48,20 @@ impl Case {
 
     /// Whether a model gives the box's answer; any NaN for any NaN if `nan` is not asked for.
     pub(crate) fn agrees(&self, recipe: &Recipe, interface: &Interface, nan: bool) -> bool {
-        self.same(&recipe.dot_add(&self.dot(interface)), interface, nan)
+        let got = match recipe {
+            Recipe::Generic(x) if interface.k > WORTH_REDUCING * x.block && self.is_sparse() && !drifts(x) => {
+                let partition = x.pattern.blocks(interface.k, x.block);
+                Compact::new(self, 0, &partition, interface, true).dot_add(x, interface)
+            }
+            _ => recipe.dot_add(&self.dot(interface)),
+        };
+        self.same(&got, interface, nan)
+    }
+
+    /// Whether leaving out the zero products saves work and changes nothing.
+    fn is_sparse(&self) -> bool {
+        let finite = |s: &[Num]| s.iter().all(|x| x.is_finite() && !x.is_zero());
+        self.present.len() <= SPARSE && finite(&self.scale_a) && finite(&self.scale_b)
     }
 
     fn same(&self, got: &Num, interface: &Interface, nan: bool) -> bool {
@@ -74,7 +88,7 @@ impl Case {
 }
 
 /// A case with its zero products left out, for one way of cutting K into blocks: full blocks of
-/// one size, in order. Runs of empty blocks are one empty block: a second one changes nothing.
+/// one size, in order. Runs of empty blocks can be one empty block unless the model [`drifts`].
 #[derive(Clone, Debug)]
 pub(crate) struct Compact {
     a: Vec<Num>,
@@ -89,12 +103,23 @@ pub(crate) struct Compact {
 /// More non-zero products than this, and leaving out the rest saves nothing.
 const SPARSE: usize = 6;
 
-/// The blocks of `partition`, each reduced to the members in `present`; runs of empty ones once.
-pub(crate) fn reduced(partition: &[Vec<usize>], present: &[usize]) -> Vec<Vec<usize>> {
+/// Blocks per K from which on reducing a case costs less than it saves.
+const WORTH_REDUCING: usize = 8;
+
+/// Whether a second block without products can change what the first one left: a sticky bit that
+/// is rounded to nearest or away moves the value each time.
+pub(crate) const fn drifts(model: &GenericDot) -> bool {
+    let directed = matches!(model.alignment, Rounding::TowardZero | Rounding::Down | Rounding::Up);
+    model.sticky && !model.exact && !directed
+}
+
+/// The blocks of `partition`, each reduced to the members in `present`; runs of empty ones once if
+/// `merge`.
+pub(crate) fn reduced(partition: &[Vec<usize>], present: &[usize], merge: bool) -> Vec<Vec<usize>> {
     let mut blocks: Vec<Vec<usize>> = Vec::new();
     for block in partition {
         let members: Vec<usize> = block.iter().copied().filter(|k| present.contains(k)).collect();
-        if members.is_empty() && blocks.last().is_some_and(Vec::is_empty) {
+        if merge && members.is_empty() && blocks.last().is_some_and(Vec::is_empty) {
             continue;
         }
         blocks.push(members);
@@ -103,11 +128,10 @@ pub(crate) fn reduced(partition: &[Vec<usize>], present: &[usize]) -> Vec<Vec<us
 }
 
 impl Compact {
-    /// The compact form of case number `at`.
-    pub(crate) fn new(case: &Case, at: usize, partition: &[Vec<usize>], interface: &Interface) -> Self {
-        let finite = |s: &[Num]| s.iter().all(|x| x.is_finite() && !x.is_zero());
-        let sparse = case.present.len() <= SPARSE && finite(&case.scale_a) && finite(&case.scale_b);
-        let blocks = if sparse { reduced(partition, &case.present) } else { partition.to_vec() };
+    /// The compact form of case number `at`, runs of empty blocks as one if `merge`.
+    pub(crate) fn new(case: &Case, at: usize, partition: &[Vec<usize>], interface: &Interface, merge: bool) -> Self {
+        let sparse = case.is_sparse();
+        let blocks = if sparse { reduced(partition, &case.present, merge) } else { partition.to_vec() };
         let block = blocks.iter().map(Vec::len).max().unwrap_or(1).max(1);
         let pick = |from: &[Num], pad: Num| -> Vec<Num> {
             let padded = |ks: &Vec<usize>| -> Vec<Num> {
@@ -131,10 +155,13 @@ impl Compact {
 
     /// Whether a generic model with this partition gives the answer of its case.
     pub(crate) fn agrees(&self, model: &GenericDot, cases: &[Case], interface: &Interface) -> bool {
+        cases[self.at].same(&self.dot_add(model, interface), interface, false)
+    }
+
+    fn dot_add(&self, model: &GenericDot, interface: &Interface) -> Num {
         let (a, b) = (&self.a, &self.b);
         let dot = Dot { a, b, c: self.c, scale_a: &self.scale_a, scale_b: &self.scale_b, out: &interface.d };
-        let model = GenericDot { block: self.block, pattern: Pattern::Runs, ..*model };
-        cases[self.at].same(&model.dot_add(&dot), interface, false)
+        GenericDot { block: self.block, pattern: Pattern::Runs, ..*model }.dot_add(&dot)
     }
 }
 

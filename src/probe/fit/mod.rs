@@ -6,6 +6,7 @@
 //! the range, then all combinations of the rules at its ends; every later mismatch is one more
 //! answer that the next hypothesis, one or two parameters away, must explain.
 
+mod alternatives;
 pub(super) mod cases;
 mod options;
 mod refine;
@@ -14,11 +15,13 @@ mod structure;
 
 use super::bench::{Bench, Random};
 use super::black_box::{BlackBox, Input, Interface};
-use super::generate::{Generator, Kind, MIDDLE};
+use super::edges::Edges;
+use super::generate::{ENDS, Generator, Kind, MIDDLE};
 use super::shrink;
 use crate::accumulate::{CPosition, GenericDot, Recipe};
 use crate::error::Error;
 use crate::unit::Unit;
+pub use alternatives::Alternative;
 use cases::{Case, Jury};
 pub(super) use options::{options as parameter_options, roundings};
 use std::time::{Duration, Instant};
@@ -36,9 +39,9 @@ pub struct FitOptions {
 }
 
 impl Default for FitOptions {
-    /// 100,000 vectors, seed 1, one minute.
+    /// 100,000 vectors, seed 1, half a minute.
     fn default() -> Self {
-        Self { vectors: 100_000, seed: 1, time: Duration::from_secs(60) }
+        Self { vectors: 100_000, seed: 1, time: Duration::from_secs(30) }
     }
 }
 
@@ -51,17 +54,6 @@ pub struct Counterexample {
     pub answer: u64,
     /// What the model gives.
     pub model: u64,
-}
-
-/// Another value of a parameter that gives the same answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Alternative {
-    /// The parameter, by its name in the recipe's text.
-    pub parameter: &'static str,
-    /// The model with the other value.
-    pub recipe: Recipe,
-    /// Why it is the same function, or None if only no vector tried told them apart.
-    pub proof: Option<String>,
 }
 
 /// The outcome of [`fit()`].
@@ -115,9 +107,11 @@ pub fn fit(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error
         deadline: Instant::now() + options.time,
         seed: options.seed,
     };
-    let allowed = structure::allowed(lab.target, options.seed)?;
+    let [mut allowed, drifting] = structure::allowed(lab.target, options.seed)?;
+    let steady = allowed.len();
+    allowed.extend(drifting);
     let middle = lab.first_answers()?;
-    let hypotheses = Hypotheses { stage: 0, allowed, middle };
+    let hypotheses = Hypotheses { stage: 0, allowed, steady, middle, deadline: lab.deadline };
     let best = lab.try_all(hypotheses, options)?;
     lab.report(best, options)
 }
@@ -125,8 +119,12 @@ pub fn fit(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error
 /// Starting models, the likeliest first.
 struct Hypotheses {
     stage: usize,
+    /// The cuts that the answers allow, ...
     allowed: Vec<Structure>,
+    /// ... this many of them for any unit, the others for one that drifts.
+    steady: usize,
     middle: Vec<Case>,
+    deadline: Instant,
 }
 
 /// A start that explains less than this part of the middle-range answers is not worth refining.
@@ -137,13 +135,21 @@ impl Hypotheses {
     fn next(&mut self, interface: &Interface) -> Option<Vec<Recipe>> {
         self.stage += 1;
         match self.stage {
-            1 => Some(self.families(interface, 0)),
+            1 => Some(self.one_family(interface)),
             2 => Some(self.generic(interface, 0)),
-            3 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
-            4 => Some(self.generic(interface, self.middle.len() / 50)),
+            3 => Some(self.generic(interface, self.middle.len() / 50)),
+            4 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
             5 => Some(self.generic(interface, self.middle.len() / 8)),
             _ => None,
         }
+    }
+
+    /// The models of the one non-generic family that explains everything. Where several do, all sums
+    /// are exact, and the generic family says that better.
+    fn one_family(&self, interface: &Interface) -> Vec<Recipe> {
+        let found = self.families(interface, 0);
+        let family = |r: &Recipe| core::mem::discriminant(r);
+        if found.windows(2).all(|pair| family(&pair[0]) == family(&pair[1])) { found } else { Vec::new() }
     }
 
     /// Non-generic families that at most `allowed` middle-range answers refute.
@@ -161,26 +167,27 @@ impl Hypotheses {
     fn generic(&self, interface: &Interface, allowed: usize) -> Vec<Recipe> {
         let ordinary: Vec<Case> = self.middle.iter().filter(|c| c.is_ordinary()).cloned().collect();
         let likely = search::likely_output_bits(&ordinary, interface);
+        let middle = search::Middle { cases: &ordinary, interface, allowed, deadline: self.deadline };
         let all = structures(interface.k);
-        let cuts = if self.allowed.is_empty() { &all } else { &self.allowed };
+        let (steady, drifting) = self.allowed.split_at(self.steady);
+        let cuts = if self.allowed.is_empty() { [&all, drifting] } else { [steady, drifting] };
         // Two cuts that explain everything are enough: refining can still change the cut.
-        let find = |endings: &[GenericDot], known: bool| -> Vec<GenericDot> {
-            let per_cut = cuts.iter().map(|s| search::middle(s, &ordinary, endings, known, interface, allowed));
+        let find = |endings: &[GenericDot], known: bool, cuts: &[Structure]| -> Vec<GenericDot> {
+            let per_cut = cuts.iter().map(|s| search::middle(s, endings, known, &middle));
             per_cut.filter(|found| !found.is_empty()).take(2).flatten().collect()
         };
+        let every: Vec<Option<u32>> = options::output_bits(interface).collect();
         let mut found = Vec::new();
-        for known in [true, false] {
+        for (known, cuts) in [true, false].into_iter().flat_map(|known| cuts.map(|c| (known, c))) {
             if found.is_empty() {
-                found = find(&search::endings(&likely, &EVERYWHERE, known), known);
+                found = find(&search::endings(&likely, &EVERYWHERE, known, interface), known, cuts);
             }
             if found.is_empty() && allowed == 0 {
                 // With late c the output's width is not the width of the blocks' sums.
-                let every: Vec<Option<u32>> = options::output_bits(interface).collect();
-                found = find(&search::endings(&every, &[CPosition::Late], known), known);
+                found = find(&search::endings(&every, &[CPosition::Late], known, interface), known, cuts);
             }
         }
-        found.sort_by_key(search::rank);
-        found.into_iter().map(Recipe::Generic).collect()
+        search::representatives(found).into_iter().map(Recipe::Generic).collect()
     }
 }
 
@@ -210,7 +217,8 @@ impl Lab<'_> {
         inputs.extend(cancelling(&self.bench, self.seed, 300));
         inputs.extend(generator.of_kinds(&MIDDLE, 160));
         let middle = self.ask(inputs)?;
-        let edges = generator.batch(1400);
+        let mut edges = generator.batch(1200);
+        edges.extend(generator.of_kinds(&ENDS, 400));
         let edges = self.ask(edges)?;
         self.jury.cases.extend(edges);
         self.jury.cases.extend(middle.iter().cloned());
@@ -261,14 +269,17 @@ impl Lab<'_> {
         }
     }
 
-    /// Fresh vectors of every kind; returns those the model gets wrong.
+    /// Fresh vectors, half of every kind and half at the model's edges; returns those it gets wrong.
     fn falsify(&mut self, recipe: &Recipe, options: &FitOptions) -> Result<Vec<Case>, Error> {
-        let mut generator = Generator::new(self.bench.clone(), self.seed ^ self.asked.rotate_left(32) ^ 0xFA15E);
+        let seed = self.seed ^ self.asked.rotate_left(32) ^ 0xFA15E;
+        let mut generator = Generator::new(self.bench.clone(), seed);
+        let mut edges = Edges::new(recipe, &self.interface, seed);
         let mut model = self.interface.unit(*recipe)?;
         let mut left = options.vectors;
         while left > 0 {
             let count = left.min(BATCH);
-            let inputs = generator.batch(count);
+            let mut inputs = edges.batch(count / 2);
+            inputs.extend(generator.batch(count - count / 2));
             let answers = self.target.dot_adds(&inputs)?;
             self.asked += count as u64;
             let expected = model.dot_adds(&inputs)?;
@@ -287,16 +298,29 @@ impl Lab<'_> {
     fn question_neighbours(&mut self, recipe: &Recipe, cuts: &[Structure]) -> Result<Vec<Case>, Error> {
         let interface = self.interface;
         let mut generator = Generator::new(self.bench.clone(), self.seed ^ 0x0DD);
-        let pool = shrink::Pool::new(&interface, recipe, generator.batch(NEIGHBOUR_POOL));
+        let mut pool = generator.batch(NEIGHBOUR_POOL);
+        pool.extend(generator.of_kinds(&ENDS, NEIGHBOUR_POOL));
+        pool.extend(Edges::new(recipe, &interface, self.seed ^ 0x0DD).batch(2 * NEIGHBOUR_POOL));
+        let pool = shrink::Pool::new(&interface, recipe, pool);
         let mut inputs = Vec::new();
         for (_, others) in parameter_options(recipe, &interface, cuts) {
+            let mut open = 0;
             for other in others.into_iter().filter(|r| r != recipe) {
-                if super::same_function(recipe, &other, &interface).is_some() {
+                if open == OPEN || Instant::now() > self.deadline {
+                    break;
+                }
+                let settled = super::same_function(recipe, &other, &interface).is_some()
+                    || self.jury.refutations(1, |case| case.agrees(&other, &interface, true)) > 0;
+                if settled {
                     continue;
                 }
-                if self.jury.refutations(1, |case| case.agrees(&other, &interface, true)) == 0 {
-                    inputs.extend(pool.separating(&other, &interface).cloned());
-                }
+                let here = pool.separating(&other, &interface).cloned();
+                let input = here.or_else(|| {
+                    let there = Edges::new(&other, &interface, self.asked).batch(2 * NEIGHBOUR_POOL);
+                    shrink::Pool::new(&interface, recipe, there).separating(&other, &interface).cloned()
+                });
+                open += usize::from(input.is_none());
+                inputs.extend(input);
             }
         }
         let mut answers = self.ask(inputs)?;
@@ -318,7 +342,10 @@ impl Lab<'_> {
             Some(case) => Some(self.smallest(case, &model)?),
             None => None,
         };
-        let alternatives = if wrong.is_empty() { self.alternatives(&recipe) } else { Vec::new() };
+        let alternatives = match wrong.is_empty() {
+            true => alternatives::find(&recipe, &mut self.jury, &interface),
+            false => Vec::new(),
+        };
         let (vectors, mismatches) = (self.asked, wrong.len() as u64);
         Ok(Fit { model, recipe, vectors, mismatches, counterexample, alternatives })
     }
@@ -328,28 +355,13 @@ impl Lab<'_> {
         let (input, answer, wrong) = shrink::shrink(&case.input, self.target, &mut model)?;
         Ok(Counterexample { input, answer, model: wrong })
     }
-
-    /// Other parameter values that no answer refutes.
-    fn alternatives(&mut self, recipe: &Recipe) -> Vec<Alternative> {
-        let interface = self.interface;
-        let mut found = Vec::new();
-        for (parameter, others) in parameter_options(recipe, &interface, &structures(interface.k)) {
-            for other in others.into_iter().filter(|r| r != recipe) {
-                let proof = super::same_function(recipe, &other, &interface);
-                let refuted = |jury: &mut Jury<Case>| jury.refutations(1, |c| c.agrees(&other, &interface, true)) > 0;
-                if proof.is_none() && refuted(&mut self.jury) {
-                    continue;
-                }
-                let proof = proof.map(|why| why.into_iter().find(|w| w.starts_with(parameter)).unwrap_or_default());
-                found.push(Alternative { parameter, recipe: other, proof });
-            }
-        }
-        found
-    }
 }
 
 /// Inputs searched for one that separates a model from a neighbour.
 const NEIGHBOUR_POOL: usize = 2500;
+
+/// Values of one parameter that nothing tells apart from the model's, before the others are left.
+const OPEN: usize = 4;
 
 /// X - X + y and more: what alignment keeps of y shows undisturbed by the output rounding.
 fn cancelling(bench: &Bench, seed: u64, count: usize) -> Vec<Input> {

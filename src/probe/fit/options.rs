@@ -26,6 +26,13 @@ pub(crate) fn floors() -> impl Iterator<Item = Floor> {
     known.into_iter().chain([Floor::None, Floor::ZeroC]).chain(more)
 }
 
+/// The values of a range, those near the present one first.
+fn nearest(range: core::ops::RangeInclusive<u32>, now: u32) -> Vec<u32> {
+    let mut values: Vec<u32> = range.collect();
+    values.sort_by_key(|v| v.abs_diff(now));
+    values
+}
+
 /// Output widths tried: full, then from wide to narrow.
 pub(crate) fn output_bits(interface: &Interface) -> impl Iterator<Item = Option<u32>> {
     core::iter::once(None).chain((1..interface.d.fraction_bits).rev().map(Some))
@@ -48,8 +55,10 @@ fn generic(x: GenericDot, interface: &Interface, structures: &[Structure]) -> Op
     let cuts =
         structures.iter().map(|s| Recipe::Generic(GenericDot { pattern: s.pattern, block: s.block, ..x })).collect();
     let mut all: Options = vec![("block", cuts)];
+    all.extend(options![Recipe::Generic, x; "exact" => exact: BOTH]);
+    let narrowed = GenericDot { exact: false, ..x };
+    all.extend(options![Recipe::Generic, narrowed; "F" => frac_bits: nearest(WIDTHS, x.frac_bits)]);
     all.extend(options![Recipe::Generic, x;
-        "F" => frac_bits: WIDTHS,
         "align" => alignment: roundings(),
         "sticky" => sticky: BOTH,
         "normalise" => normalise_products: BOTH,
@@ -63,7 +72,6 @@ fn generic(x: GenericDot, interface: &Interface, structures: &[Structure]) -> Op
         "flush-in" => flush_inputs: BOTH,
         "flush-out" => flush_results: BOTH,
         "limit" => product_limit: BOTH,
-        "exact" => exact: BOTH,
         "negative-zero" => negative_zero: BOTH,
         "nan" => nan: NANS,
     ]);

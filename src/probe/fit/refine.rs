@@ -22,13 +22,7 @@ pub(crate) fn refine(
     let mut best = (start, count(jury, &start, usize::MAX));
     while best.1 > 0 && Instant::now() < deadline {
         let (mut sample, refuting) = sample(jury, &best.0, interface);
-        let mut better = None;
-        for other in changes(&best.0, interface, cuts) {
-            let refuted = count(jury, &other, better.map_or(best.1, |(_, n)| n));
-            if refuted < better.map_or(best.1, |(_, n)| n) {
-                better = Some((other, refuted));
-            }
-        }
+        let mut better = single(&best, jury, interface, cuts, deadline);
         if better.is_none() {
             better = pair(&best, &mut sample, refuting, jury, interface, cuts, deadline);
         }
@@ -38,6 +32,39 @@ pub(crate) fn refine(
         }
     }
     best
+}
+
+/// The best other value of one parameter. Of the widths that are equally good, the middle one: the
+/// next answers halve what is left.
+fn single(
+    best: &(Recipe, usize),
+    jury: &mut Jury<Case>,
+    interface: &Interface,
+    cuts: &[Structure],
+    deadline: Instant,
+) -> Option<(Recipe, usize)> {
+    let mut found: Option<(Recipe, usize)> = None;
+    for (name, values) in options(&best.0, interface, cuts) {
+        let mut alike: (usize, Vec<Recipe>) = (found.map_or(best.1, |(_, n)| n), Vec::new());
+        for other in values.into_iter().filter(|r| *r != best.0) {
+            if Instant::now() > deadline {
+                return found;
+            }
+            // As good as the best value of this parameter, and better than any other's.
+            let limit = if alike.1.is_empty() { alike.0 } else { alike.0 + 1 };
+            let refuted = jury.refutations(limit, |c| c.agrees(&other, interface, true));
+            if refuted >= limit {
+                continue;
+            }
+            if refuted < alike.0 {
+                alike = (refuted, Vec::new());
+            }
+            alike.1.push(other);
+        }
+        let middle = if name == "F" { alike.1.len() / 2 } else { 0 };
+        found = alike.1.get(middle).map(|r| (*r, alike.0)).or(found);
+    }
+    found
 }
 
 fn changes(recipe: &Recipe, interface: &Interface, cuts: &[Structure]) -> Vec<Recipe> {

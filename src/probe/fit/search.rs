@@ -1,12 +1,13 @@
 //! The search for generic models: the middle of the range first, then its edges.
 
 use super::super::black_box::Interface;
-use super::cases::{Case, Compact, Jury};
+use super::cases::{Case, Compact, Jury, drifts};
 use super::options::{self, WIDTHS};
 use super::structure::Structure;
 use crate::accumulate::{CPosition, GenericDot, Recipe, SubnormalC, ZeroProducts};
 use crate::round::Rounding;
 use crate::special::NanRule;
+use std::time::Instant;
 
 /// Models kept per structure: more only differ in what the middle of the range cannot show.
 const KEPT: usize = 400;
@@ -27,14 +28,34 @@ fn alignments(base: GenericDot, known: bool) -> impl Iterator<Item = GenericDot>
     core::iter::once(exact).chain(aligned)
 }
 
+/// Formats whose smallest numbers are at least 2^HIGH meet the rules for them among ordinary numbers.
+const HIGH: i32 = -24;
+
+/// The rules that ordinary numbers can meet in these formats: how zero products count, whether
+/// subnormal inputs (sums of earlier blocks among them) and results are flushed.
+fn low_rules(interface: &Interface) -> Vec<(ZeroProducts, bool, bool)> {
+    let zeros = [ZeroProducts::Ignored, ZeroProducts::OwnExponent];
+    let zeros = &zeros[..if interface.a.emin() + interface.b.emin() >= HIGH { 2 } else { 1 }];
+    let inputs = &[false, true][..if interface.d.emin() >= HIGH { 2 } else { 1 }];
+    let pairs = |zero| inputs.iter().flat_map(move |&i| [(zero, i, false), (zero, i, true)]);
+    zeros.iter().flat_map(|&zero| pairs(zero)).collect()
+}
+
 /// What a block does with its sum: rounding, c, normalisation, flushing.
-pub(crate) fn endings(bits: &[Option<u32>], places: &[CPosition], known: bool) -> Vec<GenericDot> {
+pub(crate) fn endings(
+    bits: &[Option<u32>],
+    places: &[CPosition],
+    known: bool,
+    interface: &Interface,
+) -> Vec<GenericDot> {
     let mut all = Vec::new();
-    for flush_results in [false, true] {
+    for (zero_products, flush_inputs, flush_results) in low_rules(interface) {
         for normalise_products in [false, true] {
             for &c in places {
                 for output_rounding in roundings(known) {
                     all.extend(bits.iter().map(|&output_bits| GenericDot {
+                        zero_products,
+                        flush_inputs,
                         flush_results,
                         normalise_products,
                         c,
@@ -49,26 +70,41 @@ pub(crate) fn endings(bits: &[Option<u32>], places: &[CPosition], known: bool) -
     all
 }
 
-/// Generic models of one structure that at most `allowed` of the middle-range cases refute.
+/// What the middle of the range is searched with.
+#[derive(Debug)]
+pub(crate) struct Middle<'a> {
+    pub(crate) cases: &'a [Case],
+    pub(crate) interface: &'a Interface,
+    /// How many cases may refute a model.
+    pub(crate) allowed: usize,
+    pub(crate) deadline: Instant,
+}
+
+/// Generic models of one structure that few of the middle-range cases refute.
 pub(crate) fn middle(
     structure: &Structure,
-    cases: &[Case],
     endings: &[GenericDot],
     known: bool,
-    interface: &Interface,
-    allowed: usize,
+    &Middle { cases, interface, allowed, deadline }: &Middle<'_>,
 ) -> Vec<GenericDot> {
-    let compact = |(at, case)| Compact::new(case, at, &structure.partition, interface);
-    let mut jury = Jury { cases: cases.iter().enumerate().map(compact).collect() };
+    let jury = |merge| {
+        let compact = |(at, case)| Compact::new(case, at, &structure.partition, interface, merge);
+        Jury { cases: cases.iter().enumerate().map(compact).collect() }
+    };
+    let (mut steady, mut drifting) = (jury(true), jury(false));
     let mut found = Vec::new();
     let widest = interface.a.fraction_bits + interface.b.fraction_bits + 2;
     for ending in endings {
+        if Instant::now() > deadline {
+            break;
+        }
         let base = GenericDot { pattern: structure.pattern, block: structure.block, ..*ending };
         for model in alignments(base, known) {
             // Wider sums than the arithmetic holds are refused by the accumulator, too.
             if widest > 120 || found.len() >= KEPT {
                 return found;
             }
+            let jury = if drifts(&model) { &mut drifting } else { &mut steady };
             if jury.refutations(allowed + 1, |case| case.agrees(&model, cases, interface)) <= allowed {
                 found.push(model);
             }
@@ -77,16 +113,21 @@ pub(crate) fn middle(
     found
 }
 
-/// The rules at the ends of the range: subnormals, zeros, overflow, NaN; one bit each.
+/// The rules at the ends of the range: subnormals, zeros, overflow, NaN; one bit each, 0 for the
+/// base's own or the plain one.
 fn with_rules(base: GenericDot, bits: u32) -> GenericDot {
     let on = |i: u32| bits >> i & 1 == 1;
     GenericDot {
         negative_zero: on(0),
         nan: if on(1) { NanRule::Quiet } else { NanRule::AllOnes },
-        flush_inputs: on(2),
+        flush_inputs: on(2) != base.flush_inputs,
         product_limit: on(3),
         subnormal_c: if on(4) { SubnormalC::Normalised } else { SubnormalC::Stored },
-        zero_products: if on(5) { ZeroProducts::OwnExponent } else { ZeroProducts::Ignored },
+        zero_products: if on(5) == (base.zero_products == ZeroProducts::OwnExponent) {
+            ZeroProducts::Ignored
+        } else {
+            ZeroProducts::OwnExponent
+        },
         via_f16: on(6),
         ..base
     }
@@ -95,7 +136,7 @@ fn with_rules(base: GenericDot, bits: u32) -> GenericDot {
 const RULES: u32 = 7;
 
 /// The model with the rules and floor that the fewest cases refute: each for itself while that
-/// helps, then all combinations.
+/// helps, then all combinations of rules.
 pub(crate) fn with_edges(base: GenericDot, jury: &mut Jury<Case>, interface: &Interface) -> GenericDot {
     let mut count = |model: &GenericDot, limit: usize| {
         let recipe = Recipe::Generic(*model);
@@ -120,31 +161,50 @@ pub(crate) fn with_edges(base: GenericDot, jury: &mut Jury<Case>, interface: &In
             break;
         }
     }
-    if best.1 > 0 {
-        for (bits, floor) in (0..1 << RULES).flat_map(|bits| options::floors().map(move |f| (bits, f))) {
-            let model = GenericDot { floor, ..with_rules(base, bits) };
-            let refuted = if best.1 == 0 { 1 } else { count(&model, best.1) };
-            if refuted < best.1 {
-                best = (model, refuted);
-            }
+    let floor = best.0.floor;
+    for model in (0..1 << RULES).map(|bits| GenericDot { floor, ..with_rules(base, bits) }) {
+        let refuted = if best.1 == 0 { 1 } else { count(&model, best.1) };
+        if refuted < best.1 {
+            best = (model, refuted);
         }
     }
     best.0
 }
 
-/// Output widths to try first, from the most significant bits seen where c is zero.
+/// Output widths to try first: the most bits seen in answers, in those without c (late c adds bits
+/// to what the blocks gave), and all of d's.
 pub(crate) fn likely_output_bits(cases: &[Case], interface: &Interface) -> Vec<Option<u32>> {
-    let zero_c = cases.iter().filter(|c| c.input.c == 0 && c.is_ordinary());
-    let seen = zero_c.map(Case::answer_bits).max().unwrap_or(0);
-    if seen >= interface.d.fraction_bits { vec![None] } else { vec![Some(seen), None] }
+    let seen = |among: &dyn Fn(&&Case) -> bool| cases.iter().filter(among).map(Case::answer_bits).max();
+    let seen = [seen(&|_| true), seen(&|c| c.input.c == 0)].into_iter().flatten();
+    let mut likely: Vec<Option<u32>> = seen.map(Some).chain([None]).collect();
+    likely.retain(|bits| bits.is_none_or(|p| p < interface.d.fraction_bits));
+    likely.dedup();
+    likely
 }
 
-/// A rank for models that fit equally well: fewer and better known properties first.
-pub(crate) fn rank(model: &GenericDot) -> (usize, u32) {
+/// One model of each kind found, differing in more than F: the exact one or that of middling F;
+/// those with fewer and better known properties first.
+pub(crate) fn representatives(mut found: Vec<GenericDot>) -> Vec<GenericDot> {
+    let kind = |x: &GenericDot| GenericDot { frac_bits: 0, exact: false, ..*x };
+    found.sort_by_key(|x| (!x.exact, x.frac_bits));
+    let mut kinds: Vec<Vec<GenericDot>> = Vec::new();
+    for model in found {
+        match kinds.iter_mut().find(|k| kind(&k[0]) == kind(&model)) {
+            Some(members) => members.push(model),
+            None => kinds.push(vec![model]),
+        }
+    }
+    let middling = |members: Vec<GenericDot>| if members[0].exact { members[0] } else { members[members.len() / 2] };
+    let mut all: Vec<GenericDot> = kinds.into_iter().map(middling).collect();
+    all.sort_by_key(oddness);
+    all
+}
+
+/// How many properties differ from those of the best known designs.
+fn oddness(model: &GenericDot) -> usize {
     let d = GenericDot::default();
     let known = [Rounding::TowardZero, Rounding::NearestEven];
     let odd = [
-        model.exact,
         model.alignment != d.alignment,
         model.sticky,
         model.normalise_products,
@@ -153,6 +213,7 @@ pub(crate) fn rank(model: &GenericDot) -> (usize, u32) {
         model.output_bits.is_some(),
         model.flush_results,
         model.pattern != d.pattern,
+        model.zero_products != d.zero_products,
     ];
-    (odd.iter().filter(|x| **x).count(), model.frac_bits)
+    odd.into_iter().filter(|x| *x).count()
 }

@@ -94,13 +94,14 @@ fn third(i: usize, j: usize) -> usize {
     (0..3).find(|&x| x != i && x != j).unwrap_or(0)
 }
 
-/// The structures that the box's answers allow, in the order of [`all`].
-pub(crate) fn allowed(target: &mut dyn BlackBox, seed: u64) -> Result<Vec<Structure>, Error> {
+/// The structures that the box's answers allow, in the order of [`all`]: those of a unit whose empty
+/// blocks after the first change nothing, and those only of a unit that drifts.
+pub(crate) fn allowed(target: &mut dyn BlackBox, seed: u64) -> Result<[Vec<Structure>; 2], Error> {
     let interface = target.interface();
     let k = interface.k;
-    let mut candidates = all(k);
+    let candidates = all(k);
     if candidates.len() < 2 {
-        return Ok(candidates);
+        return Ok([candidates, Vec::new()]);
     }
     let bench = Bench::new(interface);
     let mut generator = Generator::new(bench.clone(), seed);
@@ -109,27 +110,37 @@ pub(crate) fn allowed(target: &mut dyn BlackBox, seed: u64) -> Result<Vec<Struct
     let places: Vec<[usize; 3]> = pairs(k, &mut random).into_iter().map(|(i, j)| [i, j, third(i, j)]).collect();
     let inputs: Vec<Input> = templates.iter().flat_map(|t| places.iter().map(|p| t.at(p, &bench))).collect();
     let answers = target.dot_adds(&inputs)?;
-    for products in [2, 3] {
-        let rows = answers.chunks(places.len()).zip(&templates).filter(|(_, t)| t.products == products);
-        let rows: Vec<&[u64]> = rows.map(|(row, _)| row).collect();
-        candidates.retain(|s| is_consistent(s, products, &places, &rows));
-    }
-    Ok(candidates)
+    let consistent = |s: &Structure, merge: bool| {
+        [2, 3].into_iter().all(|products| {
+            let rows = answers.chunks(places.len()).zip(&templates).filter(|(_, t)| t.products == products);
+            let rows: Vec<&[u64]> = rows.map(|(row, _)| row).collect();
+            is_consistent(s, (products, merge), &places, &rows)
+        })
+    };
+    let (steady, others): (Vec<Structure>, _) = candidates.into_iter().partition(|s| consistent(s, true));
+    let drifting = others.into_iter().filter(|s| consistent(s, false)).collect();
+    Ok([steady, drifting])
 }
 
 /// Places in the same relation must have equal answers, whatever the template.
-fn is_consistent(structure: &Structure, products: usize, places: &[[usize; 3]], rows: &[&[u64]]) -> bool {
+fn is_consistent(
+    structure: &Structure,
+    (products, merge): (usize, bool),
+    places: &[[usize; 3]],
+    rows: &[&[u64]],
+) -> bool {
     let mut relations: HashMap<Vec<u8>, usize> = HashMap::new();
-    let relation = |p: &[usize; 3]| relation(&structure.partition, &p[..products]);
+    let relation = |p: &[usize; 3]| relation(&structure.partition, &p[..products], merge);
     let first_alike: Vec<usize> =
         places.iter().enumerate().map(|(at, p)| *relations.entry(relation(p)).or_insert(at)).collect();
     rows.iter().all(|row| first_alike.iter().zip(*row).all(|(&first, answer)| row[first] == *answer))
 }
 
-/// What the blocks see of some products: for each block (runs of empty ones once) who is in it.
-fn relation(partition: &[Vec<usize>], places: &[usize]) -> Vec<u8> {
+/// What the blocks see of some products: for each block (runs of empty ones once, if `merge`) who is
+/// in it.
+fn relation(partition: &[Vec<usize>], places: &[usize], merge: bool) -> Vec<u8> {
     let bits = |block: &Vec<usize>| -> u8 {
         places.iter().enumerate().filter(|(_, p)| block.contains(p)).map(|(n, _)| 1 << n).sum()
     };
-    reduced(partition, places).iter().map(bits).collect()
+    reduced(partition, places, merge).iter().map(bits).collect()
 }

@@ -1,0 +1,280 @@
+//! Inputs at the edges of a model: where its widths, floors and limits begin to matter.
+//!
+//! A parameter shows only where a bit stands just beyond what it keeps: F bits below the largest
+//! term, at the alignment floor, one place below the result's last bit, in the block after a large
+//! sum. Random inputs rarely stand there; these are built there from the model's own parameters.
+
+use super::bench::{Bench, Random, around, top};
+use super::black_box::{Input, Interface};
+use super::generate::{Generator, Kind, fraction, negative_zero};
+use crate::accumulate::{Floor, Pattern, Recipe, RoundDown};
+use crate::format::FormatSpec;
+
+/// The edges of one model, and a stream of inputs there.
+#[derive(Clone, Debug)]
+pub(crate) struct Edges {
+    bench: Bench,
+    random: Random,
+    scales: Generator,
+    /// The places of each step.
+    blocks: Vec<Vec<usize>>,
+    /// Distances below the largest term at which bits are cut or rounded off.
+    gaps: Vec<i32>,
+    /// Exponents at which another rule begins.
+    levels: Vec<i32>,
+    /// Those among the smallest results and below.
+    depths: Vec<i32>,
+    /// The last bits kept where alignment starts at the floor.
+    floors: Vec<i32>,
+}
+
+/// Where in the range an input's largest terms are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scene {
+    /// Anywhere.
+    Anywhere,
+    /// Among the smallest results, where the alignment floor counts.
+    Bottom,
+    /// At the largest exponents, which cut the most.
+    Top,
+}
+
+const fn last_bit(f: &FormatSpec) -> i32 {
+    f.emin() - f.fraction_bits as i32
+}
+
+/// A model's blocks, widths (fraction bits) and floor.
+fn parameters(recipe: &Recipe, i: &Interface) -> (Vec<Vec<usize>>, Vec<u32>, Option<i32>) {
+    let runs = |group: usize| Pattern::Runs.blocks(i.k, group);
+    let floor = |f: Floor| match f {
+        Floor::BelowEmin(n) => Some(i.d.emin() - n),
+        Floor::ZeroC => Some(i.d.emin()),
+        Floor::None => None,
+    };
+    let round_down = |x: &RoundDown| {
+        let widths = [Some(x.frac_bits), Some(x.sum_bits), x.total_bits];
+        (runs(x.group), widths.into_iter().flatten().collect(), None)
+    };
+    match recipe {
+        Recipe::Generic(x) => {
+            let mut widths: Vec<u32> = x.output_bits.into_iter().collect();
+            // An exact sum is questioned at every width.
+            if x.exact {
+                widths.extend((8..=64).step_by(5))
+            } else {
+                widths.push(x.frac_bits)
+            }
+            (x.pattern.blocks(i.k, x.block), widths, floor(x.floor))
+        }
+        Recipe::RoundDown(x) => round_down(x),
+        Recipe::GroupedRoundDown(x) => round_down(&x.base),
+        Recipe::GroupScaled(x) => (runs(x.group), vec![x.frac_bits], floor(x.floor)),
+        Recipe::Pairwise(x) => (runs(x.group), Vec::new(), None),
+        Recipe::Sequential(_) => (runs(1), Vec::new(), None),
+        Recipe::Software(_) => (runs(2), Vec::new(), None),
+    }
+}
+
+impl Edges {
+    pub(crate) fn new(recipe: &Recipe, interface: &Interface, seed: u64) -> Self {
+        let (blocks, widths, floor) = parameters(recipe, interface);
+        let Interface { a, b, c, d, .. } = interface;
+        let kept = d.fraction_bits as i32;
+        let mut gaps = vec![0, kept];
+        gaps.extend(widths.iter().map(|&w| w as i32));
+        let mut depths = vec![d.emin(), last_bit(d), last_bit(c), a.emin() + b.emin(), last_bit(a) + last_bit(b)];
+        depths.extend(floor);
+        let mut levels = vec![top(a) + top(b), top(c), top(d), 127];
+        levels.extend([last_bit(a) + top(b), top(a) + last_bit(b)]);
+        // The last bits kept where the largest exponent is the floor or the smallest there is.
+        let lowest = [d.emin(), c.emin(), a.emin() + b.emin()];
+        for &w in &widths {
+            depths.extend(lowest.iter().chain(&floor).map(|e| e - w as i32));
+        }
+        levels.extend(&depths);
+        let floors = widths.iter().flat_map(|&w| floor.map(|e| e - w as i32)).collect();
+        let bench = Bench::new(*interface);
+        Self {
+            scales: Generator::new(bench.clone(), seed),
+            random: Random::new(seed),
+            bench,
+            blocks,
+            gaps,
+            levels,
+            depths,
+            floors,
+        }
+    }
+
+    pub(crate) fn batch(&mut self, count: usize) -> Vec<Input> {
+        (0..count).map(|_| self.next()).collect()
+    }
+
+    fn pick(&mut self, from: impl Fn(&Self) -> &[i32]) -> i32 {
+        let n = self.random.below(from(self).len() as u64) as usize;
+        from(self)[n]
+    }
+
+    /// The exponent of the largest term.
+    fn lead(&mut self, scene: Scene) -> i32 {
+        let i = self.bench.interface;
+        match scene {
+            // Half of the smallest result is a tie, which the smallest rest decides.
+            Scene::Bottom if self.random.one_in(4) => last_bit(&i.d) - 1,
+            Scene::Bottom if self.random.one_in(2) => self.random.range(last_bit(&i.d), i.d.emin() + 2),
+            Scene::Bottom => self.pick(|s| &s.depths) + self.random.range(-2, 2),
+            Scene::Top => {
+                let products = top(&i.a) + top(&i.b);
+                let most = if self.random.one_in(2) { products } else { products.min(top(&i.c)).min(top(&i.d)) };
+                most - self.random.range(0, 1) * self.random.range(0, 3)
+            }
+            Scene::Anywhere if self.random.one_in(3) => self.pick(|s| &s.levels) + self.random.range(-2, 1),
+            Scene::Anywhere => {
+                let wide = self.random.one_in(2);
+                let (low, high) = if wide { self.bench.product_range() } else { self.bench.common_range() };
+                self.random.range(low, high)
+            }
+        }
+    }
+
+    /// The exponent of a term at an edge below the largest one.
+    fn below(&mut self, scene: Scene, lead: i32) -> i32 {
+        let gap = self.pick(|s| &s.gaps);
+        match (scene, self.random.below(8)) {
+            // The smallest term of all.
+            (Scene::Top, 0 | 1) => {
+                let i = self.bench.interface;
+                let products = last_bit(&i.a) + last_bit(&i.b);
+                if self.random.one_in(4) { last_bit(&i.c) } else { products }
+            }
+            (Scene::Bottom, 0..3) if !self.floors.is_empty() => self.pick(|s| &s.floors) + self.random.range(-3, 2),
+            (Scene::Bottom | Scene::Top, 0..4) => self.pick(|s| &s.depths) + self.random.range(-2, 4),
+            (_, 4) => self.pick(|s| &s.levels) + self.random.range(-1, 1),
+            (_, 5) => lead - self.random.range(0, 75),
+            (_, 6) => lead - gap - self.pick(|s| &s.gaps) + self.random.range(-2, 1),
+            _ => lead - gap + self.random.range(-3, 2),
+        }
+    }
+
+    fn next(&mut self) -> Input {
+        let mut input = self.bench.zeros();
+        let plain = self.random.one_in(2);
+        let scene = [Scene::Anywhere, Scene::Anywhere, Scene::Bottom, Scene::Top][self.random.below(4) as usize];
+        let lead = self.lead(scene);
+        let first = self.random.below(self.blocks.len() as u64) as usize;
+        let negative = self.random.one_in(2);
+        match self.random.below(8) {
+            0 => {}
+            1 | 2 => self.fill(&mut input, first, negative, lead, plain),
+            3 | 4 => self.cancelling(&mut input, first, negative, lead, plain),
+            _ => self.put(&mut input, first, negative, lead, plain),
+        }
+        for _ in 0..1 + self.random.below(3) {
+            // In the same step, the next one or any.
+            let step = match self.random.below(4) {
+                0 => first + 1,
+                1 => self.random.below(self.blocks.len() as u64) as usize,
+                _ => first,
+            };
+            let (step, e, negative) = (step % self.blocks.len(), self.below(scene, lead), self.random.one_in(2));
+            self.put(&mut input, step, negative, e, plain);
+            if self.random.one_in(3) {
+                // Another of its size against it: what is left of both may have the other's sign.
+                let by = self.random.range(-1, 1);
+                self.put(&mut input, step, !negative, e + by, plain);
+            }
+        }
+        if self.random.one_in(8) {
+            self.zero_product(&mut input);
+        }
+        let c = self.bench.interface.c;
+        if input.c == 0 && c.has_negative_zero() && self.random.one_in(4) {
+            input.c = negative_zero(&c);
+        }
+        if self.random.one_in(2) {
+            self.scales.scales(&mut input, Kind::FewTerms);
+        }
+        input
+    }
+
+    /// A place of a step, or K for c.
+    fn place(&mut self, step: usize) -> usize {
+        let members = &self.blocks[step];
+        let n = self.random.below(members.len() as u64 + 1) as usize;
+        if n == members.len() || self.random.one_in(8) { self.bench.interface.k } else { members[n] }
+    }
+
+    fn put(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, plain: bool) {
+        let k = self.place(step);
+        self.put_at(input, k, negative, e, plain);
+    }
+
+    /// Sets a product of stored exponent e, or c.
+    fn put_at(&mut self, input: &mut Input, k: usize, negative: bool, e: i32, plain: bool) {
+        let i = self.bench.interface;
+        let mut bits = |f: &FormatSpec| if plain { 0 } else { fraction(&mut self.random, f.fraction_bits) };
+        if k == i.k {
+            input.c = around(&i.c, negative, e, bits(&i.c));
+            return;
+        }
+        let (x, y) = (bits(&i.a), bits(&i.b));
+        let ea = self.exponent_of_a(e);
+        input.a[k] = around(&i.a, negative, ea, x);
+        input.b[k] = around(&i.b, false, e - ea, y);
+    }
+
+    /// How a product's exponent is shared: evenly, or as unevenly as the formats allow.
+    fn exponent_of_a(&mut self, e: i32) -> i32 {
+        let Interface { a, b, .. } = self.bench.interface;
+        let (low, high) = (last_bit(&a).max(e - top(&b)), top(&a).min(e - last_bit(&b)));
+        match self.random.below(4) {
+            0 => self.random.range(low, high.max(low)),
+            1 => low,
+            2 => high,
+            _ => (e / 2).clamp(a.emin().max(e - top(&b)).min(top(&a)), top(&a)),
+        }
+    }
+
+    /// Two terms that cancel, or almost.
+    fn cancelling(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, plain: bool) {
+        let (k, l) = (self.place(step), self.place(step));
+        self.put_at(input, k, negative, e, plain);
+        let i = self.bench.interface;
+        if k < i.k && l < i.k && k != l && self.random.one_in(2) {
+            (input.a[l], input.b[l]) = (input.a[k], input.b[k]);
+            let sign = 1 << (i.b.exponent_bits + i.b.fraction_bits + i.b.ignored_low_bits);
+            input.b[l] ^= if i.b.signed && input.b[l] != 0 { sign } else { 0 };
+        } else {
+            let off = if self.random.one_in(2) { 0 } else { self.random.range(-3, 0) };
+            self.put_at(input, l, !negative, e + off, true);
+        }
+    }
+
+    /// Large products of one sign at two places of a step, at all of them, or everywhere: sums above
+    /// their terms' exponent. Perhaps the largest ones.
+    fn fill(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, plain: bool) {
+        let i = self.bench.interface;
+        let members = &self.blocks[step];
+        let places: Vec<usize> = match self.random.below(4) {
+            0 | 1 => members.iter().copied().take(2).collect(),
+            2 => members.clone(),
+            _ => (0..i.k).collect(),
+        };
+        let largest = self.random.one_in(3);
+        for k in places {
+            if largest {
+                (input.a[k], input.b[k]) = (i.a.max_code(negative), i.b.max_code(false));
+            } else {
+                self.put_at(input, k, negative, e, plain);
+            }
+        }
+    }
+
+    /// Zero times a large number: does it count in the largest exponent?
+    fn zero_product(&mut self, input: &mut Input) {
+        let i = self.bench.interface;
+        let k = self.random.below(i.k as u64) as usize;
+        let e = self.random.range(top(&i.b) - 3, top(&i.b));
+        (input.a[k], input.b[k]) = (0, around(&i.b, false, e, 0));
+    }
+}

@@ -1,0 +1,241 @@
+//! How far the numbers inside a generic unit reach: exponents, last bits and sums, bounded from
+//! formats and parameters alone.
+
+use super::bench::top;
+use super::black_box::Interface;
+use crate::accumulate::{CPosition, Floor, GenericDot, SubnormalC, ZeroProducts};
+use crate::format::{F16, FormatSpec};
+use crate::round::Rounding;
+
+/// The weight of a format's last bit.
+pub(super) const fn last_bit(f: &FormatSpec) -> i32 {
+    f.emin() - f.fraction_bits as i32
+}
+
+/// The range of one kind of term: the non-zero numbers it can be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    /// The smallest exponent that alignment sees.
+    pub(super) low: i32,
+    /// The largest one.
+    pub(super) top: i32,
+    /// Every value is a multiple of 2^last.
+    pub(super) last: i32,
+    /// Every magnitude is at least 2^smallest ...
+    pub(super) smallest: i32,
+    /// ... and below 2^largest.
+    pub(super) largest: i32,
+    /// Fraction bits.
+    width: i32,
+}
+
+impl Range {
+    /// A format's numbers; subnormal ones possibly flushed, or with the exponent of their value.
+    const fn of(f: &FormatSpec, flush: bool, normalised: bool) -> Self {
+        let last = last_bit(f);
+        Self {
+            low: if normalised && !flush { last } else { f.emin() },
+            top: top(f),
+            last,
+            smallest: if flush { f.emin() } else { last },
+            largest: top(f) + 1,
+            width: f.fraction_bits as i32,
+        }
+    }
+
+    const fn times(self, other: Self) -> Self {
+        Self {
+            low: self.low + other.low,
+            top: self.top + other.top,
+            last: self.last + other.last,
+            smallest: self.smallest + other.smallest,
+            largest: self.largest + other.largest,
+            width: self.width + other.width,
+        }
+    }
+
+    /// The terms of both kinds.
+    fn and(self, other: Self) -> Self {
+        Self {
+            low: self.low.min(other.low),
+            top: self.top.max(other.top),
+            last: self.last.min(other.last),
+            smallest: self.smallest.min(other.smallest),
+            largest: self.largest.max(other.largest),
+            width: self.width.max(other.width),
+        }
+    }
+}
+
+/// What a and b are after flushing and conversion, and the exponent of a zero.
+fn operand(x: &GenericDot, f: &FormatSpec) -> (Range, i32) {
+    if !x.via_f16 {
+        return (Range::of(f, x.flush_inputs, false), f.emin());
+    }
+    let zero = F16.emin();
+    if !keeps_values_in_f16(f) {
+        return (Range::of(&F16, false, false), zero);
+    }
+    let stored = Range::of(f, x.flush_inputs, true);
+    (Range { low: stored.low.max(zero), ..stored }, zero)
+}
+
+/// Whether f16 holds every number of a format.
+pub(super) const fn keeps_values_in_f16(f: &FormatSpec) -> bool {
+    f.fraction_bits <= F16.fraction_bits && top(f) <= 15 && last_bit(f) >= -24
+}
+
+/// The bounds of one generic unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    pub(super) products: Range,
+    /// The smallest and largest exponents of zero products, where they count.
+    zeros: Option<(i32, i32)>,
+    /// What stands beside the products of a block: c, or the block before.
+    pub(super) addend: Option<Range>,
+    /// Whether a product is summed with nothing beside it, scales neither.
+    pub(super) alone: bool,
+    scaled: bool,
+    /// The alignment floor.
+    pub(super) floor: Option<i32>,
+    /// The floor if it stands whatever c is.
+    pub(super) sure_floor: Option<i32>,
+    /// Every value that is aligned is a multiple of 2^last.
+    pub(super) last: i32,
+    /// No block's exact sum reaches 2^largest_sum.
+    pub(super) largest_sum: i32,
+}
+
+const fn carries(terms: usize) -> i32 {
+    terms.next_power_of_two().trailing_zeros() as i32
+}
+
+impl Reach {
+    pub(super) fn new(x: &GenericDot, blocks: usize, i: &Interface) -> Self {
+        let ((a, zero_a), (b, zero_b)) = (operand(x, &i.a), operand(x, &i.b));
+        let mut products = a.times(b);
+        let mut zeros = ((a.low.min(zero_a) + b.low.min(zero_b)), (zero_a + b.top).max(a.top + zero_b));
+        if let Some(rule) = i.scale {
+            let scale = Range::of(&rule.format, false, false);
+            products = products.times(scale).times(scale);
+            zeros = (zeros.0 + 2 * scale.low, zeros.1 + 2 * scale.top);
+        }
+        if x.normalise_products {
+            (products.low, products.top) = (products.smallest, products.largest - 1);
+        }
+        let normalised_c = x.subnormal_c == SubnormalC::Normalised;
+        let c = (x.c == CPosition::With).then(|| Range::of(&i.c, x.flush_inputs, normalised_c));
+        let floor = match x.floor {
+            Floor::BelowEmin(n) => Some(i.d.emin() - n),
+            Floor::ZeroC => Some(i.d.emin()),
+            Floor::None => None,
+        };
+        let zeros = (x.zero_products == ZeroProducts::OwnExponent).then_some(zeros);
+        // Rounded up, a small term becomes one unit of the floor's or the zeros' alignment.
+        let coarsest = floor.unwrap_or(i32::MIN).max(zeros.map_or(i32::MIN, |z| z.1));
+        let unit = coarsest.saturating_sub(x.frac_bits as i32).saturating_add(1);
+        // A sticky bit and roundings away from zero may each double a sum, not more.
+        let terms = |largest: i32, n: usize| largest.max(unit) + carries(n) + 1;
+        let largest_sum = match (x.c, c) {
+            (CPosition::Late, _) => terms(products.largest, x.block),
+            (_, None) => terms(products.largest, i.k),
+            (_, Some(c)) => terms(products.largest.max(c.largest), i.k + 1),
+        };
+        let last = products.last.min(c.map_or(products.last, |c| c.last));
+        let previous = (blocks > 1 && x.c != CPosition::Late).then(|| {
+            let d = Range::of(&i.d, x.flush_inputs, normalised_c);
+            Range { top: d.top.min(largest_sum - 1), last: d.last.max(last), ..d }
+        });
+        let addend = match (c, previous) {
+            (Some(c), Some(d)) => Some(c.and(d)),
+            (c, d) => c.or(d),
+        };
+        let sure_floor = floor.filter(|_| x.floor != Floor::ZeroC);
+        let alone = x.block == 1 && addend.is_none() && i.scale.is_none();
+        Self { products, zeros, addend, alone, scaled: i.scale.is_some(), floor, sure_floor, last, largest_sum }
+    }
+
+    /// The largest exponent of any non-zero term.
+    fn top(&self) -> i32 {
+        self.products.top.max(self.addend.map_or(i32::MIN, |c| c.top))
+    }
+
+    /// The largest exponent that can ever be aligned to.
+    pub(super) fn highest(&self) -> i32 {
+        self.top().max(self.zero_top()).max(self.floor.unwrap_or(i32::MIN))
+    }
+
+    /// The largest exponent of a zero product, where they count.
+    pub(super) fn zero_top(&self) -> i32 {
+        self.zeros.map_or(i32::MIN, |z| z.1)
+    }
+
+    /// The smallest exponent of any non-zero term.
+    pub(super) fn lowest_term(&self) -> i32 {
+        self.products.low.min(self.addend.map_or(i32::MAX, |c| c.low))
+    }
+
+    /// What alignment never goes below because of the floor or of the products' own exponents.
+    pub(super) fn lowest_without_addend(&self) -> i32 {
+        let zeros = self.zeros.map_or(i32::MIN, |z| z.0.min(self.products.low));
+        self.sure_floor.unwrap_or(i32::MIN).max(zeros)
+    }
+
+    /// The weight of the last bit kept where alignment starts at `e`.
+    fn unit(&self, x: &GenericDot, e: i32) -> i32 {
+        let unit = e.saturating_sub(x.frac_bits as i32 + i32::from(x.sticky));
+        if x.exact { self.last } else { self.last.max(unit) }
+    }
+
+    /// Every block's sum is a multiple of 2^quantum.
+    pub(super) fn quantum(&self, x: &GenericDot) -> i32 {
+        self.unit(x, self.lowest_without_addend().max(self.lowest_term()))
+    }
+
+    /// Every block's sum other than zero has a magnitude of 2^smallest or more.
+    pub(super) fn smallest_sum(&self, x: &GenericDot) -> i32 {
+        let bound = self.lowest_without_addend();
+        let with_products = self.unit(x, bound.max(self.products.low));
+        let Some(addend) = self.addend else { return with_products };
+        // An addend alone keeps all its bits if it is what alignment starts from.
+        let whole = x.exact || (x.frac_bits as i32 >= addend.width && bound <= addend.low);
+        let alone = if whole { addend.smallest } else { self.unit(x, bound.max(addend.low)) };
+        with_products.min(alone)
+    }
+
+    /// Whether no bit of any term is ever cut off.
+    pub(super) fn cuts_nothing(&self, x: &GenericDot) -> bool {
+        // Where one bit is cut, a sticky bit in its place is that bit.
+        let directed = matches!(x.alignment, Rounding::TowardZero | Rounding::Down | Rounding::Up);
+        let kept = x.frac_bits as i32 + i32::from(x.sticky && directed);
+        self.highest() - kept <= self.last
+    }
+
+    /// The same for a product on its own: nothing beside it, no floor above it.
+    pub(super) fn cuts_nothing_alone(&self, x: &GenericDot) -> bool {
+        let f = x.frac_bits as i32;
+        let floor_is_low = self.floor.is_none_or(|e| e - f <= self.last);
+        let width = self.products.width + i32::from(x.normalise_products);
+        self.alone && floor_is_low && f >= width
+    }
+
+    /// Whether every block's sum, unless too large for `d`, is a number that `kept` fraction bits hold.
+    pub(super) fn rounds_nothing(&self, x: &GenericDot, kept: i32, d: &FormatSpec) -> bool {
+        let quantum = self.quantum(x);
+        let mut bits = self.largest_sum.saturating_sub(quantum);
+        if self.alone {
+            bits = bits.min(self.products.width + 2);
+        }
+        if !x.exact && !self.scaled {
+            // Terms below 4 at the largest exponent, F bits behind the point and perhaps the sticky one.
+            let each = x.frac_bits as i32 + 2 + 2 * i32::from(x.sticky);
+            bits = bits.min(each + carries(x.block + 1));
+        }
+        bits <= kept + 1 && quantum >= d.emin() - kept
+    }
+
+    /// Whether no block's sum overflows `d`.
+    pub(super) fn stays_finite(&self, d: &FormatSpec) -> bool {
+        self.largest_sum <= top(d)
+    }
+}
