@@ -68,7 +68,9 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
             value(c.model)
         )?;
     }
-    let mut by_parameter: BTreeMap<(&str, Option<&str>, Option<&str>), Vec<String>> = BTreeMap::new();
+    // By parameter, what changes beside it, and the proof.
+    type Group<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
+    let mut by_parameter: BTreeMap<Group<'_>, Vec<String>> = BTreeMap::new();
     for a in &found.alternatives {
         let values = by_parameter.entry((a.parameter, a.beside, a.proof.as_deref())).or_default();
         values.push(value_of(&a.recipe.to_string(), a.parameter));

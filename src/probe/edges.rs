@@ -60,9 +60,9 @@ fn parameters(recipe: &Recipe, i: &Interface) -> (Vec<Vec<usize>>, Vec<u32>, Opt
             let mut widths: Vec<u32> = x.output_bits.into_iter().collect();
             // An exact sum is questioned at every width.
             if x.exact {
-                widths.extend((8..=64).step_by(5))
+                widths.extend((8..=64).step_by(5));
             } else {
-                widths.push(x.frac_bits)
+                widths.push(x.frac_bits);
             }
             (x.pattern.blocks(i.k, x.block), widths, floor(x.floor))
         }
