@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 
 use super::avx512::{Consts, EXP32, Step, step_fast};
+use super::fixed::{self, step_fixed};
 use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
 use super::state::{MC, Tile, copy_in, copy_out, round_f16};
@@ -52,8 +53,15 @@ struct TileRun<'a> {
     nan: f32,
     work: &'a mut Work,
     any_parked: bool,
+    /// Vectors for which integer dot products were in vain, less half of all.
+    balance: i32,
     /// States out of the fast kernel's range, bit `4 row + vector`.
     bad: [u32; GROUPS],
+}
+
+/// `1.5 * 2^e` as f32; 0 where f32 has none.
+const fn whole(e: i32) -> i32 {
+    if e > -127 && e < 128 { (e + 127) << 23 | 1 << 22 } else { 0 }
 }
 
 impl Fda {
@@ -72,6 +80,11 @@ impl Fda {
             narrow: self.narrow,
             floor_field: (self.e_zero + 127).max(ground) as u8,
             tiny: false,
+            whole: self
+                .fixed
+                .as_ref()
+                .filter(|_| fixed::fits(a, b, self.block))
+                .map_or(0, |f| whole(self.frac_bits as i32 + f.grid())),
         };
         (q, self.frac_bits <= 25 && (-34..=50).contains(&top) && lowest >= ground)
     }
@@ -135,13 +148,27 @@ impl Fda {
         work.scratch.key = None;
         work.lines.forget();
         let nan = f32::from_bits(crate::format::F32.nan_code(self.nan).unwrap_or_default() as u32);
-        let mut run =
-            TileRun { fda: self, panels, a, b, at, size, q, fast, nan, work, any_parked: false, bad: [0; GROUPS] };
+        let mut run = TileRun {
+            fda: self,
+            panels,
+            a,
+            b,
+            at,
+            size,
+            q,
+            fast,
+            nan,
+            work,
+            any_parked: false,
+            balance: 0,
+            bad: [0; GROUPS],
+        };
         // SAFETY: the panels were packed by this kernel.
         unsafe {
             if self.c_last {
                 run.units(f16, fdas);
             } else {
+                run.settle_all();
                 run.dispatch(fdas);
             }
         }
@@ -177,14 +204,6 @@ impl TileRun<'_> {
             return;
         }
         let groups = self.size[0].div_ceil(MR);
-        for x in &mut self.work.tile.0[..groups * MR * NR] {
-            // Minus zero is plus zero.
-            *x += 0.0;
-        }
-        for g in 0..groups {
-            self.bad[g] = 0;
-            (0..32).for_each(|piece| self.settle(g, piece));
-        }
         for s in fdas {
             let b_any = self.b.any[self.b.at_b(self.at[1], s) * 4..][..4].iter().fold(0, |x, y| x | y);
             let mut p = self.pointers(s);
@@ -220,7 +239,9 @@ impl TileRun<'_> {
         let per = self.fda.per_step();
         self.work.c.0[..live].copy_from_slice(&self.work.tile.0[..live]);
         for s in fdas.step_by(per) {
+            // Zeros are settled.
             self.work.tile.0[..live].fill(0.0);
+            self.bad = [0; GROUPS];
             // SAFETY: the caller's promise.
             unsafe { self.dispatch(s..s + per) }
             let nan = self.nan;
@@ -233,6 +254,17 @@ impl TileRun<'_> {
             }
         }
         self.work.tile.0[..live].copy_from_slice(&self.work.c.0[..live]);
+    }
+
+    /// States as the steps want them.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn settle_all(&mut self) {
+        let groups = self.size[0].div_ceil(MR);
+        for x in &mut self.work.tile.0[..groups * MR * NR] {
+            // Minus zero is plus zero.
+            *x += 0.0;
+        }
+        (0..groups).for_each(|g| (0..32).for_each(|piece| self.settle(g, piece)));
     }
 
     const fn piece(g: usize, piece: u32) -> usize {
@@ -292,6 +324,8 @@ impl TileRun<'_> {
             a_exp: self.a.exponents.view::<u32>()[ia * l..].as_ptr(),
             a_wide: scratch.a.as_ptr(),
             a_sign: self.a.signs.view::<u32>()[ia..].as_ptr(),
+            a_fixed: self.a.fixed.view::<i32>().as_ptr().wrapping_add(ia * l / 2),
+            b_fixed: self.b.fixed.view::<i32>().as_ptr().wrapping_add(ib * l / 2),
             b_val: if narrow { scratch.b_values.as_ptr() } else { self.b.values.view::<f64>()[ib * l..].as_ptr() },
             b_exp: self.b.exponents.view::<u8>()[ib * l..].as_ptr(),
             b_wide: scratch.b.as_ptr(),
@@ -311,6 +345,7 @@ impl TileRun<'_> {
             p.a_val = p.a_val.wrapping_add(n);
         }
         p.a_exp = p.a_exp.wrapping_add(n);
+        p.a_fixed = p.a_fixed.wrapping_add(n / 2);
         p.a_sign = p.a_sign.wrapping_add(MR);
     }
 
@@ -329,11 +364,27 @@ impl TileRun<'_> {
         let q = Consts { tiny: any & TINY != 0, ..self.q };
         if redo != live {
             // SAFETY: the panels hold this step for this tile.
-            redo = unsafe { step_fast::<OUT>(p, &q, redo) };
+            redo = unsafe {
+                if q.whole == 0 {
+                    step_fast::<OUT>(p, &q, redo)
+                } else {
+                    let (redo, again) = step_fixed::<OUT>(p, &q, redo);
+                    self.weigh(again);
+                    redo
+                }
+            };
         }
         if redo & live != 0 {
             // SAFETY: as above.
             unsafe { self.redo::<OUT>(s, g, redo & live, p, &q) }
+        }
+    }
+
+    /// Gives the integer dot products up once half of them have been done again.
+    const fn weigh(&mut self, again: u32) {
+        self.balance = if self.balance < -64 { -64 } else { self.balance } + again as i32 - 2;
+        if self.balance > 64 {
+            self.q.whole = 0;
         }
     }
 
