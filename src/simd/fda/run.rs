@@ -402,16 +402,20 @@ impl TileRun<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     #[inline(never)]
     unsafe fn redo<const OUT: u8>(&mut self, s: usize, g: usize, redo: u32, p: &Step, q: &Consts) {
-        let l = self.fda.block;
         self.work.scratch.fill(self.fda, self.panels, [self.at[0] + g, self.at[1]], s);
-        for t in 0..4 {
-            let rows = redo >> t & 0x1111_1111;
+        for half in 0..2 {
+            let rows = [0, 1].map(|i| redo >> (2 * half + i) & 0x1111_1111);
+            let whole = rows.map(|rows| rows == 0x1111_1111);
             // SAFETY: the panels hold this step for this tile.
             unsafe {
-                if rows == 0x1111_1111 {
-                    step_wide::<MR, OUT>(p, q, l, 0, t);
-                } else {
-                    (0..MR).filter(|r| rows >> (4 * r) & 1 == 1).for_each(|r| step_wide::<1, OUT>(p, q, l, r, t));
+                if whole != [false; 2] {
+                    step_wide::<MR, OUT>(p, q, 0, half, whole);
+                }
+                for r in 0..MR {
+                    let wanted = [0, 1].map(|i| !whole[i] && rows[i] >> (4 * r) & 1 == 1);
+                    if wanted != [false; 2] {
+                        step_wide::<1, OUT>(p, q, r, half, wanted);
+                    }
                 }
             }
         }
