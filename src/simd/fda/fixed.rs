@@ -42,7 +42,7 @@ impl Table {
                 return 0;
             }
             let shift = x.exponent - x.frac_bits as i32 - grid;
-            let magnitude = if (0..16).contains(&shift) { (x.significand as u64) << shift } else { u64::MAX };
+            let magnitude = if (0..16).contains(&shift) { x.significand << shift } else { u64::MAX };
             match i16::try_from(magnitude) {
                 Ok(m) if x.negative => -i32::from(m),
                 Ok(m) => m.into(),
