@@ -52,15 +52,15 @@ macro_rules! architectures {
 
 architectures! {
     /// NVIDIA Volta, sm_70.
-    Volta = "volta", "sm_70", ["V100", "Titan V"];
+    Volta = "volta", "sm_70", ["V100", "Titan V", "GV100"];
     /// NVIDIA Turing, sm_75.
-    Turing = "turing", "sm_75", ["T4", "RTX 20", "Quadro RTX 8000", "Quadro RTX 6000"];
-    /// NVIDIA Ampere, sm_80 and sm_86.
-    Ampere = "ampere", "sm_80", ["A100", "A2", "A30", "A40", "RTX A6000", "A6000", "RTX 30"];
+    Turing = "turing", "sm_75", ["T4", "RTX 20", "Titan RTX", "Quadro RTX 8000", "Quadro RTX 6000"];
+    /// NVIDIA Ampere, sm_80; sm_86, sm_87 and sm_88, for which ptxas emits the same instructions.
+    Ampere = "ampere", "sm_80", ["A100", "A800", "A2", "A10", "A10G", "A16", "A30", "A40", "RTX A6000", "A6000", "RTX A5000", "RTX A4000", "RTX 30", "sm_86", "sm_87", "sm_88"];
     /// NVIDIA Ada Lovelace, sm_89.
-    Ada = "ada", "sm_89", ["L40S", "L4", "RTX 40", "RTX 1000 Ada"];
+    Ada = "ada", "sm_89", ["L40S", "L40", "L4", "RTX 40", "RTX 6000 Ada", "RTX 5000 Ada", "RTX 4000 Ada", "RTX 1000 Ada"];
     /// NVIDIA Hopper, sm_90.
-    Hopper = "hopper", "sm_90", ["H100", "H200", "GH200"];
+    Hopper = "hopper", "sm_90", ["H100", "H200", "H800", "H20", "GH200"];
     /// NVIDIA Blackwell for data centres, sm_100.
     Blackwell = "blackwell", "sm_100", ["B200", "B100", "GB200"];
     /// NVIDIA Blackwell for desktops, sm_120.
@@ -74,7 +74,7 @@ architectures! {
 }
 
 /// The architecture that a name starts with, and the rest: a canonical name, a target, or a
-/// product ("H100 ...", "rtx 4090 ..."), in any case, ended by a blank or a slash.
+/// product ("H100 ...", "rtx 4090 ...", "A100-SXM4-80GB ..."), in any case, ended by a blank or a slash.
 pub fn split_architecture(text: &str) -> Option<(&'static ArchInfo, &str)> {
     let mut text = text.trim_start();
     for vendor in ["nvidia ", "amd ", "geforce ", "tesla ", "instinct "] {
@@ -93,6 +93,17 @@ pub fn split_architecture(text: &str) -> Option<(&'static ArchInfo, &str)> {
         }
     }
     best.map(|(arch, end)| (arch, text[end..].trim_start_matches([' ', '\t', '/'])))
+}
+
+/// The length of a board's form or memory with the gap before it: "-SXM4", " PCIe", "-80GB", " HBM3", " NVL".
+fn form_factor(text: &str) -> Option<usize> {
+    let word = text.strip_prefix([' ', '-'])?;
+    let word = &word[..word.find([' ', '-', '/', '\t']).unwrap_or(word.len())];
+    let lower = word.to_ascii_lowercase();
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'e');
+    let known = ["sxm", "pcie", "nvl", "hbm"].iter().any(|form| lower.strip_prefix(form).is_some_and(digits))
+        || lower.strip_suffix("gb").is_some_and(|size| !size.is_empty() && digits(size));
+    known.then_some(1 + word.len())
 }
 
 /// How many bytes of `text` the name takes, if a blank, a slash or the end follows. Blanks and
@@ -121,6 +132,9 @@ fn prefix_length(text: &str, name: &str) -> Option<usize> {
         at += suffix.map_or(0, str::len);
     } else if name.starts_with("sm_") && bytes.get(at).is_some_and(|b| b"aAfF".contains(b)) {
         at += 1;
+    }
+    while let Some(word) = form_factor(&text[at..]) {
+        at += word;
     }
     match bytes.get(at) {
         None => Some(at),

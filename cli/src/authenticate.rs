@@ -12,8 +12,12 @@ use std::path::PathBuf;
 /// conclusion`, split by tabs; values are like `1+2^-23`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
-  gemmulate authenticate tests/data/fttn.tsv custom/m1n1k16.f32.f16.f16.f32/dot:block=8:F=23:out=rne")]
+Examples:
+  gemmulate authenticate tests/data/fttn.tsv \\
+    custom/m1n1k16.f32.f16.f16.f32/dot:block=8:F=23:out=rne
+
+Tests with more products than the unit takes are left out.
+Exit status: 0, whatever the conclusions are worth.")]
 pub(crate) struct Args {
     /// The tests
     file: PathBuf,

@@ -10,7 +10,7 @@ use std::io::Write;
 /// Group all units into functions, with inputs that tell those of equal formats and K apart.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   gemmulate classes --arch hopper")]
 pub(crate) struct Args {
     /// Only the units of these architectures

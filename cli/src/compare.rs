@@ -22,8 +22,10 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  gemmulate compare a.npy b.npy --units \"H100 QGMMA.64x128x32.F32.E4M3.E4M3,ada/mma.m16n8k32.f32.e4m3.e4m3.f32\"
-  gemmulate compare a.npy b.npy --units hopper/wgmma.m64n128k16.f32.f16.f16 --plans \"in-order;cutlass3 split-k=2\"")]
+  gemmulate compare a.npy b.npy \\
+    --units \"H100 QGMMA.64x128x32.F32.E4M3.E4M3,L40S QMMA.16832.F32.E4M3.E4M3\"
+  gemmulate compare a.npy b.npy --plans \"in-order;cutlass3 split-k=2\" \\
+    --units hopper/wgmma.m64n128k16.f32.f16.f16")]
 pub(crate) struct Args {
     /// A: M x K
     a: PathBuf,
@@ -126,14 +128,15 @@ fn table(out: &mut impl Write, rows: &[Row], exact: bool) -> Result<(), Failure>
     let mut table = plain_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
     for (t, row) in rows.iter().enumerate() {
         let e = &row.errors;
+        let number = |text: String| if e.counted == 0 { "-".into() } else { text };
         let mut cells = vec![
             (t + 1).to_string(),
             row.unit.to_string(),
             row.plan.to_string(),
-            format!("{:.3e}", e.max_abs),
-            format!("{:.1}", e.max_ulp),
-            format!("{:.3e}", e.relative_frobenius),
-            format!("{:+.3e}", e.bias),
+            number(format!("{:.3e}", e.max_abs)),
+            number(format!("{:.1}", e.max_ulp)),
+            number(format!("{:.3e}", e.relative_frobenius)),
+            number(format!("{:+.3e}", e.bias)),
         ];
         cells.extend(rows.iter().map(|other| differ(row, other).to_string()));
         table.add_row(cells);
@@ -151,9 +154,11 @@ fn table(out: &mut impl Write, rows: &[Row], exact: bool) -> Result<(), Failure>
 fn json(out: &mut impl Write, rows: &[Row], exact: bool) -> Result<(), Failure> {
     let one = |row: &Row| {
         let e = &row.errors;
+        let number = |x: f64| (e.counted > 0).then_some(x);
         serde_json::json!({
-            "unit": row.unit.name, "plan": row.plan.to_string(), "max_abs": e.max_abs, "max_ulp": e.max_ulp,
-            "relative_frobenius": e.relative_frobenius, "bias": e.bias, "special": e.special,
+            "unit": row.unit.name, "plan": row.plan.to_string(), "max_abs": number(e.max_abs),
+            "max_ulp": number(e.max_ulp), "relative_frobenius": number(e.relative_frobenius), "bias": number(e.bias),
+            "special": e.special,
             "differs": rows.iter().map(|other| differ(row, other)).collect::<Vec<_>>(),
         })
     };

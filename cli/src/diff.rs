@@ -15,7 +15,7 @@ use std::io::Write;
 #[command(after_help = "\
 Examples:
   gemmulate diff \"A100 HMMA.1688.F32\" \"H100 HMMA.1688.F32\"
-  gemmulate diff turing/mma.m8n8k4.f32.f16.f16.f32 volta/mma.m8n8k4.f32.f16.f16.f32")]
+  gemmulate diff \"V100 HMMA.884.F32.F32\" turing/mma.m8n8k4.f32.f16.f16.f32")]
 pub(crate) struct Args {
     /// The first unit, by any of its names
     #[arg(value_parser = Unit::find)]

@@ -14,7 +14,8 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  printf '3c00,0,0,0\\t4000,0,0,0\\t3f800000\\n' | gemmulate eval volta/mma.m8n8k4.f32.f16.f16.f32
+  printf '3c00,0,0,0\\t4000,0,0,0\\t3f800000\\n' |
+    gemmulate eval volta/mma.m8n8k4.f32.f16.f16.f32
   gemmulate eval \"a100 HMMA.1688.F32\" operands.tsv > answers.txt")]
 pub(crate) struct Args {
     /// The unit, by any of its names

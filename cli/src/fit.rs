@@ -18,7 +18,7 @@ use std::time::Duration;
 #[command(after_help = "\
 Examples:
   gemmulate fit \"H100 HGMMA.64x8x16.F32\"
-  gemmulate fit --command ./capture --a bf16 --b bf16 --c f32 --d f32 --k 16 --json")]
+  gemmulate fit --command ./mine --a bf16 --b bf16 --c f32 --d f32 --k 16")]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,

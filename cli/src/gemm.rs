@@ -34,14 +34,17 @@ use std::time::Instant;
 #[command(after_help = "\
 Examples:
   gemmulate gemm hopper/wgmma.m64n128k16.f32.f16.f16 a.npy b.npy -o d.npy
-  gemmulate gemm \"H100 QGMMA.64x128x32.F32.E4M3.E4M3\" a.npy b.npy --plan \"cutlass3 split-k=2\" --compare
+  gemmulate gemm hopper/wgmma.m64n128k32.f32.e4m3.e4m3 a.npy b.npy --compare \\
+    --plan \"cutlass3 split-k=2\"
   gemmulate gemm \"a100 HMMA.16816.F32\" a.npy b.npy --expect from-gpu.npy
   gemmulate gemm \"a100 HMMA.16816.F32\" a.npy b.npy --trace 3,17
-  gemmulate gemm rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3 x.npy w.npy --transposed b \\
-    --packed --scale-a xs.npy --scale-b ws.npy --swizzled --alpha 3.1e-5 --out bf16 -o y.npy
+  gemmulate gemm rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3 \\
+    x.npy w.npy --transposed b --packed --scale-a xs.npy --scale-b ws.npy \\
+    --swizzled --alpha 3.1e-5 --out bf16 -o y.npy
 
-JSON: {unit, plan, m, n, k, seconds, gmacs}; with a batch also {batch}, with quantised operands {notes}, with
---compare {errors}, with --expect {expect: {differ, of, first}}.")]
+JSON: {unit, plan, m, n, k, seconds, gmacs}; with a batch also {batch}, with
+quantised operands {notes}, with --compare {errors} (null where nothing is
+finite), with --expect {expect: {differ, of, first}}.")]
 pub(crate) struct Args {
     /// The unit, by any of its names
     #[arg(value_parser = Unit::find)]
@@ -68,7 +71,7 @@ pub(crate) struct Args {
     expect: Option<PathBuf>,
     /// Draw how one element of D comes about, instead of computing all: row,column, counted from 0;
     /// in a batch product,row,column
-    #[arg(long, value_name = "I,J", value_parser = element)]
+    #[arg(long, value_name = "I,J", value_parser = element, conflicts_with_all = ["output", "expect", "compare", "json"])]
     trace: Option<[usize; 3]>,
     /// Print errors against an f64 product, exact where possible
     #[arg(long)]
@@ -196,9 +199,10 @@ impl Report<'_> {
             json["notes"] = json!(self.product.notes());
         }
         if let Some((e, exact)) = &self.errors {
+            let number = |x: f64| (e.counted > 0).then_some(x);
             json["errors"] = json!({
-                "max_abs": e.max_abs, "max_ulp": e.max_ulp, "relative_frobenius": e.relative_frobenius,
-                "bias": e.bias, "special": e.special, "reference": if *exact { "exact" } else { "f64 pairs" },
+                "max_abs": number(e.max_abs), "max_ulp": number(e.max_ulp),
+                "relative_frobenius": number(e.relative_frobenius), "bias": number(e.bias), "special": e.special, "reference": if *exact { "exact" } else { "f64 pairs" },
             });
         }
         if let Some((count, first)) = self.differences() {
@@ -217,11 +221,15 @@ impl Report<'_> {
         }
         if let Some((e, exact)) = &self.errors {
             let against = if *exact { "the exact product" } else { "a product in twice f64's precision" };
-            writeln!(
-                out,
-                "against {against}: max abs {:e}, max ulp {:.3} ({}), relative Frobenius {:e}, bias {:e}",
-                e.max_abs, e.max_ulp, self.format, e.relative_frobenius, e.bias
-            )?;
+            if e.counted == 0 {
+                writeln!(out, "against {against}: nothing to compare")?;
+            } else {
+                writeln!(
+                    out,
+                    "against {against}: max abs {:e}, max ulp {:.3} ({}), relative Frobenius {:e}, bias {:e}",
+                    e.max_abs, e.max_ulp, self.format, e.relative_frobenius, e.bias
+                )?;
+            }
             if e.special > 0 {
                 writeln!(out, "{} elements are NaN or infinite and not counted", e.special)?;
             }
@@ -271,7 +279,7 @@ impl Report<'_> {
         }
         writeln!(out, "{table}")?;
         let first: Vec<String> = self.place(first).iter().map(usize::to_string).collect();
-        writeln!(out, "see how: add --trace {}", first.join(","))?;
+        writeln!(out, "see how: --trace {} instead of --expect", first.join(","))?;
         Ok(())
     }
 }

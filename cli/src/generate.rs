@@ -13,8 +13,8 @@ use std::io::Write;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  gemmulate generate cdna2/v_mfma_f32_32x32x8f16 --count 1000 --seed 7 > vectors.tsv
-  gemmulate generate \"rtx 5090 mma.m16n8k32.f32.e2m1.e4m3.f32\" --kinds ties,cancellation")]
+  gemmulate generate cdna2/v_mfma_f32_32x32x8f16 -n 1000 --seed 7 > vectors.tsv
+  gemmulate generate \"rtx 5090 mma.m16n8k32.f32.e2m1.e4m3.f32\" --kinds ties")]
 pub(crate) struct Args {
     /// The unit, by any of its names
     #[arg(value_parser = Unit::find)]

@@ -29,10 +29,12 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   gemmulate identify a.npy b.npy d.npy
-  gemmulate identify a.npy b.npy d.npy -c c.npy --alpha 0.5 --arch hopper --json
-  gemmulate identify a.npy b.npy d.npy --plans \"cutlass3 split-k=7;cutlass3 block=128x256x64 stream-k=99\"
+  gemmulate identify a.npy b.npy d.npy -c c.npy --alpha 0.5 --arch hopper
+  gemmulate identify a.npy b.npy d.npy \\
+    --plans \"cutlass3 split-k=7;cutlass3 block=128x256x64 stream-k=99\"
 
-JSON: {exact, tried, not_computed, matches: [{units, plans, output, differ, of, first}]}.")]
+JSON: {exact, tried, not_computed,
+matches: [{units, plans, output, differ, of, first}]}.")]
 pub(crate) struct Args {
     #[command(flatten)]
     inputs: Operands,

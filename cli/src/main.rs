@@ -86,7 +86,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match &Cli::parse().command {
+    let command = Cli::parse().command;
+    if let Err(error) = gemmulate::simd::from_environment() {
+        return io::exit(Err(error.into()));
+    }
+    let outcome = match &command {
         Command::Units(args) => units::run(args),
         Command::Show(args) => show::run(args),
         Command::Eval(args) => eval::run(args),

@@ -66,6 +66,14 @@ macro_rules! each {
     };
 }
 
+/// Zeros, if there is memory for them.
+fn room<T: Clone + Default>(size: usize) -> Option<Vec<T>> {
+    let mut zeros = Vec::new();
+    zeros.try_reserve_exact(size).ok()?;
+    zeros.resize(size, T::default());
+    Some(zeros)
+}
+
 impl Array {
     /// Reads an array of up to 3 dimensions; a single number is a 1 x 1 matrix.
     pub(crate) fn read(path: &Path, vectors: Vectors) -> Result<Self, Failure> {
@@ -109,11 +117,12 @@ impl Array {
         let size = rows.checked_mul(columns).and_then(|n| n.checked_mul(batch.unwrap_or(1)));
         let size = size.filter(|&n| n < isize::MAX as usize / 8);
         let size = size.ok_or_else(|| Failure::Message(format!("D, {rows} x {columns}, is too large")))?;
+        let none = || Failure::Message(format!("D, {rows} x {columns} of {format}, needs more memory than there is"));
         let data = match format.storage_bits {
-            0..=8 => Data::U8(vec![0; size]),
-            9..=16 => Data::U16(vec![0; size]),
-            17..=32 => Data::U32(vec![0; size]),
-            _ => Data::U64(vec![0; size]),
+            0..=8 => Data::U8(room(size).ok_or_else(none)?),
+            9..=16 => Data::U16(room(size).ok_or_else(none)?),
+            17..=32 => Data::U32(room(size).ok_or_else(none)?),
+            _ => Data::U64(room(size).ok_or_else(none)?),
         };
         let strides = [rows * columns, columns, 1].map(|s| s as isize);
         let dimensions = 2 + usize::from(batch.is_some());

@@ -14,7 +14,8 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   gemmulate probe volta/mma.m8n8k4.f32.f16.f16.f32
-  gemmulate probe --command \"python3 my_model.py\" --a f16 --b f16 --c f32 --d f32 --k 16 --json
+  gemmulate probe --command \"python3 my_model.py\" \\
+    --a f16 --b f16 --c f32 --d f32 --k 16 --json
   gemmulate probe cdna2/v_mfma_f32_32x32x8f16 --svg tree.svg")]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -104,10 +104,11 @@ fn export(unit: &Unit, name: &str) -> Outcome {
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c)) {
         return Err(Failure::Message("--name takes letters, digits, `_`, `.` and `-`".into()));
     }
+    let function = smt::export(unit, name)?;
     let mut out = io::output();
     writeln!(out, "; {unit}: {}", unit.equation())?;
     writeln!(out, "; {}", unit.recipe.map_or(String::new(), |r| r.to_string()))?;
-    write!(out, "(set-logic QF_BV)\n{}", smt::export(unit, name)?)?;
+    write!(out, "(set-logic QF_BV)\n{function}")?;
     out.flush()?;
     Ok(true)
 }
@@ -133,7 +134,7 @@ fn diff(first: &Unit, second: &Unit, args: &SolverArgs) -> Outcome {
                     writeln!(out, "  {d:x} ({}) by {unit}", number(interface.d.to_f64(*d)))?;
                 }
                 let fewest = if *minimal { "proved to be the fewest" } else { "perhaps not the fewest" };
-                writeln!(out, "{terms} terms, {fewest}")?;
+                writeln!(out, "{terms} term{}, {fewest}", if *terms == 1 { "" } else { "s" })?;
             }
             Verdict::Open(tried) => writeln!(out, "open: {tried}")?,
             _ => {}

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  gemmulate generate hopper/mma.m16n8k4.f32.tf32.tf32.f32 --kinds ties --count 1 |
+  gemmulate generate hopper/mma.m16n8k4.f32.tf32.tf32.f32 --kinds ties -n 1 |
     gemmulate trace hopper/mma.m16n8k4.f32.tf32.tf32.f32
   gemmulate trace cdna3/v_mfma_f32_16x16x8_xf32 operands.tsv")]
 pub(crate) struct Args {

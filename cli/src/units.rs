@@ -15,7 +15,8 @@ use std::io::Write;
 #[command(after_help = "\
 Examples:
   gemmulate units --arch H100 --a e4m3
-  gemmulate units --json | jq -r '.[] | select(.evidence == \"hardware vectors\") | .name'")]
+  gemmulate units --json |
+    jq -r '.[] | select(.evidence == \"hardware vectors\") | .name'")]
 pub(crate) struct Args {
     /// Only this architecture: its name, sm_90, gfx942 or a GPU
     #[arg(long, value_parser = arch)]

@@ -93,6 +93,8 @@ fn unknown_units_suggest_others() {
     assert_eq!(run.code, 2);
     assert_eq!(gemmulate(&["eval"], b"").code, 2);
     assert_eq!(gemmulate(&["frobnicate"], b"").code, 2);
+    let run = gemmulate(&["show", "H100"], b"");
+    assert!(run.err.contains("add an instruction, such as `hopper/") && run.code == 2, "{}", run.err);
     assert_eq!(gemmulate(&["eval", "v100 HMMA.884.F32", "-", "extra"], b"").code, 2);
 }
 
@@ -242,9 +244,18 @@ fn validate_finds_what_differs() {
 
 #[test]
 fn help_teaches() {
-    for command in ["units", "show", "eval", "generate", "check", "trace", "format", "validate"] {
+    let general = gemmulate(&["--help"], b"").out;
+    let list = general.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
+    let commands: Vec<&str> = list.lines().filter_map(|l| l.strip_prefix("  ")?.split(' ').next()).collect();
+    assert!(commands.len() > 15, "{commands:?}");
+    for command in commands.into_iter().filter(|c| !["", "help"].contains(c)) {
         let run = gemmulate(&[command, "--help"], b"");
-        assert!(run.out.contains("Examples:") && run.out.contains("gemmulate") && run.code == 0, "{command}");
+        let examples = run.out.split("Examples:").nth(1).unwrap_or_else(|| panic!("{command} has no examples"));
+        assert!(examples.contains("gemmulate") && run.code == 0, "{command}");
+        for line in examples.lines() {
+            // Longer ones are broken on terminals of 80 columns, and then cannot be copied.
+            assert!(line.len() < 80, "{command}: {line}");
+        }
     }
 }
 

@@ -351,13 +351,15 @@ fn bad_input_is_an_error_and_leaves_no_file() {
         (&[UNIT, &a, &b, "--plan", "cutlass3 split-k=9"], "empty"),
         (&[mx, &a, &b, "--scale-a", "1"], "is a file"),
         (&[mx, &a, &b, "--scale-a", &a, "--scale-b", &b], "scale_a must be 2 x 1"),
-        (&[UNIT, &a, &b, "--trace", "9,9"], "within 2 x 2"),
+        (&[UNIT, &a, &b, "--trace", "0,0"], "cannot be used with"),
     ];
     for (args, why) in cases {
         let run = gemmulate(&[&["gemm"], args, &["-o", &d]].concat(), b"");
         assert!(run.err.contains(why), "{args:?}: {}", run.err);
         assert_eq!((run.code, Path::new(&d).exists()), (2, false), "{args:?}");
     }
+    let run = gemmulate(&["gemm", UNIT, &a, &b, "--trace", "9,9"], b"");
+    assert!(run.err.contains("within 2 x 2") && run.code == 2, "{}", run.err);
     let nowhere: PathBuf = Path::new(&folder.path("no-such-folder")).join("d.npy");
     let run = gemmulate(&["gemm", UNIT, &a, &b, "-o", &nowhere.display().to_string()], b"");
     assert_eq!(run.code, 2);

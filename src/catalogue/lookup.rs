@@ -33,7 +33,19 @@ pub(crate) fn find(name: &str) -> Result<Unit, Error> {
         let recipe: Recipe = lower[base.len() + 1..].parse()?;
         return unit.with_accumulator(recipe);
     }
+    if let Some((gpu, family)) = UNMODELLED.iter().find(|(gpu, _)| starts_with_word(&lower, gpu)) {
+        let why = format!("{family} ({gpu}) is not modelled; its units may differ from every other architecture's");
+        return Err(Error::RefusedUnit { name: name.into(), why });
+    }
     match split_architecture(&lower) {
+        Some((arch, "")) => {
+            let why = format!(
+                "a GPU or architecture ({}) alone is no unit: add an instruction, such as `{}`",
+                arch.name,
+                example(arch)
+            );
+            Err(Error::RefusedUnit { name: name.into(), why })
+        }
         Some((arch, instruction)) => find_on(arch, instruction, name),
         None => find_anywhere(&lower, name),
     }
@@ -46,6 +58,36 @@ const VALPEY: [(&str, &str); 3] = [
     ("valpey/turing", "custom/m8n8k4.f32.f16.f16.f32/dot:block=4:F=24:normalise=yes:e_zero=none:nan=quiet"),
     ("valpey/ampere", "custom/m16n8k8.f32.f16.f16.f32/dot:block=8:F=24:normalise=yes:e_zero=none:nan=quiet"),
 ];
+
+/// GPUs that nothing public describes to the bit.
+const UNMODELLED: [(&str, &str); 12] = [
+    ("b300", "Blackwell Ultra"),
+    ("gb300", "Blackwell Ultra"),
+    ("sm_103", "Blackwell Ultra"),
+    ("sm_103a", "Blackwell Ultra"),
+    ("sm_110", "Thor"),
+    ("sm_110a", "Thor"),
+    ("sm_72", "Xavier"),
+    ("mi350x", "CDNA4"),
+    ("mi355x", "CDNA4"),
+    ("gfx950", "CDNA4"),
+    ("cdna4", "CDNA4"),
+    ("gfx940", "CDNA3's first stepping"),
+];
+
+/// Whether a text begins with a word, ended by a blank or a slash, a vendor's name before it or not.
+fn starts_with_word(text: &str, word: &str) -> bool {
+    let text =
+        ["nvidia ", "amd ", "instinct "].iter().fold(text, |text, vendor| text.strip_prefix(vendor).unwrap_or(text));
+    text.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '/', '\t']))
+}
+
+/// Some unit's name.
+fn example(arch: &ArchInfo) -> String {
+    let units = || base_units().iter().filter(|u| u.arch == arch.name);
+    let common = units().find(|u| u.name.contains("f16.f16.f32") && u.shape.k >= 8).or_else(|| units().next());
+    common.map_or_else(String::new, |u| u.name.clone())
+}
 
 /// Names longer than this are nobody's.
 const MAX_NAME: usize = 400;

@@ -15,7 +15,7 @@ use crate::simd::{self, Isa, KernelChoice};
 use crate::unit::{AsUnit, Unit};
 use core::fmt;
 use core::marker::PhantomData;
-use ndarray::{Array2, Array3, ArrayBase, ArrayView2, Axis, Data, DataMut, Ix2, Ix3};
+use ndarray::{Array, Array2, Array3, ArrayBase, ArrayView2, Axis, Data, DataMut, Dimension, Ix2, Ix3};
 use std::sync::Arc;
 
 /// A matrix product, `D = alpha A B + beta C` on a unit, by a plan.
@@ -249,7 +249,7 @@ impl<'a, D: Format> Gemm<'a, D> {
     pub fn run_as<T: Format>(&self, a: &impl Matrix, b: &impl Matrix) -> Result<Array2<T>, Error> {
         let (left, right) = (a.reader(), b.reader());
         let size = check_product(left.shape(), right.shape())?;
-        let mut d = Array2::from_elem((size[0], size[1]), T::from_bits(0));
+        let mut d = blank(Ix2(size[0], size[1]))?;
         let format = self.output_format(&T::SPEC)?;
         let mut sink = Values { array: d.view_mut(), d: format };
         let request = request([&left, &right], [a.format(), b.format()], None, format);
@@ -333,7 +333,7 @@ impl<'a, D: Format> Gemm<'a, D> {
             return Err(no_addend());
         }
         let batch = if a.dim().0 == 1 { b.dim().0 } else { a.dim().0 };
-        let mut d = Array3::from_elem((batch, a.dim().1, b.dim().2), D::from_bits(0));
+        let mut d = blank(Ix3(batch, a.dim().1, b.dim().2))?;
         self.run_batch_into(a, b, &mut d, &mut Workspace::new())?;
         Ok(d)
     }
@@ -364,6 +364,18 @@ impl<'a, D: Format> Gemm<'a, D> {
         }
         Ok(())
     }
+}
+
+/// Room for a result, in zeros.
+fn blank<T: Format, S: Dimension>(dim: S) -> Result<Array<T, S>, Error> {
+    let found =
+        format!("{} elements of {}", dim.slice().iter().map(usize::to_string).collect::<Vec<_>>().join(" x "), T::SPEC);
+    let too_large = || Error::shape("D", "small enough for this machine's memory", found.clone());
+    let size = dim.slice().iter().try_fold(1usize, |n, &next| n.checked_mul(next)).ok_or_else(too_large)?;
+    let mut elements = Vec::new();
+    elements.try_reserve_exact(size).map_err(|_| too_large())?;
+    elements.resize(size, T::from_bits(0));
+    Array::from_shape_vec(dim, elements).map_err(|_| too_large())
 }
 
 /// What [`Gemm::compute`] is asked for when all of D is wanted.

@@ -1,5 +1,5 @@
 //! What happens to accumulators outside the unit: promotion, reduction, alpha and beta, scales, the
-//! conversion to D. All in f32, or in f64 where the unit's d is f64. SPEC section 5, items 3 to 6.
+//! conversion to D. All in f32, or in f64 where the unit's d is f64. docs/numerics.md, section 6.
 
 use super::kernel::Lanes;
 use super::plan::Epilogue;
@@ -8,7 +8,7 @@ use crate::format::{F32, F64, FormatSpec, Overflow};
 use crate::round::Rounding;
 use crate::special::NanRule;
 
-/// The type that SPEC writes as f32. These are host operations: IEEE ones, to nearest even, in which
+/// The type that docs/numerics.md writes as f32. These are host operations: IEEE ones, to nearest even, in which
 /// a NaN is a class and gets its bits when D is stored.
 pub(crate) trait Wide: Copy + Default + PartialEq + Send + Sync + core::fmt::Debug + 'static {
     /// A code of the unit's d.

@@ -30,7 +30,10 @@ pub fn reference<S: Data<Elem = f64>, R: Data<Elem = f64>>(
     }
     let (a, b) = (a.as_standard_layout(), b.t().as_standard_layout().into_owned());
     let (m, n) = (a.nrows(), b.nrows());
-    let mut product = vec![0.0; m * n];
+    let too_large = || Error::shape("D", "small enough for this machine's memory", format!("{m} x {n}"));
+    let (mut product, size) = (Vec::new(), m.checked_mul(n).ok_or_else(too_large)?);
+    product.try_reserve_exact(size).map_err(|_| too_large())?;
+    product.resize(size, 0.0);
     let integers = fixed(a.iter())
         .zip(fixed(b.iter()))
         .filter(|((_, _, bits_a), (_, _, bits_b))| bits_a + bits_b + a.ncols().max(1).ilog2() < 125);
@@ -127,8 +130,10 @@ pub struct Errors {
     pub relative_frobenius: f64,
     /// Mean of d - r, with its sign.
     pub bias: f64,
-    /// Elements that are NaN or infinite in one of the two; the other numbers leave them out.
+    /// Elements that are NaN or infinite in one of the two; the other numbers leave them out, and are 0 if nothing is left.
     pub special: usize,
+    /// The elements that count.
+    pub counted: usize,
 }
 
 /// Compares a product, in numbers of `format`, with a reference.
@@ -143,7 +148,7 @@ pub fn errors<S: Data<Elem = f64>>(
     if d.dim() != reference.dim() {
         return Err(Error::shape("D", format!("{:?}", reference.dim()), format!("{:?}", d.dim())));
     }
-    let (mut e, mut sum, mut squares, mut norm, mut count) = (Errors::default(), 0.0, 0.0, 0.0, 0.0f64);
+    let (mut e, mut sum, mut squares, mut norm) = (Errors::default(), 0.0, 0.0, 0.0);
     for (&d, &r) in d.iter().zip(reference) {
         if !d.is_finite() || !r.is_finite() {
             e.special += 1;
@@ -155,9 +160,9 @@ pub fn errors<S: Data<Elem = f64>>(
         sum += error;
         squares += error * error;
         norm += r * r;
-        count += 1.0;
+        e.counted += 1;
     }
-    e.bias = if count > 0.0 { sum / count } else { 0.0 };
+    e.bias = if e.counted > 0 { sum / e.counted as f64 } else { 0.0 };
     e.relative_frobenius = if norm > 0.0 { (squares / norm).sqrt() } else { squares.sqrt() };
     Ok(e)
 }

@@ -7,7 +7,7 @@ use crate::unit::Unit;
 use core::fmt;
 use core::str::FromStr;
 
-/// Where the zeros go when a slice of K is no multiple of the block: SPEC section 5, item 1.
+/// Where the zeros go when a slice of K is no multiple of the block: docs/numerics.md, section 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tail {
     /// The slice's last block holds the left-over elements, then zeros (CUTLASS 3.x, TMA).
@@ -47,7 +47,7 @@ pub enum AtomicOrder {
     Seed(u64),
 }
 
-/// How alpha, beta and C enter: SPEC section 5, item 6.
+/// How alpha, beta and C enter: docs/numerics.md, section 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Epilogue {
     /// `fma(alpha, acc, beta * C)` (CUTLASS 2.x).
@@ -114,7 +114,7 @@ impl ScaleBlocks {
     pub const DEEPGEMM: Self = Self { rows: 1, k: 128, columns: 128 };
 }
 
-/// A GEMM kernel's decisions, as far as they can change a bit: SPEC section 5.
+/// A GEMM kernel's decisions, as far as they can change a bit: docs/numerics.md, section 6.
 ///
 /// A plan starts from a preset and is changed by its methods; it prints as text and is read back.
 ///

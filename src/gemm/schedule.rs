@@ -1,4 +1,4 @@
-//! The K schedule of an output element: slices, pieces, padding, promotion. SPEC section 5, items 1 to 5.
+//! The K schedule of an output element: slices, pieces, padding, promotion. docs/numerics.md, section 6.
 
 use super::plan::{Epilogue, Plan, ScaleBlocks, SplitMode, Start, Tail};
 use crate::error::Error;

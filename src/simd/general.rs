@@ -1,4 +1,4 @@
-//! The aligned dot-add with every parameter (SPEC section 3, Generic), on any instruction set: the
+//! The aligned dot-add with every parameter (docs/numerics.md, 4.12), on any instruction set: the
 //! kernel of custom units, and FDA's where no sharper one is.
 
 use super::Isa;

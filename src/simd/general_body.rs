@@ -1,4 +1,4 @@
-//! One block of the aligned dot-add on one row and 16 columns: SPEC section 3, Generic, steps 1 to 8.
+//! One block of the aligned dot-add on one row and 16 columns: docs/numerics.md, 4.12, steps 1 to 8.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 #![allow(unsafe_code, reason = "conversions without a check, whose range the exponents prove")]

@@ -69,7 +69,7 @@ pub(super) fn to_int<const NATIVE: bool>(x: f64, how: ToInt) -> f64 {
     r.copysign(x)
 }
 
-/// How a sum is rounded to the output: SPEC section 3, Generic, step 7.
+/// How a sum is rounded to the output: docs/numerics.md, 4.12, step 7.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Encode {
     pub(super) rounding: ToInt,

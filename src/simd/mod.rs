@@ -139,10 +139,22 @@ impl FromStr for Isa {
     }
 }
 
-/// The set that `GEMMULATE_ISA` names, read once.
+/// The set that the environment variable `GEMMULATE_ISA` holds kernels back to, if it is set; read once.
+///
+/// # Errors
+/// When its value names no set. Products then go on as if it were not set, so ask before you rely on it.
+pub fn from_environment() -> Result<Option<Isa>, crate::Error> {
+    static ISA: OnceLock<Result<Option<Isa>, crate::Error>> = OnceLock::new();
+    let read = || match std::env::var("GEMMULATE_ISA") {
+        Ok(text) => text.parse().map(Some),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => "?".parse().map(Some),
+    };
+    ISA.get_or_init(read).clone()
+}
+
 fn environment() -> Option<Isa> {
-    static ISA: OnceLock<Option<Isa>> = OnceLock::new();
-    *ISA.get_or_init(|| std::env::var("GEMMULATE_ISA").ok()?.parse().ok())
+    from_environment().unwrap_or_default()
 }
 
 /// Which kernel computes a unit's tiles, and why that one.

@@ -536,6 +536,18 @@ fn empty_products() {
 }
 
 #[test]
+fn products_too_large_for_any_memory_are_errors() {
+    let unit = Unit::find("cdna1/v_mfma_f32_32x32x4f16").unwrap();
+    for size in [1usize << 40, 1 << 62] {
+        let (a, b) = (Array2::<f32>::zeros((size, 0)), Array2::<f32>::zeros((0, size)));
+        let error = Gemm::on(&unit).run(&a, &b).unwrap_err();
+        assert!(error.to_string().contains("memory"), "{error}");
+        let error = gemmulate::gemm::metrics::reference(&a.mapv(f64::from), &b.mapv(f64::from)).unwrap_err();
+        assert!(error.to_string().contains("memory"), "{error}");
+    }
+}
+
+#[test]
 fn quantised_products_and_checkpoint_layouts() {
     use gemmulate::format::{E2M1, E4M3};
     use gemmulate::gemm::quantise;

@@ -38,6 +38,11 @@ fn sass_names_with_products() {
     );
     finds("NVIDIA GeForce RTX 4090 HMMA.1688.F16", "ada/mma.m16n8k8.f16.f16.f16.f16");
     finds("A40 HMMA.1684.F32.TF32", "ampere/mma.m16n8k4.f32.tf32.tf32.f32");
+    finds("NVIDIA A100-SXM4-80GB HMMA.1684.F32.TF32", "ampere/mma.m16n8k4.f32.tf32.tf32.f32");
+    finds("NVIDIA H100 80GB HBM3 HGMMA.64x8x16.F32", "hopper/wgmma.m64n8k16.f32.f16.f16");
+    finds("H100 PCIe/HGMMA.64x8x16.F32", "hopper/wgmma.m64n8k16.f32.f16.f16");
+    finds("RTX 6000 Ada HMMA.1688.F16", "ada/mma.m16n8k8.f16.f16.f16.f16");
+    finds("sm_86 HMMA.1684.F32.TF32", "ampere/mma.m16n8k4.f32.tf32.tf32.f32");
 }
 
 #[test]
@@ -143,6 +148,10 @@ fn wrong_names_help() {
     assert!(message("a100 mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32").contains("integer"));
     assert!(message("H100 QMMA.16832.F32.E4M3.E4M3").contains("HMMA"));
     assert!(message("hopper/wgmma.m64n100k16.f32.f16.f16").contains("n = 8, 16"));
+    assert!(message("H100").contains("add an instruction"), "{}", message("H100"));
+    assert!(message("MI355X v_mfma_f32_32x32x8_f16").contains("CDNA4"));
+    assert!(message("B300 UTCHMMA").contains("Blackwell Ultra"));
+    assert!(!message("A100-fast HMMA.1684.F32.TF32").contains("add an instruction"));
     for wild in
         ["", "/", "//", "custom/", "custom/x/y", "a100", "H100 ", "\u{1F980}", "mma", &"x".repeat(100_000), "a/b/c/d"]
     {

@@ -72,7 +72,7 @@ fn subnormals(lab: &mut Lab<'_>) -> Result<Answer, Error> {
 }
 
 /// The smallest exponent that terms are aligned to, from tiny terms beside the smallest result
-/// (SPEC section 7's floor tests, for any widths).
+/// (the floor tests of docs/numerics.md, for any widths).
 fn e_zero(lab: &mut Lab<'_>, site: &Site, widths: &Widths, rounding: Option<Rounding>) -> Result<Answer, Error> {
     let i = lab.bench.interface;
     let (Some(width), Some(rounding), true) = (widths.possible.first().copied(), rounding, site.products.len() >= 2)
