@@ -10,12 +10,17 @@ use std::io::Write;
 
 /// Find the smallest input on which two units differ, and draw both traces.
 ///
+/// Nothing can be left out of the input, shortened or moved nearer without the units agreeing.
+/// Whether another input has fewer terms, or whether units are equal that none tells apart, only a
+/// solver can say: with --prove (a build with the feature smt; cvc5 or z3 installed).
+///
 /// Exit status 0 if the units are one function, 1 if they differ or might.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   gemmulate diff \"A100 HMMA.1688.F32\" \"H100 HMMA.1688.F32\"
-  gemmulate diff \"V100 HMMA.884.F32.F32\" turing/mma.m8n8k4.f32.f16.f16.f32")]
+  gemmulate diff \"V100 HMMA.884.F32.F32\" turing/mma.m8n8k4.f32.f16.f16.f32
+  gemmulate diff \"V100 HMMA.884.F32.F32\" valpey/volta --prove")]
 pub(crate) struct Args {
     /// The first unit, by any of its names
     #[arg(value_parser = Unit::find)]
@@ -26,24 +31,180 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[cfg(feature = "smt")]
+    #[command(flatten)]
+    prove: prove::Prove,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let outcome = diff(&args.first, &args.second)?;
+    #[cfg(feature = "smt")]
+    let solver = args.prove.solver()?;
+    let found = diff(&args.first, &args.second)?;
+    #[cfg(feature = "smt")]
+    let (found, proof) = match &solver {
+        Some(solver) => prove::prove(&args.first, &args.second, found, solver)?,
+        None => (found, None),
+    };
+    #[cfg(not(feature = "smt"))]
+    let proof: Option<Proof> = None;
     let mut out = io::output();
     if args.json {
-        writeln!(out, "{:#}", to_json(&outcome))?;
+        let mut value = to_json(&found);
+        if let Some(proof) = &proof {
+            value["proof"] = proof.to_json();
+        }
+        writeln!(out, "{value:#}")?;
     } else {
-        match &outcome {
+        match &found {
             Sameness::Same(reasons) if reasons.is_empty() => writeln!(out, "the same function: equal parameters")?,
             Sameness::Same(reasons) => writeln!(out, "the same function:\n  {}", reasons.join("\n  "))?,
             Sameness::Different(found) => print(args, found, &mut out)?,
             Sameness::NotToldApart(n) => writeln!(out, "none of {n} inputs tells them apart; that is no proof")?,
             _ => {}
         }
+        if let Some(proof) = &proof {
+            writeln!(out, "{} ({:.1} s, {})", proof.in_words(), proof.seconds, proof.solver)?;
+        }
     }
     out.flush()?;
-    Ok(matches!(outcome, Sameness::Same(_)))
+    let equal = proof.is_some_and(|p| matches!(p.verdict, Proved::Equal(_)));
+    Ok(equal || matches!(found, Sameness::Same(_)))
+}
+
+/// What a solver added to what was found.
+struct Proof {
+    verdict: Proved,
+    solver: String,
+    seconds: f64,
+}
+
+#[cfg_attr(not(feature = "smt"), allow(dead_code, reason = "nothing is proved without a solver"))]
+enum Proved {
+    /// The units are one function, and how that is known.
+    Equal(String),
+    /// No input of fewer terms tells them apart.
+    Fewest(usize),
+    /// Neither, and why.
+    Open(String),
+}
+
+impl Proof {
+    fn in_words(&self) -> String {
+        match &self.verdict {
+            Proved::Equal(how) => format!("proved equal: {how}"),
+            Proved::Fewest(terms) => {
+                format!("proved minimal in its {terms} terms; that its significands are the shortest is not proved")
+            }
+            Proved::Open(why) => format!("not settled by the solver: {why}"),
+        }
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        let mut value = match &self.verdict {
+            Proved::Equal(how) => json!({ "equal": true, "how": how }),
+            Proved::Fewest(terms) => json!({ "equal": false, "fewest_terms": terms }),
+            Proved::Open(why) => json!({ "equal": null, "open": why }),
+        };
+        value["solver"] = json!(self.solver);
+        value["seconds"] = json!(self.seconds);
+        value
+    }
+}
+
+/// `--prove`: a solver's word on what was found.
+#[cfg(feature = "smt")]
+mod prove {
+    use super::{Failure, Proof, Proved};
+    use gemmulate::probe::{Difference, Input, Sameness};
+    use gemmulate::smt::{self, Solver, Verdict};
+    use gemmulate::{Error, Unit};
+    use std::time::{Duration, Instant};
+
+    #[derive(clap::Args)]
+    pub(super) struct Prove {
+        /// Have a solver prove that no input of fewer terms tells the units apart, or that they are equal
+        #[arg(long)]
+        prove: bool,
+        /// The solver's program: z3 or cvc5 (default: whichever is installed, cvc5 first)
+        #[arg(long, value_name = "PROGRAM", requires = "prove")]
+        solver: Option<String>,
+        /// Seconds before the solver is stopped
+        #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+        timeout: f64,
+    }
+
+    impl Prove {
+        /// The solver, if one is asked for.
+        pub(super) fn solver(&self) -> Result<Option<Solver>, Failure> {
+            if !self.prove {
+                return Ok(None);
+            }
+            let timeout = Duration::try_from_secs_f64(self.timeout)
+                .map_err(|_| Failure::Message("--timeout must be a number of seconds".into()))?;
+            Ok(Some(match &self.solver {
+                Some(program) => Solver::named(program, timeout)?,
+                None => Solver::find(timeout)?,
+            }))
+        }
+    }
+
+    /// What is found, with the solver's input in its place if that has fewer terms, and the proof.
+    pub(super) fn prove(
+        first: &Unit,
+        second: &Unit,
+        found: Sameness,
+        solver: &Solver,
+    ) -> Result<(Sameness, Option<Proof>), Failure> {
+        let start = Instant::now();
+        let answer = smt::diff(first, second, solver, solver.timeout());
+        let proof = |verdict| {
+            let (solver, seconds) = (solver.version().to_owned(), start.elapsed().as_secs_f64());
+            Some(Proof { verdict, solver, seconds })
+        };
+        let answer = match answer {
+            // A unit that has no encoding is no reason to keep what was found.
+            Err(Error::Solver(why)) => return Ok((found, proof(Proved::Open(why)))),
+            answer => answer?,
+        };
+        Ok(match (found, answer) {
+            (Sameness::Different(_), Verdict::Equal(how)) => {
+                return Err(Failure::Message(format!("the solver takes units that differ for equal: {how}")));
+            }
+            (Sameness::Same(_), Verdict::Different { input, .. }) => {
+                return Err(Failure::Message(format!("the solver tells units of one function apart by {input}")));
+            }
+            (found, Verdict::Equal(how)) => (found, proof(Proved::Equal(how))),
+            (Sameness::Different(d), Verdict::Different { terms, minimal: true, .. }) if terms_of(&d.input) < terms => {
+                return Err(Failure::Message(format!(
+                    "the solver says that it takes {terms} terms, but see {}",
+                    d.input
+                )));
+            }
+            (found, Verdict::Different { input, first: x, second: y, terms, minimal }) => {
+                let fewer = |d: &Difference| terms_of(&d.input) > terms;
+                let found = match found {
+                    Sameness::Different(d) if !fewer(&d) => Sameness::Different(d),
+                    _ => Sameness::Different(Box::new(difference(first, second, input, [x, y])?)),
+                };
+                let open = "a question about fewer terms stayed open";
+                (found, proof(if minimal { Proved::Fewest(terms) } else { Proved::Open(open.into()) }))
+            }
+            (found, Verdict::Open(why)) => (found, proof(Proved::Open(why))),
+            (found, _) => (found, None),
+        })
+    }
+
+    /// Terms that are not +0 x +0, c among them, as the solver counts them.
+    fn terms_of(input: &Input) -> usize {
+        let products = input.a.iter().zip(&input.b).filter(|(a, b)| **a != 0 || **b != 0).count();
+        products + usize::from(input.c != 0)
+    }
+
+    fn difference(first: &Unit, second: &Unit, input: Input, [x, y]: [u64; 2]) -> Result<Difference, Error> {
+        let trace = |u: &Unit| u.trace_bits(&input.a, &input.b, input.c, &input.scale_a, &input.scale_b);
+        let (first_trace, second_trace) = (trace(first)?.1, trace(second)?.1);
+        Ok(Difference { input, first: x, second: y, first_trace, second_trace })
+    }
 }
 
 fn print(args: &Args, found: &Difference, out: &mut impl Write) -> Result<(), Failure> {

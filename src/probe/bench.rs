@@ -130,6 +130,14 @@ impl Bench {
         (low.max(i.c.emin()).max(i.d.emin()), high.min(top(&i.c)).min(top(&i.d)))
     }
 
+    /// How two normal operands share a product's exponent, as evenly as their formats allow.
+    pub(crate) fn shared(&self, e: i32) -> (i32, i32) {
+        let Interface { a, b, .. } = self.interface;
+        let (low, high) = (a.emin().max(e - top(&b)), top(&a).min(e - b.emin()));
+        let ea = (e / 2).max(low).min(high);
+        (ea, e - ea)
+    }
+
     /// Operands with product `magnitude * 2^e`: the magnitude sits in a if it fits, else in b; both
     /// normal if they can be, and as balanced as that allows.
     pub(crate) fn split(&self, negative: bool, magnitude: u128, e: i32) -> Option<(u64, u64)> {

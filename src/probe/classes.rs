@@ -1,10 +1,10 @@
 //! All units against all: which are one function, which share a step, what tells others apart.
 
-use super::black_box::{BlackBox, Input};
+use super::black_box::{BlackBox, Input, Interface};
 use super::diff;
 use super::same::canonical;
 use super::shrink;
-use crate::accumulate::{GenericDot, Recipe};
+use crate::accumulate::Recipe;
 use crate::error::Error;
 use crate::unit::Unit;
 
@@ -33,7 +33,8 @@ pub struct Separation {
 pub struct Classes {
     /// The functions.
     pub classes: Vec<Class>,
-    /// Classes (by number) with the same formats and the same rule per step, at any K.
+    /// Classes (by number) with the same formats and the same rule per step at several K: what the
+    /// one of the largest K computes, at the K of each of the others, is the function of that.
     pub same_step: Vec<Vec<usize>>,
     /// One per pair of classes with equal formats and K.
     pub separations: Vec<Separation>,
@@ -76,22 +77,24 @@ fn separate(x: &Unit, y: &Unit) -> Result<Option<(Input, u64, u64)>, Error> {
     }
 }
 
-/// Classes that differ only in K, or in how often a step is repeated.
+/// Classes of one rule at several K: the rule of the one with the largest K, at the others' K, is
+/// their function.
 fn same_step(classes: &[Class]) -> Vec<Vec<usize>> {
-    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
-    for (n, class) in classes.iter().enumerate() {
-        let Some(recipe) = class.units[0].recipe else { continue };
-        let i = class.units[0].interface();
-        let step = match recipe {
-            Recipe::Generic(x) => Recipe::Generic(GenericDot { block: 0, ..x }),
-            other => other,
-        };
-        let scale = i.scale.map_or(String::new(), |s| format!("{} {}", s.format, s.block));
-        let key = format!("{} {} {} {} {scale} {step}", i.a, i.b, i.c, i.d);
-        match groups.iter_mut().find(|(k, _)| *k == key) {
-            Some((_, members)) => members.push(n),
-            None => groups.push((key, vec![n])),
-        }
+    let restricts = |long: &Class, short: &Class| {
+        let (x, y) = (long.units[0].interface(), short.units[0].interface());
+        let Some(recipe) = long.units[0].recipe else { return false };
+        let fits = y.scale.is_none_or(|s| y.k % s.block.max(1) == 0);
+        let formats = Interface { k: y.k, ..x } == y;
+        x.k > y.k && fits && formats && Some(canonical(&recipe, &y).0) == short.recipe
+    };
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (n, long) in classes.iter().enumerate() {
+        let others = classes.iter().enumerate().filter(|(m, short)| *m == n || restricts(long, short));
+        groups.push(others.map(|(m, _)| m).collect());
     }
-    groups.into_iter().map(|(_, members)| members).filter(|g| g.len() > 1).collect()
+    // What a longer one of the group says too is said once.
+    let within = |g: &Vec<usize>, other: &Vec<usize>| g != other && g.iter().all(|n| other.contains(n));
+    let all = groups.clone();
+    groups.retain(|g| g.len() > 1 && !all.iter().any(|other| within(g, other)));
+    groups
 }

@@ -7,11 +7,14 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// The longest answer that is read; an `f64` has 16 hex digits.
 const LONGEST_LINE: u64 = 256;
+
+/// How long a program that has closed its output may take to end and to say why.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Lines written at a time, so that a partner that answers as it reads cannot make both sides wait.
 const CHUNK: usize = 4096;
@@ -28,6 +31,7 @@ pub struct Command {
     lines: SyncSender<String>,
     answers: Receiver<Answer>,
     stderr: Arc<Mutex<VecDeque<String>>>,
+    stderr_reader: JoinHandle<()>,
     asked: usize,
 }
 
@@ -58,8 +62,9 @@ impl Command {
         thread::spawn(move || write_lines(stdin, &to_write));
         thread::spawn(move || read_answers(stdout, &found));
         let kept = Arc::clone(&last);
-        thread::spawn(move || keep_last_lines(stderr, &kept));
-        Ok(Self { text: command.into(), interface, timeout, child, lines, answers, stderr: last, asked: 0 })
+        let stderr_reader = thread::spawn(move || keep_last_lines(stderr, &kept));
+        let (text, asked, stderr) = (command.into(), 0, last);
+        Ok(Self { text, interface, timeout, child, lines, answers, stderr, stderr_reader, asked })
     }
 
     /// An error about this command, with the last thing it said on standard error.
@@ -71,8 +76,14 @@ impl Command {
 
     /// Why there is no answer: the program ended, or its pipe did.
     fn ended(&mut self, have: usize) -> Error {
-        thread::sleep(Duration::from_millis(50));
-        let status = match self.child.try_wait() {
+        // Its pipe may close before it has ended, and before its last words have been read.
+        let until = Instant::now() + LAST_WORDS;
+        let mut status = self.child.try_wait();
+        while (matches!(status, Ok(None)) || !self.stderr_reader.is_finished()) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+            status = self.child.try_wait();
+        }
+        let status = match status {
             Ok(Some(status)) => format!("ended ({status})"),
             _ => "closed its output".into(),
         };
@@ -176,6 +187,10 @@ fn read_answers(stdout: impl Read, found: &SyncSender<Answer>) {
             Ok(0) => return,
             Ok(_) if line.last() != Some(&b'\n') && line.len() as u64 == LONGEST_LINE => {
                 Err(format!("a line of more than {LONGEST_LINE} bytes"))
+            }
+            // The last answer of a program that died while it wrote is no answer.
+            Ok(_) if line.last() != Some(&b'\n') => {
+                Err(format!("`{}`, where the output ends without a newline", String::from_utf8_lossy(&line)))
             }
             Ok(_) => match String::from_utf8(line) {
                 Ok(text) if text.trim().is_empty() => continue,

@@ -32,3 +32,10 @@ pub use features::{Feature, Features, Observation, Value, features};
 pub use fit::{Alternative, Counterexample, Fit, FitOptions, fit};
 pub use same::{canonical, same_function};
 pub use tree::{Node, SummationTree};
+
+use std::time::{Duration, Instant};
+
+/// The end of a time limit. Limits of more than a century are one: the clock cannot hold them all.
+pub(crate) fn deadline(limit: Duration) -> Instant {
+    Instant::now() + limit.min(Duration::from_secs(100 * 365 * 24 * 3600))
+}

@@ -4,11 +4,12 @@
 //! cancelled, and is lost if it meets one of them before (FPRev; MMA-Sim III-C). Asked for every
 //! triple of the K + 1 terms, the sets of lost places are the subtrees. A node that sums exactly
 //! loses nothing of its own leaves, only what its children lost before; subtrees are then the
-//! unions of those losses.
+//! unions of those losses. Products too narrow for that are told from what they do to a large c.
 
 use super::bench::{Bench, top};
 use super::black_box::{BlackBox, Input};
 use super::features::Observation;
+use super::reach::last_bit;
 use crate::error::Error;
 use core::fmt;
 use std::collections::BTreeSet;
@@ -130,7 +131,9 @@ impl SummationTree {
         };
         if n == 2 {
             let root = Node::Sum(vec![Node::C, Node::Product(0)]);
-            return Ok(Ok(Self { root, loses: true, evidence: Vec::new() }));
+            let both = bench.terms(&[(0, false, 1, x - 1), (1, false, 1, y)]);
+            let evidence = observe(target, both.into_iter().collect(), "the product and c")?;
+            return Ok(Ok(Self { root, loses: true, evidence }));
         }
         let places: Vec<(usize, usize, usize)> =
             pairs(n).flat_map(|(i, j)| (0..n).filter(move |&l| l != i && l != j).map(move |l| (i, j, l))).collect();
@@ -143,8 +146,65 @@ impl SummationTree {
             answers.chunks(n - 2).zip(places.chunks(n - 2)).map(|(d, p)| lost_places(d, p, survives)).collect();
         let evidence = inputs.iter().zip(&answers).step_by(n - 2).take(24);
         let evidence = evidence.map(|(x, &d)| Observation::new(x.clone(), d, "X, -X and y")).collect();
-        Ok(build(n, &lost, evidence, x - y))
+        match build(n, &lost, evidence, x - y) {
+            Err(why) => Ok(one_sum(target, &bench, x)?.ok_or(why)),
+            tree => Ok(tree),
+        }
     }
+}
+
+fn observe(target: &mut dyn BlackBox, inputs: Vec<Input>, shows: &str) -> Result<Vec<Observation>, Error> {
+    let answers = target.dot_adds(&inputs)?;
+    Ok(inputs.into_iter().zip(answers).map(|(x, d)| Observation::new(x, d, shows)).collect())
+}
+
+/// Whether all products and c meet in one sum, for products too narrow to lose one another.
+///
+/// Beside a c whose last bit is twice y, one product y is lost and two survive if they are summed
+/// before anything is rounded; that every pair survives shows that no two products are apart. A
+/// tiny c is lost beside X - X if it meets them, and not if it is added to their rounded sum. None
+/// if the answers are others, or c is as narrow as the products.
+fn one_sum(target: &mut dyn BlackBox, bench: &Bench, x: i32) -> Result<Option<SummationTree>, Error> {
+    let i = bench.interface;
+    let p = i.d.fraction_bits as i32;
+    // c = 2^lead, y half its last bit in d.
+    let y = bench.product_range().0.max(i.c.emin().max(i.d.emin()) - p - 1);
+    let lead = y + p + 1;
+    let tiny = last_bit(&i.c).max(last_bit(&i.d)).max(x - 100);
+    let beside = |places: &[usize], negative: bool| {
+        let c = (i.k, negative, 1, lead);
+        let terms: Vec<_> = places.iter().map(|&k| (k, negative, 1, y)).chain([c]).collect();
+        bench.terms(&terms)
+    };
+    let met: Option<Vec<Input>> = (1..i.k).map(|j| triple(bench, (0, j, i.k), (x, tiny))).collect();
+    let alone = bench.terms(&[(i.k, false, 1, tiny)]);
+    let (Some(met), Some(alone), Some(survives)) = (met, alone, bench.d(false, 1, tiny)) else { return Ok(None) };
+    // A unit that flushes it says nothing.
+    if target.dot_adds(&[alone])? != [survives] {
+        return Ok(None);
+    }
+    let met = observe(target, met, "X, -X and a tiny c: lost")?;
+    if met.iter().any(|o| o.d == survives) {
+        return Ok(None);
+    }
+    // A rounding up or down loses only terms of one sign.
+    for negative in [false, true] {
+        let singles: Option<Vec<Input>> = (0..i.k).map(|k| beside(&[k], negative)).collect();
+        let couples: Option<Vec<Input>> = pairs(i.k).map(|(k, l)| beside(&[k, l], negative)).collect();
+        let (Some(singles), Some(couples)) = (singles, couples) else { return Ok(None) };
+        let (Some(lost), Some(kept)) = (bench.d(negative, 1, lead), bench.d(negative, (1 << p) + 1, lead - p)) else {
+            return Ok(None);
+        };
+        let singles = observe(target, singles, "c and half its last bit: lost")?;
+        let couples = observe(target, couples, "c and half its last bit twice: summed before rounding")?;
+        if singles.iter().all(|o| o.d == lost) && couples.iter().all(|o| o.d == kept) {
+            let children = core::iter::once(Node::C).chain((0..i.k).map(Node::Product)).collect();
+            let evidence = met.into_iter().take(4).chain(singles.into_iter().take(4));
+            let evidence = evidence.chain(couples.into_iter().take(16)).collect();
+            return Ok(Some(SummationTree { root: Node::Sum(children), loses: true, evidence }));
+        }
+    }
+    Ok(None)
 }
 
 fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {

@@ -7,7 +7,7 @@ use super::solver::Solver;
 use super::term::{Bits, Truth};
 use crate::accumulate::{Floor, GenericDot, Recipe, SubnormalC, ZeroProducts};
 use crate::error::Error;
-use crate::probe::{BlackBox, Input, Interface, shrink};
+use crate::probe::{BlackBox, Input, Interface, deadline, shrink};
 use crate::round::Rounding;
 use crate::unit::Unit;
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ pub fn diff(first: &Unit, second: &Unit, solver: &Solver, limit: Duration) -> Re
     if first.model.recipe == second.model.recipe {
         return Ok(Verdict::Equal("the units have equal parameters".into()));
     }
-    let until = Instant::now() + limit;
+    let until = deadline(limit);
     let some_time = solver.within((limit / 4).min(solver.timeout()));
     if aligned_alike(&first, &second, &some_time)? {
         return Ok(Verdict::Equal("every term enters the sum alike, and the rest of the units is equal".into()));

@@ -1,6 +1,7 @@
 //! A solver as a process: z3 or cvc5, asked in SMT-LIB 2.
 
 use crate::error::Error;
+use crate::probe::deadline;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -116,7 +117,7 @@ impl Solver {
             Err(e) if e.kind() != ErrorKind::BrokenPipe => Some(e),
             _ => None,
         });
-        let until = Instant::now() + self.timeout;
+        let until = deadline(self.timeout);
         let said = match said.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(said) => said,
             Err(RecvTimeoutError::Timeout) => {

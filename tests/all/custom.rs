@@ -9,6 +9,7 @@ use gemmulate::round::Rounding;
 use gemmulate::special::NanRule;
 
 /// SplitMix64.
+#[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -79,6 +80,7 @@ pub(crate) fn unit(r: &mut Random) -> Unit {
 
 /// The parameters in which a fit's model differs from the unit it was made from although neither a
 /// reason nor an alternative says that they could: there must be none.
+#[allow(dead_code, reason = "not every test binary uses it")]
 pub(crate) fn unsaid(unit: &Unit, found: &Fit) -> Vec<String> {
     let recipe = unit.recipe.expect("custom units have one");
     let pairs = |r: &Recipe| -> Vec<String> {

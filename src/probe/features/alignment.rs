@@ -4,7 +4,9 @@
 //! (MMA-Sim III-D; the generalised form of Fasi 3.1.4). The answers are compared with what every
 //! width, rounding and sticky bit would leave.
 
+use super::super::black_box::Interface;
 use super::super::fit::roundings;
+use super::super::reach::last_bit;
 use super::structure::Site;
 use super::{Feature, Lab, Observation, Value, cannot};
 use crate::error::Error;
@@ -74,14 +76,28 @@ fn questions() -> Vec<Question> {
     gaps.flat_map(|gap| Y.into_iter().flat_map(move |y| [(false, y, -gap), (true, y, -gap)])).collect()
 }
 
+/// The exponent of the smallest c that is returned as it is: subnormal, if that is not flushed.
+fn smallest_c(lab: &mut Lab<'_>) -> Result<i32, Error> {
+    let Interface { k, c, d, .. } = lab.bench.interface;
+    let last = last_bit(&c).max(last_bit(&d));
+    let seen = lab.ask(vec![(lab.bench.terms(&[(k, false, 1, last)]), "the smallest c".into())])?;
+    let kept = seen.first().is_some_and(|o| Some(o.d) == lab.bench.d(false, 1, last));
+    Ok(if kept { last } else { c.emin().max(d.emin()) })
+}
+
 /// The ways of aligning y at `place` beside X and -X at `beside` that explain the answers.
 fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<(Vec<Width>, Vec<Observation>, bool), Error> {
-    let (low, high) = lab.bench.common_range();
+    let (_, high) = lab.bench.common_range();
     let (product_low, product_high) = lab.bench.product_range();
+    let Interface { k, d, .. } = lab.bench.interface;
+    let floor = if place == k { smallest_c(lab)? } else { product_low.max(d.emin()) };
     // X as large as a partial sum may be, so that y can be far below and still a result.
-    let x = if beside.contains(&lab.bench.interface.k) { high } else { product_high.min(60).min(high + 40) };
-    let x = x.min(super::super::bench::top(&lab.bench.interface.d) - 1);
-    let floor = if place == lab.bench.interface.k { low } else { product_low.max(lab.bench.interface.d.emin()) };
+    let x = if beside.contains(&k) { high } else { product_high.min(60).min(high + 40) };
+    let x = x.min(super::super::bench::top(&d) - 1);
+    // Where c reaches that far, X = 1: groups summed in fixed point keep what is below their
+    // scales' exponent, whatever the products' is.
+    let one = 0.clamp(product_low, product_high);
+    let x = if place == k && floor <= one - WIDEST - 2 { one.min(x) } else { x };
     let mut asked = Vec::new();
     let mut inputs = Vec::new();
     for (negative, y, gap) in questions() {
@@ -96,7 +112,6 @@ fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<(Vec<W
         }
     }
     let seen = lab.ask(inputs)?;
-    let d = lab.bench.interface.d;
     let explains = |w: &Width| {
         asked.iter().zip(&seen).all(|(&(negative, y, e), o)| {
             let (units, unit) = w.align(negative, y, e, x);
@@ -127,22 +142,25 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     let k = lab.bench.interface.k;
     let p = &site.products;
     let among_products = (p.len() >= 3).then(|| ([p[0], p[1]], p[2]));
-    let with_c = (p.len() >= 2 && site.with_c).then(|| ([p[0], p[1]], k));
+    // c's own sum need not be the one whose products are measured.
+    let with_c = (site.beside_c.len() >= 2).then(|| ([site.beside_c[0], site.beside_c[1]], k));
     let mut found = Vec::new();
     for (name, sites) in [("products", among_products), ("c", with_c)] {
         if let Some((beside, place)) = sites {
             found.push((name, measure(lab, beside, place)?));
         }
     }
-    let Some((_, (possible, evidence, exact))) = found.first().cloned() else {
+    let Some((_, (possible, _, _))) = found.first().cloned() else {
         push_unknown(all, "no sum holds three terms: what each addition rounds to is its output");
         return Ok(Widths::default());
     };
-    if exact && possible.len() != 1 {
+    // Narrow products never reach what alignment cuts off; c may.
+    found.retain(|(_, (possible, _, exact))| !exact || possible.len() == 1);
+    let Some((_, (possible, evidence, _))) = found.first().cloned() else {
         let widest = possible.iter().map(|w| w.bits).min();
         push_unknown(all, &format!("every term is kept whole: exact, or at least {} bits", widest.unwrap_or(WIDEST)));
         return Ok(Widths::default());
-    }
+    };
     if possible.is_empty() {
         push_unknown(all, "no single width, rounding and sticky bit explains what is left of y");
         return Ok(Widths::default());
@@ -155,8 +173,10 @@ type Found = (&'static str, (Vec<Width>, Vec<Observation>, bool));
 
 fn report(lab: &Lab<'_>, all: &mut Vec<Feature>, found: &[Found], evidence: &[Observation]) {
     let per_place = |of: &dyn Fn(&Width) -> String| -> Value {
-        let told: Vec<(&str, Option<String>)> =
-            found.iter().map(|(name, (ways, _, _))| (*name, one(ways.iter().map(of)))).collect();
+        let rule = |ways: &[Width]| {
+            if ways.is_empty() { Some("no single rule".to_owned()) } else { one(ways.iter().map(of)) }
+        };
+        let told: Vec<(&str, Option<String>)> = found.iter().map(|(name, (ways, _, _))| (*name, rule(ways))).collect();
         let first = told[0].1.clone();
         let Some(first) = first else { return cannot("several explain the answers") };
         let differ = told.iter().any(|(_, v)| v.as_ref().is_some_and(|v| *v != first));

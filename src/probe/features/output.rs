@@ -1,14 +1,15 @@
 //! How a sum becomes a result: output rounding, exact and normalised products, normalisation of
 //! partial sums, carry bits.
 
-use super::super::bench::{exact, normal, top};
-use super::super::black_box::Input;
+use super::super::bench::{exact, normal};
+use super::super::black_box::{Input, Interface};
 use super::super::fit::roundings;
 use super::alignment::{Widths, one};
 use super::structure::Site;
 use super::{Feature, Lab, Observation, Value, cannot};
 use crate::accumulate::Finish;
 use crate::error::Error;
+use crate::format::FormatSpec;
 use crate::num::Fixed;
 use crate::round::Rounding;
 
@@ -29,32 +30,58 @@ type Answer = (Value, Vec<Observation>);
 
 /// `1.xx + y` whose exact sum the alignment keeps, around the output's last bits (MMA-Sim Tables I
 /// and II), or for narrow alignments sums with carries, whose last bits then lie below the output.
+///
+/// Where c is added to sums of products that were rounded before, both roundings are told.
 fn output_rounding(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answer, Error> {
-    let (asked, seen) = rounded_sums(lab, site, widths)?;
-    let d = lab.bench.interface.d;
+    let (mut asked, mut seen) = rounded_sums(lab, site, widths)?;
+    let (with_c, seen_with_c) = sums_with_c(lab, site, widths)?;
+    if site.with_c {
+        asked.extend(with_c);
+        seen.extend(seen_with_c);
+        return Ok((one_rounding(&lab.bench.interface.d, &asked, &seen), shown(seen)));
+    }
+    let value = one_rounding(&lab.bench.interface.d, &asked, &seen);
+    let adding_c = one_rounding(&lab.bench.interface.d, &with_c, &seen_with_c);
+    let both = match (&value, &adding_c) {
+        (Value::Text(sums), Value::Text(last)) if sums != last && site.products.len() > 1 => {
+            format!("{sums} (sums of products), {last} (adding c)").into()
+        }
+        (Value::CannotTell(_), Value::Text(_)) => adding_c,
+        _ => return Ok((value, shown(seen))),
+    };
+    let evidence = seen.into_iter().take(12).chain(seen_with_c.into_iter().take(12)).collect();
+    Ok((both, evidence))
+}
+
+/// A few of many observations.
+fn shown(seen: Vec<Observation>) -> Vec<Observation> {
+    seen.into_iter().take(24).collect()
+}
+
+/// The rounding that gives these results for these exact sums.
+fn one_rounding(d: &FormatSpec, asked: &[Sum], seen: &[Observation]) -> Value {
     let explains = |rounding: Rounding, bits: Option<u32>| {
-        asked.iter().zip(&seen).all(|(&(negative, units, unit), o)| {
+        asked.iter().zip(seen).all(|(&(negative, units, unit), o)| {
             let finish = Finish { rounding, frac_bits: bits, ieee_overflow: false, negative_zero: false };
             let x = Fixed { negative, magnitude: units, exponent: unit, sticky: false };
-            d.encode_result(&finish.apply(x, &d)) == o.d
+            d.encode_result(&finish.apply(x, d)) == o.d
         })
     };
     let widths = || core::iter::once(None).chain((1..d.fraction_bits).rev().map(Some));
     let found: Vec<(Rounding, Option<u32>)> =
         widths().flat_map(|bits| roundings().map(move |r| (r, bits))).filter(|&(r, bits)| explains(r, bits)).collect();
-    let inexact: Vec<Observation> = seen.into_iter().take(24).collect();
-    let value = match (one(found.iter().map(|f| f.0)), one(found.iter().map(|f| f.1))) {
+    match (one(found.iter().map(|f| f.0)), one(found.iter().map(|f| f.1))) {
         (Some(r), Some(None)) => r.to_string().into(),
         (Some(r), Some(Some(bits))) => format!("{r} at {bits} fraction bits").into(),
         (Some(r), None) => r.to_string().into(),
         _ if found.is_empty() => cannot("no single rounding explains the results"),
         _ => {
             let mut names: Vec<String> = found.iter().map(|f| f.0.to_string()).collect();
+            names.sort_unstable();
             names.dedup();
             cannot(format!("{} explain the results", names.join(", ")))
         }
-    };
-    Ok((value, inexact))
+    }
 }
 
 /// An exact sum: sign, magnitude, exponent.
@@ -81,9 +108,9 @@ fn rounded_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<(Vec<
                 for unit in [kept - 1, kept, p + 1, p + 2, p + 3, 13, 14, 15, 16] {
                     let unit = unit.min(kept);
                     // `big` terms of 1.5 and one small one.
-                    let mut terms: Vec<_> = places[..big].iter().map(|&i| (i, negative, 3, lead - 1)).collect();
-                    terms.push((places[big], negative, tail, lead - unit));
-                    let input = lab.bench.terms(&terms);
+                    let input = lab.bench.terms(&[(places[big], negative, tail, lead - unit)]);
+                    let input =
+                        input.map(|x| places[..big].iter().fold(x, |x, &i| one_and_a_half(lab, x, i, negative, lead)));
                     if input.is_some() && unit > 4 {
                         let magnitude = (3 * big as u128) << (unit - 1);
                         asked.push((negative, magnitude + tail, lead - unit));
@@ -94,6 +121,41 @@ fn rounded_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<(Vec<
         }
         if asked.len() > 6000 {
             break;
+        }
+    }
+    Ok((asked, lab.ask(inputs)?))
+}
+
+/// The input with product k set to 1.5 * 2^e, of normal operands: a subnormal one would raise the
+/// exponent that alignment sees.
+fn one_and_a_half(lab: &Lab<'_>, mut input: Input, k: usize, negative: bool, e: i32) -> Input {
+    let Interface { a, b, .. } = lab.bench.interface;
+    let (ea, eb) = lab.bench.shared(e);
+    (input.a[k], input.b[k]) =
+        (normal(&a, negative, ea, 1 << a.fraction_bits.saturating_sub(1)), normal(&b, false, eb, 0));
+    input
+}
+
+/// Sums of one product and a smaller c, which holds what narrow products cannot.
+fn sums_with_c(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<(Vec<Sum>, Vec<Observation>), Error> {
+    let Interface { k, d, .. } = lab.bench.interface;
+    let p = d.fraction_bits as i32;
+    let kept = widths.bits().unwrap_or(p + 3).min(p + 12);
+    let Some(&place) = site.beside_c.first().or(site.products.first()) else { return Ok(Default::default()) };
+    let (low, high) = lab.bench.common_range();
+    let lead = (high - 2).min(8).max(low);
+    let (mut asked, mut inputs) = (Vec::new(), Vec::new());
+    for negative in [false, true] {
+        for tail in (1..16u128).chain([17, 31, 33, 47, 63]) {
+            for unit in [kept - 1, kept, p + 1, p + 2, p + 3].map(|unit| unit.min(kept)).into_iter().filter(|u| *u > 6)
+            {
+                let input = lab.bench.terms(&[(k, negative, tail, lead - unit)]);
+                let input = input.map(|x| one_and_a_half(lab, x, place, negative, lead));
+                if input.is_some() {
+                    asked.push((negative, (3 << (unit - 1)) + tail, lead - unit));
+                    inputs.push((input, format!("1.5 * 2^{lead} + c = {tail} * 2^{}", lead - unit)));
+                }
+            }
         }
     }
     Ok((asked, lab.ask(inputs)?))
@@ -148,9 +210,9 @@ fn products_normalised(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Resul
     let lead = (high - 3).min(8).max(low);
     let half = |lab: &Lab<'_>, negative: bool| {
         let i = lab.bench.interface;
-        let quarter = |f: &crate::format::FormatSpec| 1u64 << f.fraction_bits.saturating_sub(1);
-        let ea = (lead / 2).clamp(i.a.emin(), top(&i.a));
-        (normal(&i.a, negative, ea, quarter(&i.a)), normal(&i.b, false, lead - ea, quarter(&i.b)))
+        let quarter = |f: &FormatSpec| 1u64 << f.fraction_bits.saturating_sub(1);
+        let (ea, eb) = lab.bench.shared(lead);
+        (normal(&i.a, negative, ea, quarter(&i.a)), normal(&i.b, false, eb, quarter(&i.b)))
     };
     let mut asked = Vec::new();
     let mut inputs = Vec::new();
@@ -232,16 +294,16 @@ fn carry_bits(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
     let (low, high) = lab.bench.common_range();
     let lead = (high - 12).min(4).max(low);
     let mut input = lab.bench.zeros();
-    let ea = (lead / 2).clamp(i.a.emin(), top(&i.a));
+    let (ea, eb) = lab.bench.shared(lead);
     for &k in &site.products {
-        (input.a[k], input.b[k]) = (normal(&i.a, false, ea, u64::MAX), normal(&i.b, false, lead - ea, u64::MAX));
+        (input.a[k], input.b[k]) = (normal(&i.a, false, ea, u64::MAX), normal(&i.b, false, eb, u64::MAX));
     }
     // Without c among them an earlier sum, which c starts, is the last term.
     let with_c = site.terms > site.products.len();
     if with_c {
         input.c = normal(&i.c, false, lead, u64::MAX);
     }
-    let largest = |f: &crate::format::FormatSpec| 2.0 - 2f64.powi(-(f.fraction_bits as i32));
+    let largest = |f: &FormatSpec| 2.0 - 2f64.powi(-(f.fraction_bits as i32));
     let c = if with_c { largest(&i.c) } else { 0.0 };
     let sum = (site.products.len() as f64 * largest(&i.a) * largest(&i.b) + c) * 2f64.powi(lead);
     let seen = lab.ask(vec![(Some(input), format!("{terms} terms of the largest significands: {sum:.3}"))])?;

@@ -104,7 +104,7 @@ pub fn fit(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error
         bench: Bench::new(interface),
         asked: 0,
         jury: Jury { cases: Vec::new() },
-        deadline: Instant::now() + options.time,
+        deadline: super::deadline(options.time),
         seed: options.seed,
     };
     let [mut allowed, drifting] = structure::allowed(lab.target, options.seed)?;
