@@ -1,7 +1,5 @@
 //! What the wide kernel needs of a step beyond the fast kernel's panels, made when needed.
 
-#![allow(unsafe_code, reason = "functions for one instruction set")]
-
 use super::avx512::{A_SCALE, B_SCALE};
 use super::{Fda, MR, NR, Packed};
 use crate::gemm::kernel::Panel;
@@ -51,7 +49,7 @@ fn widened(v: f32, scale: i32) -> f64 {
 
 impl Scratch {
     /// Fills in step `s` of a row group and a column group.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline(always)]
     pub(super) fn fill(&mut self, fda: &Fda, panels: [&Panel; 2], [group, column_group]: [usize; 2], s: usize) {
         let (a, b) = (panels[0].packed::<Packed>(), panels[1].packed::<Packed>());
         let l = fda.block;
