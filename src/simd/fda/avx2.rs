@@ -2,6 +2,8 @@
 //!
 //! First e_max and where accumulators begin, and what to add to their sums: c, and a unit for each negative product.
 //! Then the products, rounded toward zero (`round_to_zero`). Last, sums become results.
+//!
+//! No closures here: the library's functions that would call them lack the instructions, so they would not be inlined.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
@@ -68,8 +70,7 @@ unsafe fn step<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, mut skip:
     }
 }
 
-/// The exponent fields of the largest product exponents, and the numbers of negative products, of four rows from `row` on:
-/// two vectors of 32 bytes a row, byte `4 j + t` of vector `h` that of column `16 t + 8 h + j`. And a mask of the pieces
+/// The exponent fields of the largest product exponents of four rows from `row` on: two vectors of 32 bytes a row, byte `4 j + t` of vector `h` that of column `16 t + 8 h + j`. And a mask of the pieces
 /// in which a tiny operand might matter.
 ///
 /// # Safety
@@ -80,7 +81,7 @@ unsafe fn exponents(p: &Step, q: &Consts, row: usize) -> ([[__m256i; 2]; ROWS], 
     let mut best = [[_mm256_setzero_si256(); 2]; ROWS];
     for k in 0..q.block {
         // SAFETY: the caller's panels hold L * NR bytes of B and L * MR words of A.
-        let e = unsafe { [0, 32].map(|h| _mm256_load_si256(p.b_exp.add(k * NR + h).cast())) };
+        let e = unsafe { pair(p.b_exp.add(k * NR)) };
         for (r, best) in best.iter_mut().enumerate() {
             let a = _mm256_set1_epi32(unsafe { *p.a_exp.add((row + r) * q.block + k) } as i32);
             for h in 0..2 {
@@ -92,16 +93,43 @@ unsafe fn exponents(p: &Step, q: &Consts, row: usize) -> ([[__m256i; 2]; ROWS], 
     if q.tiny {
         let safe = _mm256_set1_epi8((95 + 127 + 1) as u8 as i8);
         for (r, best) in best.iter().enumerate() {
-            let is_safe = best.map(|m| _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(m, safe), m)));
+            let safe = _mm256_and_si256(at_least(best[0], safe), at_least(best[1], safe));
+            let unsafe_bytes = !_mm256_movemask_epi8(safe);
             for t in 0..4 {
-                doubt |= u32::from(!(is_safe[0] & is_safe[1]) >> t & 0x1111_1111 != 0) << (4 * (row + r) + t);
+                doubt |= u32::from(unsafe_bytes >> t & 0x1111_1111 != 0) << (4 * (row + r) + t);
             }
         }
     }
     let (sub, floor) = (_mm256_set1_epi8(q.bias_sub as i8), _mm256_set1_epi8(q.floor_field as i8));
-    (best.map(|row| row.map(|m| _mm256_max_epu8(_mm256_subs_epu8(m, sub), floor))), doubt)
+    for best in &mut best {
+        for m in best {
+            *m = _mm256_max_epu8(_mm256_subs_epu8(*m, sub), floor);
+        }
+    }
+    (best, doubt)
 }
 
+/// All ones in the bytes of `x` that are not below `y`'s.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn at_least(x: __m256i, y: __m256i) -> __m256i {
+    _mm256_cmpeq_epi8(_mm256_max_epu8(x, y), x)
+}
+
+/// 64 bytes.
+///
+/// # Safety
+/// They are there and aligned.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn pair(from: *const u8) -> [__m256i; 2] {
+    // SAFETY: the caller's promise.
+    unsafe { [_mm256_load_si256(from.cast()), _mm256_load_si256(from.add(32).cast())] }
+}
+
+/// The numbers of negative products, laid out likewise: for four products at once the counts of ones in a's nibble and
+/// any of b's are a table of 16 bytes.
+///
 /// # Safety
 /// As `step_fast`.
 #[inline]
@@ -112,8 +140,10 @@ unsafe fn negatives(p: &Step, q: &Consts, row: usize) -> [[__m256i; 2]; ROWS] {
     let planes: *const u8 = p.b_sign.cast();
     for nibble in 0..q.block.div_ceil(4) {
         // SAFETY: 4 planes of NR bytes a step.
-        let b = unsafe { [0, 32].map(|h| _mm256_load_si256(planes.add(nibble / 2 * NR + h).cast())) };
-        let b = b.map(|b| _mm256_and_si256(if nibble % 2 == 1 { _mm256_srli_epi16::<4>(b) } else { b }, low));
+        let mut b = unsafe { pair(planes.add(nibble / 2 * NR)) };
+        for b in &mut b {
+            *b = _mm256_and_si256(if nibble % 2 == 1 { _mm256_srli_epi16::<4>(*b) } else { *b }, low);
+        }
         for (r, count) in count.iter_mut().enumerate() {
             let a = unsafe { *p.a_sign.add(row + r) } >> (4 * nibble) & 15;
             let table = &COUNTS.0[a as usize];
@@ -245,14 +275,15 @@ unsafe fn end<const OUT: u8, const CHECK: bool, const NARROW: bool>(
             let d = unsafe { [end_8::<OUT, CHECK, NARROW>(q, at, from), end_8::<OUT, CHECK, NARROW>(q, at + 8, from)] };
             let mut redo = false;
             if CHECK {
-                let bits = unsafe { [0, 8].map(|h| _mm256_load_si256((&raw const (*from).bits[at + h]).cast())) };
+                let bits = unsafe { pair((&raw const (*from).bits[at]).cast()) };
                 redo |= _mm256_testz_si256(_mm256_or_si256(bits[0], bits[1]), over) == 0;
             }
             if OUT == out::F16_RNE {
-                let infinity = _mm256_set1_ps(f32::INFINITY);
+                // A result that overflowed is infinite, so the largest magnitude is.
                 let sign = _mm256_set1_ps(-0.0);
-                let inf = d.map(|d| _mm256_cmp_ps::<_CMP_EQ_OQ>(_mm256_andnot_ps(sign, d), infinity));
-                redo |= _mm256_movemask_ps(_mm256_or_ps(inf[0], inf[1])) != 0;
+                let largest = _mm256_max_ps(_mm256_andnot_ps(sign, d[0]), _mm256_andnot_ps(sign, d[1]));
+                let infinity = _mm256_set1_ps(f32::INFINITY);
+                redo |= _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(largest, infinity)) != 0;
             }
             skip |= u32::from(redo) << piece;
             if skip >> piece & 1 == 0 {
