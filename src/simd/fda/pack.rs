@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 
-mod lanes;
+mod avx2;
 
 use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY};
 use crate::format::{FormatSpec, Specials};
