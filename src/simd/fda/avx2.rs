@@ -340,7 +340,7 @@ unsafe fn end_8<const OUT: u8, const CHECK: bool, const NARROW: bool>(
 /// Rounds to f16 (to nearest even) and back; minus zero becomes plus zero.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-fn narrow_widen(x: __m256) -> __m256 {
+pub(super) fn narrow_widen(x: __m256) -> __m256 {
     let h = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
     _mm256_add_ps(_mm256_cvtph_ps(h), _mm256_setzero_ps())
 }

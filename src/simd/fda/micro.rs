@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
 use super::avx512::{Consts, EXP32, Step};
-use super::{MR, avx2, avx512, wide, wide_lanes};
+use super::{MR, avx2, avx512, wide, wide_avx2};
 use crate::simd::{Avx2, Avx512};
 use core::arch::x86_64::*;
 
@@ -45,7 +45,9 @@ impl Micro for Avx512 {
             if rows == 0x1111_1111 {
                 wide::step_wide::<MR, OUT>(p, q, q.block, 0, t);
             } else {
-                (0..MR).filter(|r| rows >> (4 * r) & 1 == 1).for_each(|r| wide::step_wide::<1, OUT>(p, q, q.block, r, t));
+                (0..MR)
+                    .filter(|r| rows >> (4 * r) & 1 == 1)
+                    .for_each(|r| wide::step_wide::<1, OUT>(p, q, q.block, r, t));
             }
         }
     }
@@ -87,10 +89,8 @@ fn settle_avx512(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> 
             _mm512_storeu_ps(states.as_mut_ptr(), x);
         }
     }
-    let above = _mm512_sub_epi32(
-        _mm512_and_si512(_mm512_castps_si512(x), exponent),
-        _mm512_set1_epi32((low << 23) as i32),
-    );
+    let above =
+        _mm512_sub_epi32(_mm512_and_si512(_mm512_castps_si512(x), exponent), _mm512_set1_epi32((low << 23) as i32));
     let ordinary = _mm512_cmple_epu32_mask(above, _mm512_set1_epi32(((180 - low) << 23) as i32));
     let zero = _mm512_testn_epi32_mask(_mm512_castps_si512(x), _mm512_set1_epi32(i32::MAX));
     (special != 0, ordinary | zero == !0)
@@ -106,11 +106,8 @@ impl Micro for Avx2 {
     #[inline(always)]
     unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, rows: u32, t: usize) {
         for r in (0..MR).filter(|r| rows >> (4 * r) & 1 == 1) {
-            self.vectorise(
-                #[inline(always)]
-                // SAFETY: the caller's promise.
-                || unsafe { wide_lanes::step_wide::<OUT>(p, q, r, t) },
-            );
+            // SAFETY: as above.
+            unsafe { wide_avx2::step_wide::<OUT>(p, q, r, t) }
         }
     }
 

@@ -25,7 +25,7 @@ mod scratch;
 mod special;
 mod state;
 mod wide;
-mod wide_lanes;
+mod wide_avx2;
 
 use super::buffer::Buffer;
 use super::{Avx2, Avx512, Isa};

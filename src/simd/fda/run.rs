@@ -140,8 +140,21 @@ impl Fda {
         work.scratch.key = None;
         work.lines.forget();
         let nan = f32::from_bits(crate::format::F32.nan_code(self.nan).unwrap_or_default() as u32);
-        let mut run =
-            TileRun { micro, fda: self, panels, a, b, at, size, q, fast, nan, work, any_parked: false, bad: [0; GROUPS] };
+        let mut run = TileRun {
+            micro,
+            fda: self,
+            panels,
+            a,
+            b,
+            at,
+            size,
+            q,
+            fast,
+            nan,
+            work,
+            any_parked: false,
+            bad: [0; GROUPS],
+        };
         // SAFETY: the panels were packed by this kernel.
         unsafe {
             if self.c_last {
