@@ -28,22 +28,42 @@ impl Real for f64 {
 }
 
 impl<T: Real> Native<T> {
-    /// An n x n product of numbers that `draw` gives.
-    pub(crate) fn new(n: usize, mut draw: impl FnMut() -> f64) -> Self {
-        let mut matrix = || Array2::from_shape_simple_fn((n, n), || T::of(draw()));
-        Self { a: matrix(), b: matrix(), d: Array2::zeros((n, n)) }
+    /// An M x N x K product of numbers that `draw` gives.
+    pub(crate) fn new([m, n, k]: [usize; 3], mut draw: impl FnMut() -> f64) -> Self {
+        let mut matrix = |rows, columns| Array2::from_shape_simple_fn((rows, columns), || T::of(draw()));
+        Self { a: matrix(m, k), b: matrix(k, n), d: Array2::zeros((m, n)) }
     }
 
     /// The `gemm` crate's product (AVX-512 where the processor has it).
     pub(crate) fn gemm(&mut self, threads: usize) {
-        let n = self.d.nrows();
+        let ((m, n), k) = (self.d.dim(), self.a.ncols());
         let parallelism = if threads == 1 { gemm::Parallelism::None } else { gemm::Parallelism::Rayon(threads) };
-        let (one, zero, row) = (T::of(1.0), T::of(0.0), n as isize);
+        let (one, zero, [n_row, k_row]) = (T::of(1.0), T::of(0.0), [n as isize, k as isize]);
         let (a, b, d) = (self.a.as_ptr(), self.b.as_ptr(), self.d.as_mut_ptr());
-        // SAFETY: three n x n matrices in row-major order, each with n * n elements; D is borrowed uniquely.
+        // SAFETY: M x K, K x N and M x N in row-major order, each with all its elements; D is borrowed uniquely.
         #[allow(unsafe_code)]
         unsafe {
-            gemm::gemm(n, n, n, d, 1, row, false, a, 1, row, b, 1, row, zero, one, false, false, false, parallelism);
+            gemm::gemm(
+                m,
+                n,
+                k,
+                d,
+                1,
+                n_row,
+                false,
+                a,
+                1,
+                k_row,
+                b,
+                1,
+                n_row,
+                zero,
+                one,
+                false,
+                false,
+                false,
+                parallelism,
+            );
         }
     }
 

@@ -219,3 +219,57 @@ proptest! {
         }
     }
 }
+
+/// Units whose operands are at most 8 bits wide, as the kernels that multiply integers want them, and others beside.
+const NARROW: [&str; 7] = [
+    "rtx-blackwell/mma.m16n8k32.f32.e4m3.e4m3.f32",
+    "rtx-blackwell/mma.m16n8k32.f32.e5m2.e4m3.f32",
+    "rtx-blackwell/mma.m16n8k32.f16.e4m3.e4m3.f16",
+    "hopper/mma.m16n8k32.f32.e4m3.e4m3.f32",
+    "custom/m1n1k16.f32.e4m3.e4m3.f32/dot:block=8:F=20",
+    "custom/m1n1k6.f32.e3m2.e2m3.f32/dot:block=6:F=25:out=rne",
+    "custom/m1n1k20.f32.e2m3.e4m3.f32/dot:block=20:F=9",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, rng_seed: proptest::test_runner::RngSeed::Fixed(5), ..ProptestConfig::default() })]
+    /// Magnitudes below a bound, so that a step's products are whole in units of the truncation step, or just not, with
+    /// c of any size, alike or not, of one sign or not, and now and then a number that is larger or none.
+    #[test]
+    fn steps_that_hardly_truncate_are_the_references(
+        name in prop::sample::select(NARROW.as_slice()),
+        bounds in (1..=128u64, 1..=128u64),
+        signs in prop::sample::select([(0, 0), (0, 0), (0x55, 0), (0, 0xFE), (0x0F, 0x3C)].as_slice()),
+        flat: bool,
+        c_exponents in -40..60i32,
+        spread in 1..30i32,
+        odd in 0..4u64,
+        seed: u64,
+    ) {
+        let unit = Unit::find(name).unwrap();
+        let (m, n, k) = (9, 35, 3 * unit.shape.k);
+        let mut state = seed;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 33
+        };
+        let mut operand = |count: usize, spec: &FormatSpec, bound: u64, signs: u8| -> Vec<u64> {
+            let magnitudes = 1 << (spec.storage_bits - 1);
+            let code = |i: usize, r: u64| {
+                let bound = if odd > 0 && i % 977 == 3 { magnitudes } else { bound.min(magnitudes) };
+                let magnitude = if flat { bound.saturating_sub(1 + r % 5 / 4) } else { r % bound };
+                magnitude | if signs >> (r >> 20 & 7) & 1 == 1 { magnitudes } else { 0 }
+            };
+            (0..count).map(|i| code(i, random())).collect()
+        };
+        let (a, b) = (operand(m * k, &unit.a, bounds.0, signs.0), operand(k * n, &unit.b, bounds.1, signs.1));
+        let mut c = operand(m * n, &unit.c, u64::MAX, 0x55);
+        let (bias, fraction) = (unit.c.bias, unit.c.fraction_bits);
+        for (i, code) in c.iter_mut().enumerate() {
+            let e = (c_exponents + *code as i32 % spread + bias).clamp(0, (2 << (unit.c.exponent_bits - 1)) - 2) as u64;
+            *code = if i % 11 == 0 { 0 } else { *code & !((bias as u64 * 2 + 1) << fraction) | e << fraction };
+        }
+        let problem = Problem { unit, size: [m, n, k], a, b, c, scale_a: Vec::new(), scale_b: Vec::new() };
+        problem.check(&isas());
+    }
+}

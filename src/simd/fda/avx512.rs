@@ -26,6 +26,9 @@ pub(super) struct Step {
     pub(super) a_exp: *const u32,
     pub(super) a_wide: *const u32,
     pub(super) a_sign: *const u32,
+    /// Pairs of integers, where both panels have them.
+    pub(super) a_fixed: *const i32,
+    pub(super) b_fixed: *const i32,
     pub(super) b_val: *const f64,
     pub(super) b_exp: *const u8,
     pub(super) b_wide: *const i16,
@@ -53,12 +56,14 @@ pub(super) struct Consts {
     pub(super) floor_field: u8,
     /// Whether some operand may lie below its exponent window.
     pub(super) tiny: bool,
+    /// `1.5 * 2^e` in f32's bits for the largest e_max at which no product is truncated; 0 where no integers are packed.
+    pub(super) whole: i32,
 }
 
 impl Consts {
     /// L, known to the compiler or not.
     #[inline(always)]
-    const fn length<const L: usize>(&self) -> usize {
+    pub(super) const fn length<const L: usize>(&self) -> usize {
         if L == 0 { self.block } else { L }
     }
 }
@@ -70,7 +75,7 @@ impl Consts {
 /// `p` points into panels of at least this step.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn max_exponents<const L: usize>(p: &Step, q: &Consts) -> ([__m512i; MR], u32) {
+pub(super) unsafe fn max_exponents<const L: usize>(p: &Step, q: &Consts) -> ([__m512i; MR], u32) {
     let (mut best, l) = ([_mm512_setzero_si512(); MR], q.length::<L>());
     for k in 0..l {
         // SAFETY: the caller's panels hold L * NR bytes of B and L * MR words of A.
@@ -98,7 +103,7 @@ unsafe fn max_exponents<const L: usize>(p: &Step, q: &Consts) -> ([__m512i; MR],
 /// The bytes of vector `t` as powers of two: moved to the exponent field, with harmless bits around them.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn powers(bytes: __m512i, t: usize) -> __m512 {
+pub(super) fn powers(bytes: __m512i, t: usize) -> __m512 {
     _mm512_castsi512_ps(_mm512_rolv_epi32(bytes, _mm512_set1_epi32((23 - 8 * t as i32) & 31)))
 }
 
@@ -149,7 +154,7 @@ unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
 /// As `step_fast`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize>(
+pub(super) unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize>(
     p: &Step,
     q: &Consts,
     t: usize,

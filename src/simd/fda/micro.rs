@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
 use super::avx512::{Consts, EXP32, Step};
-use super::{MR, avx2, avx512, wide, wide_avx2};
+use super::{MR, avx2, avx512, fixed, scratch, wide, wide_avx2};
 use crate::simd::{Avx2, Avx512};
 use core::arch::x86_64::*;
 
@@ -16,12 +16,23 @@ pub(super) trait Micro: Copy {
     /// `p` points into panels of at least this step and to `MR` rows of state.
     unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> u32;
 
-    /// The step of the rows `r` with bit `4 r` of `rows` by the 16 columns of vector `t`, for all finite operands and
-    /// states and F up to 40.
+    /// The same by integer dot products, where `fixed` chose them; and how many vectors of columns had to be done again.
     ///
     /// # Safety
-    /// As `step_fast`, the wide panels included.
-    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, rows: u32, t: usize);
+    /// As `step_fast`; the integers of both panels are there.
+    unsafe fn step_fixed<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> (u32, u32) {
+        // SAFETY: the caller's promise, handed on.
+        (unsafe { self.step_fast::<OUT>(p, q, skip) }, 0)
+    }
+
+    /// The step of the pieces of a mask, for all finite operands and states and F up to 40.
+    ///
+    /// # Safety
+    /// As `step_fast`, and the wide panels are filled in.
+    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32);
+
+    /// The exponents of 16 values of B's f64 panel, as the wide kernel wants them.
+    fn exponents(self, v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]);
 
     /// Moves what is not finite in 16 states to `parked`, unless something stands there already, and puts 0 for it.
     /// Returns whether there was any, and whether the rest are zeros or have exponent fields from `low` to 180.
@@ -39,17 +50,35 @@ impl Micro for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, rows: u32, t: usize) {
-        // SAFETY: as above.
-        unsafe {
-            if rows == 0x1111_1111 {
-                wide::step_wide::<MR, OUT>(p, q, q.block, 0, t);
-            } else {
-                (0..MR)
-                    .filter(|r| rows >> (4 * r) & 1 == 1)
-                    .for_each(|r| wide::step_wide::<1, OUT>(p, q, q.block, r, t));
+    unsafe fn step_fixed<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> (u32, u32) {
+        // SAFETY: as above; `fixed` has looked for VNNI.
+        unsafe { fixed::step_fixed::<OUT>(p, q, skip) }
+    }
+
+    #[inline(always)]
+    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32) {
+        for half in 0..2 {
+            let rows = [0, 1].map(|i| redo >> (2 * half + i) & 0x1111_1111);
+            let whole = rows.map(|rows| rows == 0x1111_1111);
+            // SAFETY: as above.
+            unsafe {
+                if whole != [false; 2] {
+                    wide::step_wide::<MR, OUT>(p, q, 0, half, whole);
+                }
+                for r in 0..MR {
+                    let wanted = [0, 1].map(|i| !whole[i] && rows[i] >> (4 * r) & 1 == 1);
+                    if wanted != [false; 2] {
+                        wide::step_wide::<1, OUT>(p, q, r, half, wanted);
+                    }
+                }
             }
         }
+    }
+
+    #[inline(always)]
+    fn exponents(self, v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]) {
+        // SAFETY: `self` is the proof that the instructions are there.
+        unsafe { scratch::exponents_avx512(v, scale, low, to) }
     }
 
     #[inline(always)]
@@ -104,11 +133,16 @@ impl Micro for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, rows: u32, t: usize) {
-        for r in (0..MR).filter(|r| rows >> (4 * r) & 1 == 1) {
+    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32) {
+        for piece in (0..32).filter(|piece| redo >> piece & 1 == 1) {
             // SAFETY: as above.
-            unsafe { wide_avx2::step_wide::<OUT>(p, q, r, t) }
+            unsafe { wide_avx2::step_wide::<OUT>(p, q, piece / 4, piece % 4) }
         }
+    }
+
+    #[inline(always)]
+    fn exponents(self, v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]) {
+        scratch::exponents(v, scale, low, to);
     }
 
     #[inline(always)]

@@ -17,6 +17,7 @@
 mod avx2;
 mod avx512;
 mod finish;
+mod fixed;
 mod micro;
 mod pack;
 mod round_to_zero;
@@ -77,6 +78,9 @@ struct Packed {
     any: Vec<u8>,
     /// Exponents of the block scales, per row (column) and step; empty without.
     shifts: Vec<i32>,
+    /// Pairs of 16-bit integers, where all fit, and the largest magnitude of them.
+    fixed: Buffer,
+    peak: Option<u32>,
     /// Exponent that byte 127 stands for.
     top: i32,
     /// FDA steps.
@@ -129,6 +133,8 @@ struct Fda {
     c_last: bool,
     /// Sums of a step fit 22 bits, so f32 accumulators do.
     narrow: bool,
+    /// Operands as integers, for steps that truncate nothing.
+    fixed: Option<fixed::Tables>,
     set: Set,
 }
 
@@ -238,6 +244,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let f = g.frac_bits;
     let small = |r: Reach| r.emin >= -16 && r.emax <= 16;
     let sums_fit = f <= 14 && (block << (f + 2)) + (2 << f) < 1 << 22 && fraction_bits <= 12;
+    let narrow = sums_fit && small(a) && small(b) && unit.scale.is_none();
     Some(Arc::new(Fda {
         block,
         order: g.pattern.blocks(k, block).concat(),
@@ -247,7 +254,8 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         nan: g.nan,
         out,
         keep,
-        narrow: sums_fit && small(a) && small(b) && unit.scale.is_none(),
+        narrow,
+        fixed: if narrow || f > 25 || matches!(set, Set::Avx2(_)) { None } else { fixed::Tables::new(unit, block) },
         a,
         b,
         via_f16: g.via_f16,
@@ -313,7 +321,10 @@ impl Kernel for Fda {
         #[allow(unsafe_code)]
         unsafe {
             match self.set {
-                Set::Avx512(_) => self.pack_a_avx512(codes, &panel.scales, size, &mut packed),
+                Set::Avx512(_) => {
+                    self.pack_a_avx512(codes, &panel.scales, size, &mut packed);
+                    self.pack_a_fixed(codes, size, &mut packed);
+                }
                 Set::Avx2(_) => self.pack_a_avx2(codes, &panel.scales, size, &mut packed),
             }
         }
@@ -328,7 +339,10 @@ impl Kernel for Fda {
         #[allow(unsafe_code)]
         unsafe {
             match self.set {
-                Set::Avx512(_) => self.pack_b_avx512(codes, &panel.scales, size, &mut packed),
+                Set::Avx512(_) => {
+                    self.pack_b_avx512(codes, &panel.scales, size, &mut packed);
+                    self.pack_b_fixed(codes, size, &mut packed);
+                }
                 Set::Avx2(_) => self.pack_b_avx2(codes, &panel.scales, size, &mut packed),
             }
         }

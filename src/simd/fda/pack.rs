@@ -208,7 +208,7 @@ fn shifts_of(fda: &Fda, codes: &[u64], [lines, k]: [usize; 2], to: &mut Vec<i32>
 }
 
 /// The first `n` lanes.
-const fn first(n: usize) -> __mmask16 {
+pub(super) const fn first(n: usize) -> __mmask16 {
     if n >= 16 { !0 } else { (1 << n) - 1 }
 }
 
@@ -297,14 +297,14 @@ impl Fda {
     }
 
     /// A row's codes, FDA by FDA.
-    fn gather(&self, row: &[u32], to: &mut Vec<u32>) {
+    pub(super) fn gather(&self, row: &[u32], to: &mut Vec<u32>) {
         to.clear();
         let steps = row.chunks_exact(self.unit.shape.k);
         to.extend(steps.flat_map(|step| self.order.iter().map(|&o| step[o])));
     }
 
     /// Whether FDAs take products as they come.
-    fn is_in_order(&self) -> bool {
+    pub(super) fn is_in_order(&self) -> bool {
         self.order.is_sorted()
     }
 

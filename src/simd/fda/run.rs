@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 
 use super::avx512::{Consts, Step};
+use super::fixed;
 use super::micro::Micro;
 use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
@@ -52,8 +53,15 @@ struct TileRun<'a, M> {
     nan: f32,
     work: &'a mut Work,
     any_parked: bool,
+    /// Vectors for which integer dot products were in vain, less half of all.
+    balance: i32,
     /// States out of the fast kernel's range, bit `4 row + vector`.
     bad: [u32; GROUPS],
+}
+
+/// `1.5 * 2^e` as f32; 0 where f32 has none.
+const fn whole(e: i32) -> i32 {
+    if e > -127 && e < 128 { (e + 127) << 23 | 1 << 22 } else { 0 }
 }
 
 impl Fda {
@@ -72,6 +80,11 @@ impl Fda {
             narrow: self.narrow,
             floor_field: (self.e_zero + 127).max(ground) as u8,
             tiny: false,
+            whole: self
+                .fixed
+                .as_ref()
+                .filter(|_| fixed::fits(a, b, self.block))
+                .map_or(0, |f| whole(self.frac_bits as i32 + f.grid())),
         };
         (q, self.frac_bits <= 25 && (-34..=50).contains(&top) && lowest >= ground)
     }
@@ -153,6 +166,7 @@ impl Fda {
             nan,
             work,
             any_parked: false,
+            balance: 0,
             bad: [0; GROUPS],
         };
         // SAFETY: the panels were packed by this kernel.
@@ -160,6 +174,7 @@ impl Fda {
             if self.c_last {
                 run.units(f16, fdas);
             } else {
+                run.settle_all();
                 run.dispatch(fdas);
             }
         }
@@ -193,14 +208,6 @@ impl<M: Micro> TileRun<'_, M> {
             return;
         }
         let groups = self.size[0].div_ceil(MR);
-        for x in &mut self.work.tile.0[..groups * MR * NR] {
-            // Minus zero is plus zero.
-            *x += 0.0;
-        }
-        for g in 0..groups {
-            self.bad[g] = 0;
-            (0..32).for_each(|piece| self.settle(g, piece));
-        }
         for s in fdas {
             let b_any = self.b.any[self.b.at_b(self.at[1], s) * 4..][..4].iter().fold(0, |x, y| x | y);
             let mut p = self.pointers(s);
@@ -235,7 +242,9 @@ impl<M: Micro> TileRun<'_, M> {
         let per = self.fda.per_step();
         self.work.c.0[..live].copy_from_slice(&self.work.tile.0[..live]);
         for s in fdas.step_by(per) {
+            // Zeros are settled.
             self.work.tile.0[..live].fill(0.0);
+            self.bad = [0; GROUPS];
             // SAFETY: the caller's promise.
             unsafe { self.dispatch(s..s + per) }
             let nan = self.nan;
@@ -246,6 +255,16 @@ impl<M: Micro> TileRun<'_, M> {
             );
         }
         self.work.tile.0[..live].copy_from_slice(&self.work.c.0[..live]);
+    }
+
+    /// States as the steps want them.
+    fn settle_all(&mut self) {
+        let groups = self.size[0].div_ceil(MR);
+        for x in &mut self.work.tile.0[..groups * MR * NR] {
+            // Minus zero is plus zero.
+            *x += 0.0;
+        }
+        (0..groups).for_each(|g| (0..32).for_each(|piece| self.settle(g, piece)));
     }
 
     const fn piece(g: usize, piece: u32) -> usize {
@@ -285,6 +304,8 @@ impl<M: Micro> TileRun<'_, M> {
             a_exp: self.a.exponents.view::<u32>()[ia * l..].as_ptr(),
             a_wide: scratch.a.as_ptr(),
             a_sign: self.a.signs.view::<u32>()[ia..].as_ptr(),
+            a_fixed: self.a.fixed.view::<i32>().as_ptr().wrapping_add(ia * l / 2),
+            b_fixed: self.b.fixed.view::<i32>().as_ptr().wrapping_add(ib * l / 2),
             b_val: if narrow { scratch.b_values.as_ptr() } else { self.b.values.view::<f64>()[ib * l..].as_ptr() },
             b_exp: self.b.exponents.view::<u8>()[ib * l..].as_ptr(),
             b_wide: scratch.b.as_ptr(),
@@ -304,6 +325,7 @@ impl<M: Micro> TileRun<'_, M> {
             p.a_val = p.a_val.wrapping_add(n);
         }
         p.a_exp = p.a_exp.wrapping_add(n);
+        p.a_fixed = p.a_fixed.wrapping_add(n / 2);
         p.a_sign = p.a_sign.wrapping_add(MR);
     }
 
@@ -321,11 +343,27 @@ impl<M: Micro> TileRun<'_, M> {
         let q = Consts { tiny: any & TINY != 0, ..self.q };
         if redo != live {
             // SAFETY: the panels hold this step for this tile.
-            redo = unsafe { self.micro.step_fast::<OUT>(p, &q, redo) };
+            redo = unsafe {
+                if q.whole == 0 {
+                    self.micro.step_fast::<OUT>(p, &q, redo)
+                } else {
+                    let (redo, again) = self.micro.step_fixed::<OUT>(p, &q, redo);
+                    self.weigh(again);
+                    redo
+                }
+            };
         }
         if redo & live != 0 {
             // SAFETY: as above.
             unsafe { self.redo::<OUT>(s, g, redo & live, p, &q) }
+        }
+    }
+
+    /// Gives the integer dot products up once half of them have been done again.
+    const fn weigh(&mut self, again: u32) {
+        self.balance = if self.balance < -64 { -64 } else { self.balance } + again as i32 - 2;
+        if self.balance > 64 {
+            self.q.whole = 0;
         }
     }
 
@@ -342,16 +380,14 @@ impl<M: Micro> TileRun<'_, M> {
     /// As `dispatch`.
     #[inline(never)]
     unsafe fn redo<const OUT: u8>(&mut self, s: usize, g: usize, redo: u32, p: &Step, q: &Consts) {
-        let (scratch, fda, panels, at) = (&mut self.work.scratch, self.fda, self.panels, [self.at[0] + g, self.at[1]]);
-        self.micro.vectorise(
+        let (micro, scratch, fda, panels) = (self.micro, &mut self.work.scratch, self.fda, self.panels);
+        let at = [self.at[0] + g, self.at[1]];
+        micro.vectorise(
             #[inline(always)]
-            || scratch.fill(fda, panels, at, s),
+            || scratch.fill(micro, fda, panels, at, s),
         );
-        for t in 0..4 {
-            let rows = redo >> t & 0x1111_1111;
-            // SAFETY: the panels hold this step for this tile.
-            unsafe { self.micro.step_wide::<OUT>(p, q, rows, t) }
-        }
+        // SAFETY: the panels hold this step for this tile.
+        unsafe { micro.step_wide::<OUT>(p, q, redo) }
         (0..32).filter(|piece| redo >> piece & 1 == 1).for_each(|piece| self.settle(g, piece));
     }
 

@@ -8,22 +8,48 @@ use super::finish::narrow_widen;
 use super::{NR, out};
 use std::arch::x86_64::*;
 
-/// One FDA step of R rows (from row `row` of the tile) by the 16 columns of vector T for all finite operands and states
-/// and F up to 40.
+/// FDA steps of R rows (from row `row` of the tile) by vectors `2 half` and `2 half + 1`, of those that are wanted, for all
+/// finite operands and states and F up to 40.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `step_fast`, and the exponents are filled in.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(p: &Step, q: &Consts, l: usize, row: usize, t: usize) {
-    let mut best = [_mm256_set1_epi16(i16::MIN); R];
-    // SAFETY (whole function): as in `quarter`.
+pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(
+    p: &Step,
+    q: &Consts,
+    row: usize,
+    half: usize,
+    wanted: [bool; 2],
+) {
+    let (mut best, l) = ([_mm512_set1_epi16(i16::MIN); R], q.block);
     for k in 0..l {
-        let e = unsafe { _mm256_load_si256(p.b_wide.add(k * NR + t * 16).cast()) };
+        // SAFETY: the caller's promise.
+        let e = unsafe { _mm512_load_si512(p.b_wide.add(k * NR + half * 32).cast()) };
         for (r, m) in best.iter_mut().enumerate() {
-            let a = _mm256_set1_epi32(unsafe { *p.a_wide.add((row + r) * l + k) } as i32);
-            *m = _mm256_max_epi16(*m, _mm256_add_epi16(e, a));
+            // SAFETY: as above.
+            let a = _mm512_set1_epi32(unsafe { *p.a_wide.add((row + r) * l + k) } as i32);
+            *m = _mm512_max_epi16(*m, _mm512_add_epi16(e, a));
         }
     }
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        if wanted[0] {
+            vector::<R, OUT>(p, q, row, 2 * half, best.map(|e| _mm512_castsi512_si256(e)));
+        }
+        if wanted[1] {
+            vector::<R, OUT>(p, q, row, 2 * half + 1, best.map(|e| _mm512_extracti64x4_epi64::<1>(e)));
+        }
+    }
+}
+
+/// The 16 columns of vector `t`.
+///
+/// # Safety
+/// As `step_wide`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+unsafe fn vector<const R: usize, const OUT: u8>(p: &Step, q: &Consts, row: usize, t: usize, best: [__m256i; R]) {
+    let l = q.block;
+    // SAFETY (whole function): as in `quarter`.
     let mut acc = [[_mm512_setzero_pd(); 2]; R];
     let mut magic = [[_mm512_setzero_si512(); 2]; R];
     let mut e_max = [_mm512_setzero_si512(); R];
@@ -60,17 +86,25 @@ pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(p: &Step, q: &Cons
         let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(row + r) } as i32);
         let negative = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
         let c = unsafe { _mm512_load_ps(at) };
-        let mut half = [_mm512_setzero_ps(); 2];
-        for (i, h) in half.iter_mut().enumerate() {
+        let mut parts = [_mm256_setzero_ps(); 2];
+        for (i, part) in parts.iter_mut().enumerate() {
             let pick = |v: __m512i| if i == 0 { v } else { _mm512_srli_epi64::<32>(v) };
             let n = _mm512_and_si512(pick(negative), _mm512_set1_epi64(0xFFFF_FFFF));
             let e = _mm512_srai_epi64::<32>(_mm512_slli_epi64::<32>(pick(e_max[r])));
             let c = widen(pick(_mm512_castps_si512(c)));
             let sum = _mm512_add_epi64(_mm512_sub_epi64(_mm512_castpd_si512(acc[r][i]), magic[r][i]), n);
-            *h = finish_wide::<OUT>(sum, e, c, q);
+            *part = finish_wide::<OUT>(sum, e, c, q);
         }
-        // Even lanes from half 0, odd from half 1.
-        let d = _mm512_mask_moveldup_ps(half[0], ODD, half[1]);
+        // Even lanes from the first part, odd ones from the second.
+        let [even, odd] = parts.map(|part| _mm512_castsi512_ps(_mm512_cvtepu32_epi64(_mm256_castps_si256(part))));
+        let d = _mm512_mask_moveldup_ps(even, ODD, odd);
+        let d = if OUT == out::F16_RNE {
+            narrow_widen(d)
+        } else {
+            let kept = _mm512_and_si512(_mm512_castps_si512(d), _mm512_set1_epi32(q.keep));
+            // Minus zero is plus zero.
+            _mm512_add_ps(_mm512_castsi512_ps(kept), _mm512_setzero_ps())
+        };
         unsafe { _mm512_store_ps(at, d) };
     }
 }
@@ -81,26 +115,27 @@ fn widen(v: __m512i) -> __m512d {
     _mm512_cvtps_pd(_mm256_castsi256_ps(_mm512_cvtepi64_epi32(v)))
 }
 
-/// `(sum + trunc(c)) 2^(e - F)` encoded, in the low (and high) half of each 64-bit lane.
+/// `(sum + trunc(c)) 2^(e - F)` in f32: rounded to nearest even, or cut off, or to odd where a narrower format follows.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn finish_wide<const OUT: u8>(sum: __m512i, e: __m512i, c: __m512d, q: &Consts) -> __m512 {
+fn finish_wide<const OUT: u8>(sum: __m512i, e: __m512i, c: __m512d, q: &Consts) -> __m256 {
     let f = _mm512_set1_epi64(i64::from(q.frac_bits));
     let pow = |e| _mm512_castsi512_pd(_mm512_slli_epi64::<52>(_mm512_add_epi64(e, _mm512_set1_epi64(1023))));
     let c_int = _mm512_cvttpd_epi64(_mm512_mul_pd(c, pow(_mm512_sub_epi64(f, e))));
     let v = _mm512_mul_pd(_mm512_cvtepi64_pd(_mm512_add_epi64(sum, c_int)), pow(_mm512_sub_epi64(e, f)));
-    let rz = if OUT == out::F32_RNE { _mm512_cvtpd_ps(v) } else { _mm512_cvt_roundpd_ps::<RZ>(v) };
-    let d = if OUT == out::F16_RNE {
+    if OUT == out::F32_RNE {
+        return _mm512_cvtpd_ps(v);
+    }
+    let rz = _mm512_cvt_roundpd_ps::<RZ>(v);
+    let bits = _mm256_castps_si256(rz);
+    if OUT == out::F16_RNE {
         let inexact = _mm512_cmpneq_pd_mask(_mm512_cvtps_pd(rz), v);
-        let bits = _mm256_castps_si256(rz);
-        let odd = _mm256_mask_or_epi32(bits, inexact, bits, _mm256_set1_epi32(1));
-        _mm512_castps512_ps256(narrow_widen(_mm512_castps256_ps512(_mm256_castsi256_ps(odd))))
-    } else {
-        let bits = _mm256_and_si256(_mm256_castps_si256(rz), _mm256_set1_epi32(q.keep));
-        let big =
-            _mm512_cmp_pd_mask::<_CMP_GE_OQ>(_mm512_abs_pd(v), _mm512_set1_pd(f64::from_bits((1023 + 128) << 52)));
-        let sign = _mm256_and_si256(bits, _mm256_set1_epi32(i32::MIN));
-        let d = _mm256_mask_or_epi32(bits, big, sign, _mm256_set1_epi32(EXP32));
-        _mm256_add_ps(_mm256_castsi256_ps(d), _mm256_setzero_ps())
-    };
-    _mm512_castsi512_ps(_mm512_cvtepu32_epi64(_mm256_castps_si256(d)))
+        return _mm256_castsi256_ps(_mm256_mask_or_epi32(bits, inexact, bits, _mm256_set1_epi32(1)));
+    }
+    // Cut off, what is too large would be the largest number.
+    let big = _mm512_cmp_pd_mask::<_CMP_GE_OQ>(_mm512_abs_pd(v), _mm512_set1_pd(f64::from_bits((1023 + 128) << 52)));
+    if big == 0 {
+        return rz;
+    }
+    let sign = _mm256_and_si256(bits, _mm256_set1_epi32(i32::MIN));
+    _mm256_castsi256_ps(_mm256_mask_or_epi32(bits, big, sign, _mm256_set1_epi32(EXP32)))
 }
