@@ -1,4 +1,4 @@
-//! FDA, the fused dot-add, with a magic accumulator (AVX-512).
+//! FDA, the fused dot-add, with a magic accumulator (AVX-512, AVX2).
 //!
 //! The FDA truncates every product to a multiple of `q = 2^(e_max - F)` and adds exactly. One fused
 //! multiply-add does both: an accumulator held in `[2^52 q, 2^53 q)` has `q` as its unit in the last
@@ -14,18 +14,22 @@
 //! `step_wide` takes all finite numbers and F up to 40; infinities and NaN follow rule (S) on masks
 //! (`special`).
 
+mod avx2;
 mod avx512;
 mod finish;
 mod fixed;
+mod micro;
 mod pack;
+mod round_to_zero;
 mod run;
 mod scratch;
 mod special;
 mod state;
 mod wide;
+mod wide_avx2;
 
 use super::buffer::Buffer;
-use super::{Avx512, Isa};
+use super::{Avx2, Avx512, Isa};
 use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, SubnormalC, ZeroProducts};
 use crate::format::{F16, F32, FormatSpec};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
@@ -66,7 +70,7 @@ struct Packed {
     values: Buffer,
     /// Windowed exponents, a byte each (A's replicated four times); zero and tiny are 0.
     exponents: Buffer,
-    /// Sign mask of the step's products, 32 bits.
+    /// Sign mask of the step's products, 32 bits; for AVX2, B's in planes of a byte a column.
     signs: Buffer,
     /// Flags, one byte per row (A) or column (B) and step.
     flags: Vec<u8>,
@@ -131,7 +135,20 @@ struct Fda {
     narrow: bool,
     /// Operands as integers, for steps that truncate nothing.
     fixed: Option<fixed::Tables>,
-    _proof: Avx512,
+    set: Set,
+}
+
+/// The instruction set, with the proof that it is there.
+#[derive(Clone, Copy, Debug)]
+enum Set {
+    Avx512(Avx512),
+    Avx2(Avx2),
+}
+
+impl Set {
+    fn new(isa: Isa) -> Option<Self> {
+        Avx512::new(isa).map(Self::Avx512).or_else(|| Avx2::new(isa).map(Self::Avx2))
+    }
 }
 
 /// Whether two formats have the same numbers, bit for bit.
@@ -213,7 +230,7 @@ fn floor(g: &GenericDot, d: &FormatSpec, a: Reach, b: Reach) -> Option<i32> {
 
 /// The kernel, where it is exact.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
-    let _proof = Avx512::new(isa)?;
+    let set = Set::new(isa)?;
     let Some(Recipe::Generic(g)) = &unit.recipe else { return None };
     let (k, d) = (unit.shape.k, &unit.d);
     let block = block_length(g, k)?;
@@ -238,13 +255,13 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         out,
         keep,
         narrow,
-        fixed: if narrow || f > 25 { None } else { fixed::Tables::new(unit, block) },
+        fixed: if narrow || f > 25 || matches!(set, Set::Avx2(_)) { None } else { fixed::Tables::new(unit, block) },
         a,
         b,
         via_f16: g.via_f16,
         c_last: g.c == CPosition::Last,
         unit: unit.clone(),
-        _proof,
+        set,
     }))
 }
 
@@ -299,11 +316,17 @@ impl Kernel for Fda {
     fn pack_a(&self, panel: &mut Panel) {
         let mut packed = panel.take_packed::<Packed>();
         let Staged::Narrow(codes) = &panel.codes else { unreachable!("operands of at most 32 bits") };
-        // SAFETY: `select` has the proof that the instructions are there.
+        let size = [panel.lines, panel.k];
+        // SAFETY: the set is the proof that the instructions are there.
         #[allow(unsafe_code)]
         unsafe {
-            self.pack_a_avx512(codes, &panel.scales, [panel.lines, panel.k], &mut packed);
-            self.pack_a_fixed(codes, [panel.lines, panel.k], &mut packed);
+            match self.set {
+                Set::Avx512(_) => {
+                    self.pack_a_avx512(codes, &panel.scales, size, &mut packed);
+                    self.pack_a_fixed(codes, size, &mut packed);
+                }
+                Set::Avx2(_) => self.pack_a_avx2(codes, &panel.scales, size, &mut packed),
+            }
         }
         panel.put_packed(packed);
     }
@@ -311,21 +334,26 @@ impl Kernel for Fda {
     fn pack_b(&self, panel: &mut Panel) {
         let mut packed = panel.take_packed::<Packed>();
         let Staged::Narrow(codes) = &panel.codes else { unreachable!("operands of at most 32 bits") };
-        // SAFETY: `select` has the proof that the instructions are there.
+        let size = [panel.lines, panel.k];
+        // SAFETY: the set is the proof that the instructions are there.
         #[allow(unsafe_code)]
         unsafe {
-            self.pack_b_avx512(codes, &panel.scales, [panel.lines, panel.k], &mut packed);
-            self.pack_b_fixed(codes, [panel.lines, panel.k], &mut packed);
+            match self.set {
+                Set::Avx512(_) => {
+                    self.pack_b_avx512(codes, &panel.scales, size, &mut packed);
+                    self.pack_b_fixed(codes, size, &mut packed);
+                }
+                Set::Avx2(_) => self.pack_b_avx2(codes, &panel.scales, size, &mut packed),
+            }
         }
         panel.put_packed(packed);
     }
 
     fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, exact: Exact<'_>) {
         let Lanes::Narrow(state) = state else { unreachable!("states of at most 32 bits") };
-        // SAFETY: `select` has the proof that the instructions are there.
-        #[allow(unsafe_code)]
-        unsafe {
-            self.run_avx512(a, b, steps, state, exact);
+        match self.set {
+            Set::Avx512(micro) => self.run_on(micro, [a, b], steps, state, exact),
+            Set::Avx2(micro) => self.run_on(micro, [a, b], steps, state, exact),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 
+mod avx2;
+
 use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY};
 use crate::format::{FormatSpec, Specials};
 use crate::simd::buffer::Buffer;
@@ -175,7 +177,7 @@ impl Decoder {
 }
 
 /// The exponent that byte 127 stands for: the format's own top where its exponents all fit, else the data's.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline(always)]
 fn top_exponent(spec: &FormatSpec, via_f16: bool, codes: &[u32]) -> i32 {
     let (emax, emin) = (spec.max().exponent, spec.emin() - if via_f16 { spec.fraction_bits as i32 } else { 0 });
     if emax - emin < WINDOW {

@@ -3,15 +3,14 @@
 #![allow(clippy::needless_range_loop, reason = "rows and columns index several arrays at once")]
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 
-use super::avx512::{Consts, EXP32, Step, step_fast};
-use super::fixed::{self, step_fixed};
+use super::avx512::{Consts, Step};
+use super::fixed;
+use super::micro::Micro;
 use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
 use super::state::{MC, Tile, copy_in, copy_out, round_f16};
-use super::wide::step_wide;
 use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY, out};
 use crate::gemm::kernel::{Exact, Panel};
-use core::arch::x86_64::*;
 use core::cell::RefCell;
 use core::ops::Range;
 
@@ -38,7 +37,8 @@ thread_local! {
 }
 
 /// A block of states on its way through the steps.
-struct TileRun<'a> {
+struct TileRun<'a, M> {
+    micro: M,
     fda: &'a Fda,
     panels: [&'a Panel; 2],
     a: &'a Packed,
@@ -90,11 +90,14 @@ impl Fda {
     }
 
     /// Runs unit steps of the panels on a tile's states.
-    ///
-    /// # Safety
-    /// The instructions are there.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-    pub(super) fn run_avx512(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: &mut [u32], exact: Exact<'_>) {
+    pub(super) fn run_on<M: Micro>(
+        &self,
+        micro: M,
+        [a, b]: [&Panel; 2],
+        steps: Range<usize>,
+        state: &mut [u32],
+        exact: Exact<'_>,
+    ) {
         let per = self.per_step();
         let fdas = steps.start * per..steps.end * per;
         let subnormal = self.subnormal_c(a, b, &steps, state, exact);
@@ -103,8 +106,9 @@ impl Fda {
                 for column in (0..b.lines).step_by(NR) {
                     let size = [MC.min(a.lines - row), NR.min(b.lines - column)];
                     let at = [row / MR, column / NR];
-                    // SAFETY: the instructions are there, as the caller promised, and the panels are this kernel's.
-                    unsafe { self.part([a, b], at, size, fdas.clone(), &mut state[row * b.lines + column..], work) }
+                    let state = &mut state[row * b.lines + column..];
+                    // SAFETY: the panels are this kernel's.
+                    unsafe { self.part(micro, [a, b], at, size, fdas.clone(), state, work) }
                 }
             }
         });
@@ -131,9 +135,10 @@ impl Fda {
         places.map(|at| (at, steps.clone().fold(u64::from(state[at]), |c, s| step(at, c, s)) as u32)).collect()
     }
 
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-    unsafe fn part(
+    #[allow(clippy::too_many_arguments, reason = "one caller")]
+    unsafe fn part<M: Micro>(
         &self,
+        micro: M,
         panels: [&Panel; 2],
         at: [usize; 2],
         size: [usize; 2],
@@ -149,6 +154,7 @@ impl Fda {
         work.lines.forget();
         let nan = f32::from_bits(crate::format::F32.nan_code(self.nan).unwrap_or_default() as u32);
         let mut run = TileRun {
+            micro,
             fda: self,
             panels,
             a,
@@ -177,12 +183,11 @@ impl Fda {
     }
 }
 
-impl TileRun<'_> {
+impl<M: Micro> TileRun<'_, M> {
     /// `steps` for the output at hand.
     ///
     /// # Safety
     /// The panels were packed by this kernel.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     unsafe fn dispatch(&mut self, fdas: Range<usize>) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -198,7 +203,6 @@ impl TileRun<'_> {
     ///
     /// # Safety
     /// As `dispatch`.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     unsafe fn steps<const OUT: u8>(&mut self, fdas: Range<usize>) {
         if fdas.is_empty() {
             return;
@@ -233,7 +237,6 @@ impl TileRun<'_> {
     ///
     /// # Safety
     /// As `dispatch`.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     unsafe fn units(&mut self, f16: bool, fdas: Range<usize>) {
         let live = self.size[0].div_ceil(MR) * MR * NR;
         let per = self.fda.per_step();
@@ -245,19 +248,16 @@ impl TileRun<'_> {
             // SAFETY: the caller's promise.
             unsafe { self.dispatch(s..s + per) }
             let nan = self.nan;
-            for (c, t) in self.work.c.0[..live].iter_mut().zip(&self.work.tile.0[..live]) {
-                let sum = *c + *t;
-                *c = if sum.is_nan() { nan } else { sum };
-            }
-            if f16 {
-                self.work.c.0[..live].iter_mut().for_each(|c| *c = round_f16(*c));
-            }
+            let (c, t) = (&mut self.work.c.0[..live], &self.work.tile.0[..live]);
+            self.micro.vectorise(
+                #[inline(always)]
+                || add(c, t, nan, f16),
+            );
         }
         self.work.tile.0[..live].copy_from_slice(&self.work.c.0[..live]);
     }
 
     /// States as the steps want them.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn settle_all(&mut self) {
         let groups = self.size[0].div_ceil(MR);
         for x in &mut self.work.tile.0[..groups * MR * NR] {
@@ -274,34 +274,14 @@ impl TileRun<'_> {
     /// Parks what is not finite in a piece, 0 standing for states that finite operands can no longer change, and notes
     /// whether the fast kernel takes the rest. What is parked already stands: only rule (S) can change it.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn settle(&mut self, g: usize, piece: u32) {
-        let (at, exponent) = (Self::piece(g, piece), _mm512_set1_epi32(EXP32));
-        let to = &mut self.work.tile.0[at..at + 16];
-        // SAFETY: 16 aligned floats.
-        let mut x = unsafe { _mm512_load_ps(to.as_ptr()) };
-        let special = _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(x), exponent), exponent);
-        if special != 0 {
-            let parked = &mut self.work.parked.0[at..at + 16];
-            // SAFETY: as above.
-            let before = unsafe { _mm512_load_ps(parked.as_ptr()) };
-            let new = special & _mm512_testn_epi32_mask(_mm512_castps_si512(before), _mm512_castps_si512(before));
-            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
-            let canonical = _mm512_mask_mov_ps(x, nan, _mm512_set1_ps(self.nan));
-            x = _mm512_maskz_mov_ps(!special, x);
-            // SAFETY: as above.
-            unsafe {
-                _mm512_mask_store_ps(parked.as_mut_ptr(), new, canonical);
-                _mm512_store_ps(to.as_mut_ptr(), x);
-            }
-            self.any_parked = true;
-        }
+        let at = Self::piece(g, piece);
+        let (x, parked) = (&mut self.work.tile.0[at..at + 16], &mut self.work.parked.0[at..at + 16]);
         // From here on up a state is a multiple of the coarsest step the exponent floor can cause.
         let low = if self.q.narrow { 83 } else { 31 };
-        let above = _mm512_sub_epi32(_mm512_and_si512(_mm512_castps_si512(x), exponent), _mm512_set1_epi32(low << 23));
-        let ordinary = _mm512_cmple_epu32_mask(above, _mm512_set1_epi32((180 - low) << 23));
-        let zero = _mm512_testn_epi32_mask(_mm512_castps_si512(x), _mm512_set1_epi32(i32::MAX));
-        self.bad[g] = self.bad[g] & !(1 << piece) | u32::from(ordinary | zero != !0) << piece;
+        let (special, ordinary) = self.micro.settle(x, parked, self.nan, low);
+        self.any_parked |= special;
+        self.bad[g] = self.bad[g] & !(1 << piece) | u32::from(!ordinary) << piece;
     }
 
     /// Lets 0 stand for a state that finite operands can no longer change.
@@ -352,7 +332,6 @@ impl TileRun<'_> {
     /// # Safety
     /// As `dispatch`; `p` is this step of this group, and `any` the union of its flags.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     unsafe fn step<const OUT: u8>(&mut self, s: usize, g: usize, any: u8, p: &Step) {
         let l = self.fda.block;
         let live = [0, 0x1111_1111, 0x3333_3333, 0x7777_7777, !0][p.vectors];
@@ -366,9 +345,9 @@ impl TileRun<'_> {
             // SAFETY: the panels hold this step for this tile.
             redo = unsafe {
                 if q.whole == 0 {
-                    step_fast::<OUT>(p, &q, redo)
+                    self.micro.step_fast::<OUT>(p, &q, redo)
                 } else {
-                    let (redo, again) = step_fixed::<OUT>(p, &q, redo);
+                    let (redo, again) = self.micro.step_fixed::<OUT>(p, &q, redo);
                     self.weigh(again);
                     redo
                 }
@@ -399,26 +378,16 @@ impl TileRun<'_> {
     ///
     /// # Safety
     /// As `dispatch`.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     #[inline(never)]
     unsafe fn redo<const OUT: u8>(&mut self, s: usize, g: usize, redo: u32, p: &Step, q: &Consts) {
-        self.work.scratch.fill(self.fda, self.panels, [self.at[0] + g, self.at[1]], s);
-        for half in 0..2 {
-            let rows = [0, 1].map(|i| redo >> (2 * half + i) & 0x1111_1111);
-            let whole = rows.map(|rows| rows == 0x1111_1111);
-            // SAFETY: the panels hold this step for this tile.
-            unsafe {
-                if whole != [false; 2] {
-                    step_wide::<MR, OUT>(p, q, 0, half, whole);
-                }
-                for r in 0..MR {
-                    let wanted = [0, 1].map(|i| !whole[i] && rows[i] >> (4 * r) & 1 == 1);
-                    if wanted != [false; 2] {
-                        step_wide::<1, OUT>(p, q, r, half, wanted);
-                    }
-                }
-            }
-        }
+        let (micro, scratch, fda, panels) = (self.micro, &mut self.work.scratch, self.fda, self.panels);
+        let at = [self.at[0] + g, self.at[1]];
+        micro.vectorise(
+            #[inline(always)]
+            || scratch.fill(micro, fda, panels, at, s),
+        );
+        // SAFETY: the panels hold this step for this tile.
+        unsafe { micro.step_wide::<OUT>(p, q, redo) }
         (0..32).filter(|piece| redo >> piece & 1 == 1).for_each(|piece| self.settle(g, piece));
     }
 
@@ -445,5 +414,17 @@ impl TileRun<'_> {
                 }
             }
         }
+    }
+}
+
+/// Adds a unit step's sums to c as IEEE says.
+#[inline(always)]
+fn add(c: &mut [f32], sums: &[f32], nan: f32, f16: bool) {
+    for (c, t) in c.iter_mut().zip(sums) {
+        let sum = *c + *t;
+        *c = if sum.is_nan() { nan } else { sum };
+    }
+    if f16 {
+        c.iter_mut().for_each(|c| *c = round_f16(*c));
     }
 }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
 use super::avx512::{A_SCALE, B_SCALE};
+use super::micro::Micro;
 use super::{Fda, MR, NR, Packed};
 use crate::gemm::kernel::Panel;
 use core::arch::x86_64::*;
@@ -49,11 +50,35 @@ const fn exponent(v: f64, scale: i32, emin: i32) -> i16 {
 /// `exponent` in the low halves of the lanes, which those of `low` bound.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn exponents(v: __m512d, scale: i32, low: __m512i) -> __m512i {
+fn bounded(v: __m512d, scale: i32, low: __m512i) -> __m512i {
     let field = _mm512_and_si512(_mm512_srli_epi64::<52>(_mm512_castpd_si512(v)), _mm512_set1_epi64(0x7FF));
     let own = _mm512_sub_epi64(field, _mm512_set1_epi64(i64::from(1023 + scale)));
     let none = _mm512_cmplt_epi64_mask(field, _mm512_set1_epi64(1023 - 900));
     _mm512_mask_mov_epi64(_mm512_max_epi32(own, low), none, _mm512_set1_epi64(NO_EXPONENT.into()))
+}
+
+/// The exponents of 16 values, even columns first, bounded by each column's `low`, in columns' order.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn exponents_avx512(v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]) {
+    // SAFETY: 16 values, bounds and exponents.
+    unsafe {
+        // The even columns' bounds stand in the low halves, the odd ones' above them.
+        let low = _mm512_loadu_si512(low.as_ptr().cast());
+        let even = bounded(_mm512_loadu_pd(v.as_ptr()), scale, low);
+        let odd = bounded(_mm512_loadu_pd(v[8..].as_ptr()), scale, _mm512_srli_epi64::<32>(low));
+        let both = _mm512_ternarylogic_epi64::<AND_OR>(even, _mm512_set1_epi64(0xFFFF), _mm512_slli_epi64::<16>(odd));
+        _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtepi64_epi32(both));
+    }
+}
+
+/// The same in plain code.
+#[inline(always)]
+pub(super) fn exponents(v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]) {
+    for j in 0..8 {
+        to[2 * j] = exponent(v[j], scale, low[2 * j]);
+        to[2 * j + 1] = exponent(v[8 + j], scale, low[2 * j + 1]);
+    }
 }
 
 /// A value of an f32 panel as the f64 panel has it.
@@ -65,8 +90,15 @@ fn widened(v: f32, scale: i32) -> f64 {
 
 impl Scratch {
     /// Fills in step `s` of a row group and a column group.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn fill(&mut self, fda: &Fda, panels: [&Panel; 2], [group, column_group]: [usize; 2], s: usize) {
+    #[inline(always)]
+    pub(super) fn fill(
+        &mut self,
+        micro: impl Micro,
+        fda: &Fda,
+        panels: [&Panel; 2],
+        [group, column_group]: [usize; 2],
+        s: usize,
+    ) {
         let (a, b) = (panels[0].packed::<Packed>(), panels[1].packed::<Packed>());
         let l = fda.block;
         let (at, n) = (a.at_a(group, s) * MR * l, MR * l);
@@ -109,17 +141,8 @@ impl Scratch {
         let low: [i32; NR] = core::array::from_fn(|j| b_low + shift(&b.shifts, column + j, panels[1].lines, b.steps));
         for (n, v) in values.as_chunks::<16>().0.iter().enumerate() {
             let (t, i) = (n / l, n % l);
-            let (low, to) = (low[t * 16..][..16].as_ptr(), self.b[i * NR + t * 16..][..16].as_mut_ptr());
-            // SAFETY: 16 values, bounds and exponents.
-            unsafe {
-                // The even columns' bounds stand in the low halves, the odd ones' above them.
-                let low = _mm512_loadu_si512(low.cast());
-                let even = exponents(_mm512_loadu_pd(v.as_ptr()), b_scale, low);
-                let odd = exponents(_mm512_loadu_pd(v[8..].as_ptr()), b_scale, _mm512_srli_epi64::<32>(low));
-                let both =
-                    _mm512_ternarylogic_epi64::<AND_OR>(even, _mm512_set1_epi64(0xFFFF), _mm512_slli_epi64::<16>(odd));
-                _mm256_storeu_si256(to.cast(), _mm512_cvtepi64_epi32(both));
-            }
+            let to = &mut self.b[i * NR + t * 16..][..16];
+            micro.exponents(v, b_scale, &low.as_chunks().0[t], to.try_into().expect("16 lanes"));
         }
     }
 }

@@ -1,0 +1,346 @@
+//! The FDA micro-kernel for AVX2: 8 rows by 64 columns in three passes over a few KiB.
+//!
+//! First e_max and where accumulators begin, and what to add to their sums: c, and a unit for each negative product.
+//! Then the products, rounded toward zero (`round_to_zero`). Last, sums become results.
+//!
+//! No closures here: the library's functions that would call them lack the instructions, so they would not be inlined.
+
+#![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
+
+use super::avx512::{Consts, EXP32, Step};
+use super::round_to_zero::{Buffers, OFFSET, sums_f32, sums_f64};
+use super::{MR, NR, out};
+use core::arch::x86_64::*;
+use core::mem::MaybeUninit;
+
+/// Rows whose exponents are found together.
+const ROWS: usize = 4;
+
+/// `COUNTS[a][b]`: ones in `a ^ b`.
+#[repr(align(64))]
+struct Counts([[u8; 16]; 16]);
+
+static COUNTS: Counts = {
+    let mut counts = [[0; 16]; 16];
+    let mut i = 0;
+    while i < 256 {
+        counts[i / 16][i % 16] = (i / 16 ^ i % 16).count_ones() as u8;
+        i += 1;
+    }
+    Counts(counts)
+};
+
+/// One FDA step of 8 rows by 64 columns for operands within the window and a state within range.
+/// Returns a mask, bit `4 row + vector`, of the pieces left as they were for the wide kernel: those of `skip` and more.
+///
+/// # Safety
+/// `p` points into panels of at least this step and to `MR` rows of state.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn step_fast<const OUT: u8>(p: &Step, q: &Consts, skip: u32) -> u32 {
+    // SAFETY: the caller's promise, handed on. Steps of more than 16 products look at their sums.
+    unsafe {
+        match (q.narrow, q.block) {
+            (true, _) => step::<OUT, false>(p, q, skip),
+            (_, 0..=16) => step::<OUT, false>(p, q, skip),
+            _ => step::<OUT, true>(p, q, skip),
+        }
+    }
+}
+
+/// # Safety
+/// As `step_fast`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn step<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
+    let mut buffers = MaybeUninit::<Buffers>::uninit();
+    let to = buffers.as_mut_ptr();
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        for row in (0..MR).step_by(ROWS) {
+            skip |= begin::<OUT, CHECK>(p, q, row, to);
+        }
+        match (q.narrow, q.block.is_multiple_of(4)) {
+            (true, true) => sums_f32::<4>(to, p.a_val32, p.b_val32, q.block, p.vectors),
+            (true, false) => sums_f32::<1>(to, p.a_val32, p.b_val32, q.block, p.vectors),
+            (_, true) => sums_f64::<4, CHECK>(to, p.a_val, p.b_val, q.block, p.vectors),
+            (_, false) => sums_f64::<1, CHECK>(to, p.a_val, p.b_val, q.block, p.vectors),
+        }
+        if q.narrow { end::<OUT, false, true>(p, q, skip, to) } else { end::<OUT, CHECK, false>(p, q, skip, to) }
+    }
+}
+
+/// The exponent fields of the largest product exponents of four rows from `row` on: two vectors of 32 bytes a row, byte `4 j + t` of vector `h` that of column `16 t + 8 h + j`. And a mask of the pieces
+/// in which a tiny operand might matter.
+///
+/// # Safety
+/// As `step_fast`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn exponents(p: &Step, q: &Consts, row: usize) -> ([[__m256i; 2]; ROWS], u32) {
+    let mut best = [[_mm256_setzero_si256(); 2]; ROWS];
+    for k in 0..q.block {
+        // SAFETY: the caller's panels hold L * NR bytes of B and L * MR words of A.
+        let e = unsafe { pair(p.b_exp.add(k * NR)) };
+        for (r, best) in best.iter_mut().enumerate() {
+            let a = _mm256_set1_epi32(unsafe { *p.a_exp.add((row + r) * q.block + k) } as i32);
+            for h in 0..2 {
+                best[h] = _mm256_max_epu8(best[h], _mm256_add_epi8(e[h], a));
+            }
+        }
+    }
+    let mut doubt = 0;
+    if q.tiny {
+        let safe = _mm256_set1_epi8((95 + 127 + 1) as u8 as i8);
+        for (r, best) in best.iter().enumerate() {
+            let safe = _mm256_and_si256(at_least(best[0], safe), at_least(best[1], safe));
+            let unsafe_bytes = !_mm256_movemask_epi8(safe);
+            for t in 0..4 {
+                doubt |= u32::from(unsafe_bytes >> t & 0x1111_1111 != 0) << (4 * (row + r) + t);
+            }
+        }
+    }
+    let (sub, floor) = (_mm256_set1_epi8(q.bias_sub as i8), _mm256_set1_epi8(q.floor_field as i8));
+    for best in &mut best {
+        for m in best {
+            *m = _mm256_max_epu8(_mm256_subs_epu8(*m, sub), floor);
+        }
+    }
+    (best, doubt)
+}
+
+/// All ones in the bytes of `x` that are not below `y`'s.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn at_least(x: __m256i, y: __m256i) -> __m256i {
+    _mm256_cmpeq_epi8(_mm256_max_epu8(x, y), x)
+}
+
+/// 64 bytes.
+///
+/// # Safety
+/// They are there and aligned.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn pair(from: *const u8) -> [__m256i; 2] {
+    // SAFETY: the caller's promise.
+    unsafe { [_mm256_load_si256(from.cast()), _mm256_load_si256(from.add(32).cast())] }
+}
+
+/// The numbers of negative products, laid out likewise: for four products at once the counts of ones in a's nibble and
+/// any of b's are a table of 16 bytes.
+///
+/// # Safety
+/// As `step_fast`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn negatives(p: &Step, q: &Consts, row: usize) -> [[__m256i; 2]; ROWS] {
+    let mut count = [[_mm256_setzero_si256(); 2]; ROWS];
+    let low = _mm256_set1_epi8(0x0F);
+    let planes: *const u8 = p.b_sign.cast();
+    for nibble in 0..q.block.div_ceil(4) {
+        // SAFETY: 4 planes of NR bytes a step.
+        let mut b = unsafe { pair(planes.add(nibble / 2 * NR)) };
+        for b in &mut b {
+            *b = _mm256_and_si256(if nibble % 2 == 1 { _mm256_srli_epi16::<4>(*b) } else { *b }, low);
+        }
+        for (r, count) in count.iter_mut().enumerate() {
+            let a = unsafe { *p.a_sign.add(row + r) } >> (4 * nibble) & 15;
+            let table = &COUNTS.0[a as usize];
+            let table = unsafe { _mm256_broadcastsi128_si256(_mm_load_si128(table.as_ptr().cast())) };
+            for h in 0..2 {
+                count[h] = _mm256_add_epi8(count[h], _mm256_shuffle_epi8(table, b[h]));
+            }
+        }
+    }
+    count
+}
+
+/// Bytes `4 j + T` in the exponent field, other bits around them.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn place<const T: usize>(bytes: __m256i) -> __m256i {
+    match T {
+        0 => _mm256_slli_epi32::<23>(bytes),
+        1 => _mm256_slli_epi32::<15>(bytes),
+        2 => _mm256_slli_epi32::<7>(bytes),
+        _ => _mm256_srli_epi32::<1>(bytes),
+    }
+}
+
+/// Bytes `4 j + T` as words.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn word<const T: i32>(bytes: __m256i) -> __m256i {
+    let pick = |j: i32| 0x8080_8000_u32 as i32 | (4 * j + T);
+    let lane = _mm_set_epi32(pick(3), pick(2), pick(1), pick(0));
+    _mm256_shuffle_epi8(bytes, _mm256_broadcastsi128_si256(lane))
+}
+
+/// What `top` has besides the exponent: a half, and in even columns what becomes the offset.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn below_exponent(check: bool) -> __m256i {
+    let offset = if check { OFFSET >> 29 } else { 0 };
+    _mm256_set1_epi64x(0x0040_0000_0040_0000 | offset)
+}
+
+/// Four rows from `row` on: `top` and `more`.
+///
+/// # Safety
+/// As `step_fast`; `to` points to the buffers.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn begin<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, row: usize, to: *mut Buffers) -> u32 {
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        let (best, doubt) = exponents(p, q, row);
+        let count = negatives(p, q, row);
+        for r in 0..ROWS {
+            for h in 0..2 {
+                let (at, best, count) = ((row + r) * NR + 8 * h, best[r][h], count[r][h]);
+                begin_8::<OUT, CHECK>(p.c, q, at, place::<0>(best), word::<0>(count), to);
+                if p.vectors > 1 {
+                    begin_8::<OUT, CHECK>(p.c, q, at + 16, place::<1>(best), word::<1>(count), to);
+                }
+                if p.vectors > 2 {
+                    begin_8::<OUT, CHECK>(p.c, q, at + 32, place::<2>(best), word::<2>(count), to);
+                }
+                if p.vectors > 3 {
+                    begin_8::<OUT, CHECK>(p.c, q, at + 48, place::<3>(best), word::<3>(count), to);
+                }
+            }
+        }
+        doubt
+    }
+}
+
+/// 8 columns of a row.
+///
+/// # Safety
+/// As `begin`.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn begin_8<const OUT: u8, const CHECK: bool>(
+    c: *const f32,
+    q: &Consts,
+    at: usize,
+    power: __m256i,
+    negative: __m256i,
+    to: *mut Buffers,
+) {
+    let (below, exponent) = (below_exponent(CHECK), _mm256_set1_epi32(EXP32));
+    // SAFETY: the state's and the buffers' rows are NR long and aligned.
+    let c = unsafe { _mm256_load_ps(c.add(at)) };
+    let c_power = _mm256_and_si256(_mm256_castps_si256(c), exponent);
+    let mut power = _mm256_max_epi32(_mm256_and_si256(power, exponent), c_power);
+    if OUT == out::F16_RNE {
+        // A subnormal f16 c counts with the format's lowest exponent.
+        let low = _mm256_set1_epi32((127 - 14) << 23);
+        let zero = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_EQ_OQ>(c, _mm256_setzero_ps()));
+        let low = if q.zero_c == 0 { _mm256_andnot_si256(zero, low) } else { low };
+        power = _mm256_max_epi32(power, low);
+    }
+    let top = _mm256_or_si256(power, below);
+    // 2^(F - e_max).
+    let up = _mm256_sub_epi32(_mm256_add_epi32(_mm256_set1_epi32((254 + q.frac_bits) << 23), below), top);
+    let c = _mm256_cvttps_epi32(_mm256_mul_ps(c, _mm256_castsi256_ps(up)));
+    let mut more = _mm256_add_epi32(c, negative);
+    if CHECK {
+        more = _mm256_sub_epi32(more, _mm256_set1_epi32(OFFSET as i32));
+    }
+    unsafe {
+        _mm256_store_si256((&raw mut (*to).top[at]).cast(), top);
+        _mm256_store_si256((&raw mut (*to).more[at]).cast(), more);
+    }
+}
+
+/// The results of all rows.
+///
+/// # Safety
+/// As `begin`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn end<const OUT: u8, const CHECK: bool, const NARROW: bool>(
+    p: &Step,
+    q: &Consts,
+    mut skip: u32,
+    from: *const Buffers,
+) -> u32 {
+    let over = _mm256_set1_epi64x(0x0007_FFFF_8000_0000);
+    for r in 0..MR {
+        for t in 0..p.vectors {
+            let (at, piece) = (r * NR + 16 * t, 4 * r + t);
+            // SAFETY (whole function): as in `begin_8`; the assembly has filled the columns' buffers.
+            let d = unsafe { [end_8::<OUT, CHECK, NARROW>(q, at, from), end_8::<OUT, CHECK, NARROW>(q, at + 8, from)] };
+            let mut redo = false;
+            if CHECK {
+                let bits = unsafe { pair((&raw const (*from).bits[at]).cast()) };
+                redo |= _mm256_testz_si256(_mm256_or_si256(bits[0], bits[1]), over) == 0;
+            }
+            if OUT == out::F16_RNE {
+                // A result that overflowed is infinite, so the largest magnitude is.
+                let sign = _mm256_set1_ps(-0.0);
+                let largest = _mm256_max_ps(_mm256_andnot_ps(sign, d[0]), _mm256_andnot_ps(sign, d[1]));
+                let infinity = _mm256_set1_ps(f32::INFINITY);
+                redo |= _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(largest, infinity)) != 0;
+            }
+            skip |= u32::from(redo) << piece;
+            if skip >> piece & 1 == 0 {
+                unsafe {
+                    _mm256_store_ps(p.c.add(at), d[0]);
+                    _mm256_store_ps(p.c.add(at + 8), d[1]);
+                }
+            }
+        }
+    }
+    skip
+}
+
+/// 8 columns' sums times `2^(e_max - F)`, encoded.
+///
+/// # Safety
+/// As `end`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn end_8<const OUT: u8, const CHECK: bool, const NARROW: bool>(
+    q: &Consts,
+    at: usize,
+    from: *const Buffers,
+) -> __m256 {
+    // SAFETY: the caller's promise.
+    let (top, sum, rounded) = unsafe {
+        let top = _mm256_load_si256((&raw const (*from).top[at]).cast());
+        let sum = _mm256_load_si256((&raw const (*from).more[at]).cast());
+        (top, sum, _mm256_load_ps((&raw const (*from).rounded[at]).cast()))
+    };
+    let keep = _mm256_castsi256_ps(_mm256_set1_epi32(q.keep));
+    if NARROW {
+        // The accumulator began at `top`: the difference is exact, and so is its way back from place 2^-23 to F.
+        let acc = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(rounded), sum));
+        let back = _mm256_castsi256_ps(_mm256_set1_epi32((127 + 23 - q.frac_bits) << 23));
+        let d = _mm256_mul_ps(_mm256_sub_ps(acc, _mm256_castsi256_ps(top)), back);
+        return if OUT == out::F16_RNE { narrow_widen(d) } else { _mm256_and_ps(d, keep) };
+    }
+    // 2^(e_max - F).
+    let places = _mm256_add_epi32(_mm256_set1_epi32(q.frac_bits << 23), below_exponent(CHECK));
+    let down = _mm256_castsi256_ps(_mm256_sub_epi32(top, places));
+    match OUT {
+        out::F32_RZ => _mm256_mul_ps(_mm256_and_ps(rounded, keep), down),
+        out::F32_RNE => _mm256_mul_ps(_mm256_cvtepi32_ps(sum), down),
+        _ => {
+            // To odd first, so that one rounding counts.
+            let exact = _mm256_cmpeq_epi32(_mm256_cvttps_epi32(rounded), sum);
+            let sticky = _mm256_castsi256_ps(_mm256_add_epi32(exact, _mm256_set1_epi32(1)));
+            narrow_widen(_mm256_mul_ps(_mm256_or_ps(rounded, sticky), down))
+        }
+    }
+}
+
+/// Rounds to f16 (to nearest even) and back; minus zero becomes plus zero.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+pub(super) fn narrow_widen(x: __m256) -> __m256 {
+    let h = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+    _mm256_add_ps(_mm256_cvtph_ps(h), _mm256_setzero_ps())
+}

@@ -1,0 +1,182 @@
+//! What an instruction set does for the driver: [`Micro`], on the proofs that the sets are there.
+
+#![allow(unsafe_code, reason = "functions for one instruction set")]
+
+use super::avx512::{Consts, EXP32, Step};
+use super::{MR, avx2, avx512, fixed, scratch, wide, wide_avx2};
+use crate::simd::{Avx2, Avx512};
+use core::arch::x86_64::*;
+
+/// The kernels of one instruction set.
+pub(super) trait Micro: Copy {
+    /// One FDA step of 8 rows by 64 columns for operands within the window and states within range.
+    /// Returns a mask, bit `4 row + vector`, of the pieces left as they were: those of `skip` and more.
+    ///
+    /// # Safety
+    /// `p` points into panels of at least this step and to `MR` rows of state.
+    unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> u32;
+
+    /// The same by integer dot products, where `fixed` chose them; and how many vectors of columns had to be done again.
+    ///
+    /// # Safety
+    /// As `step_fast`; the integers of both panels are there.
+    unsafe fn step_fixed<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> (u32, u32) {
+        // SAFETY: the caller's promise, handed on.
+        (unsafe { self.step_fast::<OUT>(p, q, skip) }, 0)
+    }
+
+    /// The step of the pieces of a mask, for all finite operands and states and F up to 40.
+    ///
+    /// # Safety
+    /// As `step_fast`, and the wide panels are filled in.
+    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32);
+
+    /// The exponents of 16 values of B's f64 panel, as the wide kernel wants them.
+    fn exponents(self, v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]);
+
+    /// Moves what is not finite in 16 states to `parked`, unless something stands there already, and puts 0 for it.
+    /// Returns whether there was any, and whether the rest are zeros or have exponent fields from `low` to 180.
+    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> (bool, bool);
+
+    /// Runs plain code compiled for this set.
+    fn vectorise<R>(self, f: impl FnOnce() -> R) -> R;
+}
+
+impl Micro for Avx512 {
+    #[inline(always)]
+    unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> u32 {
+        // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
+        unsafe { avx512::step_fast::<OUT>(p, q, skip) }
+    }
+
+    #[inline(always)]
+    unsafe fn step_fixed<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> (u32, u32) {
+        // SAFETY: as above; `fixed` has looked for VNNI.
+        unsafe { fixed::step_fixed::<OUT>(p, q, skip) }
+    }
+
+    #[inline(always)]
+    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32) {
+        for half in 0..2 {
+            let rows = [0, 1].map(|i| redo >> (2 * half + i) & 0x1111_1111);
+            let whole = rows.map(|rows| rows == 0x1111_1111);
+            // SAFETY: as above.
+            unsafe {
+                if whole != [false; 2] {
+                    wide::step_wide::<MR, OUT>(p, q, 0, half, whole);
+                }
+                for r in 0..MR {
+                    let wanted = [0, 1].map(|i| !whole[i] && rows[i] >> (4 * r) & 1 == 1);
+                    if wanted != [false; 2] {
+                        wide::step_wide::<1, OUT>(p, q, r, half, wanted);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn exponents(self, v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]) {
+        // SAFETY: `self` is the proof that the instructions are there.
+        unsafe { scratch::exponents_avx512(v, scale, low, to) }
+    }
+
+    #[inline(always)]
+    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> (bool, bool) {
+        // SAFETY: `self` is the proof that the instructions are there.
+        unsafe { settle_avx512(states, parked, nan, low) }
+    }
+
+    #[inline(always)]
+    fn vectorise<R>(self, f: impl FnOnce() -> R) -> R {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        fn run<R>(f: impl FnOnce() -> R) -> R {
+            f()
+        }
+        // SAFETY: `self` is the proof that the instructions are there.
+        unsafe { run(f) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn settle_avx512(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> (bool, bool) {
+    assert!(states.len() == 16 && parked.len() == 16, "a piece");
+    let exponent = _mm512_set1_epi32(EXP32);
+    // SAFETY: 16 floats.
+    let mut x = unsafe { _mm512_loadu_ps(states.as_ptr()) };
+    let special = _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(x), exponent), exponent);
+    if special != 0 {
+        // SAFETY: as above.
+        let before = unsafe { _mm512_loadu_ps(parked.as_ptr()) };
+        let new = special & _mm512_testn_epi32_mask(_mm512_castps_si512(before), _mm512_castps_si512(before));
+        let unordered = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+        let canonical = _mm512_mask_mov_ps(x, unordered, _mm512_set1_ps(nan));
+        x = _mm512_maskz_mov_ps(!special, x);
+        // SAFETY: as above.
+        unsafe {
+            _mm512_mask_storeu_ps(parked.as_mut_ptr(), new, canonical);
+            _mm512_storeu_ps(states.as_mut_ptr(), x);
+        }
+    }
+    let above =
+        _mm512_sub_epi32(_mm512_and_si512(_mm512_castps_si512(x), exponent), _mm512_set1_epi32((low << 23) as i32));
+    let ordinary = _mm512_cmple_epu32_mask(above, _mm512_set1_epi32(((180 - low) << 23) as i32));
+    let zero = _mm512_testn_epi32_mask(_mm512_castps_si512(x), _mm512_set1_epi32(i32::MAX));
+    (special != 0, ordinary | zero == !0)
+}
+
+impl Micro for Avx2 {
+    #[inline(always)]
+    unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> u32 {
+        // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
+        unsafe { avx2::step_fast::<OUT>(p, q, skip) }
+    }
+
+    #[inline(always)]
+    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32) {
+        for piece in (0..32).filter(|piece| redo >> piece & 1 == 1) {
+            // SAFETY: as above.
+            unsafe { wide_avx2::step_wide::<OUT>(p, q, piece / 4, piece % 4) }
+        }
+    }
+
+    #[inline(always)]
+    fn exponents(self, v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]) {
+        scratch::exponents(v, scale, low, to);
+    }
+
+    #[inline(always)]
+    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> (bool, bool) {
+        self.vectorise(
+            #[inline(always)]
+            || settle(states, parked, nan, low),
+        )
+    }
+
+    #[inline(always)]
+    fn vectorise<R>(self, f: impl FnOnce() -> R) -> R {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn run<R>(f: impl FnOnce() -> R) -> R {
+            f()
+        }
+        // SAFETY: `self` is the proof that the instructions are there.
+        unsafe { run(f) }
+    }
+}
+
+/// [`Micro::settle`] in plain code.
+#[inline(always)]
+fn settle(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> (bool, bool) {
+    let field = |x: f32| x.to_bits() >> 23 & 0xFF;
+    let special = states.iter().fold(false, |any, x| any | (field(*x) == 255));
+    if special {
+        for (x, parked) in states.iter_mut().zip(parked).filter(|(x, _)| !x.is_finite()) {
+            if *parked == 0.0 {
+                *parked = if x.is_nan() { nan } else { *x };
+            }
+            *x = 0.0;
+        }
+    }
+    let ordinary = |x: f32| field(x).wrapping_sub(low) <= 180 - low || x == 0.0;
+    (special, states.iter().fold(true, |all, x| all & ordinary(*x)))
+}
