@@ -1,12 +1,11 @@
 //! GDFS (Blackwell's fp4): exact sums of groups as small integers, scaled, aligned, truncated once.
 //!
-//! [`Groups::step`] is the general step, sixteen columns at a time, on every instruction set
-//! (`portable`). With AVX512-VNNI (`vnni`) the groups' sums are integer dot products, and where the
-//! scales of a block of rows and columns show that nothing can be cut off, a step is one exact sum
-//! rounded once.
+//! `portable` does it on every instruction set. With AVX512-VNNI (`vnni`) the groups' sums are integer
+//! dot products; where the scales of a block of rows and columns show that nothing can be cut off
+//! (`span`), a step is one exact sum rounded once (`tile`), else groups are aligned (`aligned`).
 
-#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
-
+#[cfg(target_arch = "x86_64")]
+mod aligned;
 #[cfg(target_arch = "x86_64")]
 mod pack;
 mod portable;
@@ -18,8 +17,8 @@ mod tile;
 mod vnni;
 
 use super::Isa;
-use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
-use super::values::{NR, State};
+use super::lanes::{Encode, ToInt, power};
+use super::values::State;
 use crate::accumulate::{Floor, GroupScaledDot, Recipe};
 use crate::format::{FormatSpec, Specials};
 use crate::gemm::kernel::Kernel;
@@ -78,16 +77,6 @@ struct Groups {
     step: usize,
 }
 
-/// What the groups of one row, 16 columns and one step are.
-trait Terms {
-    /// Exponents of group `g`, [`ABSENT`] where it does not count.
-    fn exponents(&self, g: usize) -> [i32; NR];
-    /// Products of both scales; NaN where one is.
-    fn scales(&self, g: usize) -> [f64; NR];
-    /// Exact sums of products.
-    fn sums<const NATIVE: bool>(&self, g: usize) -> [f32; NR];
-}
-
 impl Groups {
     /// The recipe, where f32 holds groups' sums and f64 a step's.
     fn new(unit: &Unit, g: &GroupScaledDot) -> Option<Self> {
@@ -124,50 +113,5 @@ impl Groups {
     /// Groups of a step.
     const fn per_step(&self) -> usize {
         self.step / self.group
-    }
-
-    /// One step: terms of groups, e_max, alignment, sum, truncation.
-    #[inline(always)]
-    fn step<const NATIVE: bool>(&self, terms: &impl Terms, c: [f32; NR]) -> [f32; NR] {
-        let (floor, c_emin, f) = (self.floor, self.c_emin, self.frac_bits);
-        let (mut e, mut term) = ([0i32; NR], [0f64; NR]);
-        for j in 0..NR {
-            term[j] = if c[j].is_finite() { c[j].into() } else { 0.0 };
-            let of_term = exponent(term[j]).max(c_emin);
-            let of_c = if term[j] == 0.0 { ABSENT } else { of_term };
-            e[j] = of_c.max(floor);
-        }
-        for g in 0..self.per_step() {
-            let exponents = terms.exponents(g);
-            for j in 0..NR {
-                e[j] = e[j].max(exponents[j]);
-            }
-        }
-        let mut total = [0f64; NR];
-        for j in 0..NR {
-            e[j] = e[j].max(NOTHING);
-            total[j] = to_int::<NATIVE>(term[j] * power(f - e[j]), ToInt::TowardZero);
-        }
-        let mut nan = [0f64; NR];
-        for g in 0..self.per_step() {
-            let (sums, scales) = (terms.sums::<NATIVE>(g), terms.scales(g));
-            for j in 0..NR {
-                nan[j] += scales[j] * 0.0;
-                // Two factors: the scales' powers and the unit's are each within f64.
-                let units = f64::from(sums[j]) * scales[j] * power(f - e[j]);
-                total[j] += to_int::<NATIVE>(units, ToInt::TowardZero);
-            }
-        }
-        for j in 0..NR {
-            total[j] *= power(e[j] - f);
-        }
-        let mut d = self.encode.row::<NATIVE, NR>(total);
-        if any(nan.map(f64::is_nan)) || any(c.map(|c| !c.is_finite())) {
-            for j in 0..NR {
-                let c = if c[j].is_finite() { d[j] } else { c[j] };
-                d[j] = if nan[j].is_nan() { f32::NAN } else { c };
-            }
-        }
-        d
     }
 }

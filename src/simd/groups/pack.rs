@@ -59,23 +59,25 @@ impl Elements {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     /// NaN for NaN.
-    pub(super) value: f64,
+    value: f32,
     /// [`ABSENT`] for zero.
-    pub(super) exponent: i32,
-    /// The value, NaN where f32 does not hold it.
-    narrow: f32,
+    exponent: i32,
 }
 
 impl Scale {
-    /// All codes of a format of at most 8 bits. f32 has to hold scales times `2^shift` too.
-    pub(super) fn table(spec: &FormatSpec, shift: i32) -> Vec<Self> {
+    const ZERO: Self = Self { value: 0.0, exponent: ABSENT };
+
+    /// All codes of a format of at most 8 bits, if f32 holds them, and them times `2^shift`.
+    pub(super) fn table(spec: &FormatSpec, shift: i32) -> Option<Vec<Self>> {
         let scale = |code: u64| {
             let x = spec.decode(code & spec.code_mask());
+            if !x.is_finite() {
+                return Some(Self { value: f32::NAN, exponent: 0 });
+            }
             let value = x.significand as f64 * power(x.exponent - x.frac_bits as i32);
-            let value = if x.is_finite() { value } else { f64::NAN };
-            let held = |x: f64| f64::from(x as f32) == x && x < power(127);
-            let narrow = if held(value) && held(value * power(shift)) { value as f32 } else { f32::NAN };
-            Self { value, exponent: if x.is_zero() { ABSENT } else { x.exponent }, narrow }
+            let held = |x: f64| f64::from(x as f32) == x;
+            let exponent = if x.is_zero() { ABSENT } else { x.exponent };
+            (held(value) && held(value * power(shift))).then_some(Self { value: value as f32, exponent })
         };
         (0..256).map(scale).collect()
     }
@@ -91,6 +93,9 @@ pub(super) struct Packed {
     pub(super) starts: Buffer,
     /// f32, `[group][row or column]`, times products' last place in A; 0 for groups of zeros.
     pub(super) scales: Buffer,
+    /// i32, likewise: the scales' exponents, and a bit for every element of the group, set if it is not zero.
+    pub(super) exponents: Buffer,
+    pub(super) present: Buffer,
     /// Of blocks of rows or columns.
     pub(super) spans: Vec<Span>,
     /// Of A's rows.
@@ -101,8 +106,8 @@ pub(super) struct Packed {
 
 impl Default for Packed {
     fn default() -> Self {
-        let [bytes, starts, scales] = [(); 3].map(|()| Buffer::default());
-        Self { bytes, starts, scales, spans: Vec::new(), rows: Vec::new(), all: Span::NOTHING }
+        let [bytes, starts, scales, exponents, present] = [(); 5].map(|()| Buffer::default());
+        Self { bytes, starts, scales, exponents, present, spans: Vec::new(), rows: Vec::new(), all: Span::NOTHING }
     }
 }
 
@@ -120,45 +125,48 @@ impl Vnni {
         let bytes = to.bytes.room::<i8>(blocks * ROWS * k);
         let starts = to.starts.room::<i32>(blocks * ROWS * groups);
         let kept = to.scales.room::<f32>(blocks * ROWS * groups);
-        // Sums of four, and of four magnitudes.
-        let mut quads = vec![[0i32; 4]; k / 16 * 2];
+        let exponents = to.exponents.room::<i32>(blocks * ROWS * groups);
+        let all_present = to.present.room::<i32>(blocks * ROWS * groups);
+        // Sums of four products, and which of 16 are not zero.
+        let (mut quads, mut masks) = (vec![[0i32; 4]; k / 16], vec![0u64; k / 16 + 1]);
         let fold = power(self.rule.last) as f32;
         to.rows.clear();
         for row in 0..blocks * ROWS {
             let (block, r) = (row / ROWS, row % ROWS);
             let codes = codes.get(row * k..).unwrap_or_default();
-            for (p, quads) in (0..k).step_by(16).zip(quads.as_chunks_mut::<2>().0) {
+            for (n, quads) in quads.iter_mut().enumerate() {
+                let p = 16 * n;
                 let lanes = first(codes.len().saturating_sub(p));
                 let at = (block * (k / step) + p / step) * ROWS * step + r * step + p % step;
                 let to = &mut bytes[at..at + 16];
-                // SAFETY: the lanes of the mask lie in the row's codes; 16 bytes of room, and of quads.
+                // SAFETY: the lanes of the mask lie in the row's codes; 16 bytes of room, and of sums.
                 unsafe {
                     let codes = _mm512_maskz_loadu_epi32(lanes, codes.as_ptr().wrapping_add(p).cast());
-                    let numbers = _mm512_cvtepi32_epi8(self.a.numbers(codes));
+                    let numbers = self.a.numbers(codes);
+                    masks[n] = _mm512_test_epi32_mask(numbers, numbers).into();
+                    let numbers = _mm512_cvtepi32_epi8(numbers);
                     _mm_storeu_si128(to.as_mut_ptr().cast(), numbers);
-                    let (ones, zero) = (_mm_set1_epi8(1), _mm_setzero_si128());
-                    _mm_storeu_si128(quads[0].as_mut_ptr().cast(), _mm_dpbusd_epi32(zero, ones, numbers));
-                    let magnitudes = _mm_dpbusd_epi32(zero, ones, _mm_abs_epi8(numbers));
-                    _mm_storeu_si128(quads[1].as_mut_ptr().cast(), magnitudes);
+                    let sums = _mm_dpbusd_epi32(_mm_setzero_si128(), _mm_set1_epi8(1), numbers);
+                    _mm_storeu_si128(quads.as_mut_ptr().cast(), sums);
                 }
             }
             let scales = scales.get(row * groups / slots..).unwrap_or_default();
             let mut seen = Seen::NOTHING;
             for g in 0..groups {
-                let (mut sum, mut magnitudes) = (0, 0);
-                for q in g * group / 4..(g + 1) * group / 4 {
-                    sum += quads[q / 4 * 2][q % 4];
-                    magnitudes += quads[q / 4 * 2 + 1][q % 4];
-                }
-                let scale = scales.get(g / slots).map_or(0.0, |&code| self.scales[code as usize & 255].narrow);
-                let counts = magnitudes != 0 && scale > 0.0;
+                let p = g * group;
+                let sum: i32 = quads.as_flattened()[p / 4..(p + group) / 4].iter().sum();
+                let present = (masks[p / 16] | masks[p / 16 + 1] << 16) >> (p % 16) & ((1 << group) - 1);
+                let scale = scales.get(g / slots).map_or(Scale::ZERO, |&code| self.scales[code as usize & 255]);
+                let counts = present != 0 && scale.value > 0.0;
                 if counts {
-                    seen.add(scale);
+                    seen.add(scale.value);
                 }
-                seen.hard |= scale.is_nan();
+                seen.hard |= scale.value.is_nan();
                 let at = (block * groups + g) * ROWS + r;
                 starts[at] = -self.b.most * sum;
-                kept[at] = if counts { scale * fold } else { 0.0 };
+                kept[at] = if present == 0 && !scale.value.is_nan() { 0.0 } else { scale.value * fold };
+                exponents[at] = scale.exponent;
+                all_present[at] = present as i32;
             }
             to.rows.push(Span::of(&seen, self.scale_emin));
         }
@@ -174,18 +182,21 @@ impl Vnni {
         let group = self.body.group;
         let (blocks, groups) = (columns.div_ceil(COLUMNS), k / group);
         let bytes = to.bytes.room::<u8>(blocks * COLUMNS * k);
-        let kept = to.scales.room::<f32>(blocks * COLUMNS * groups);
+        let size = COLUMNS * groups;
+        let kept = to.scales.room::<f32>(blocks * size);
+        let exponents = to.exponents.room::<i32>(blocks * size);
+        let present = to.present.room::<i32>(blocks * size);
         let offset = _mm512_set1_epi32(self.b.most * 0x0101_0101);
         to.spans.clear();
         for block in 0..blocks {
-            let kept = &mut kept[block * COLUMNS * groups..][..COLUMNS * groups];
+            let kept = &mut kept[block * size..][..size];
             let (first_column, mut seen) = (block * COLUMNS, Columns::new());
-            self.spread(scales, [first_column, columns], kept);
+            self.spread(scales, [first_column, columns], kept, &mut exponents[block * size..][..size]);
             for v in 0..COLUMNS / 16 {
                 let lanes = first(columns.saturating_sub(first_column + v * 16));
                 for g in 0..groups {
                     let mut any = _mm512_setzero_si512();
-                    for p in (g * group..(g + 1) * group).step_by(4) {
+                    for (q, p) in (g * group..(g + 1) * group).step_by(4).enumerate() {
                         let mut quad = offset;
                         for i in 0..4 {
                             let row = &codes[(p + i) * columns..][..columns];
@@ -193,7 +204,9 @@ impl Vnni {
                             // SAFETY: the lanes of the mask lie in the row.
                             let codes = unsafe { _mm512_maskz_loadu_epi32(lanes, from) };
                             let numbers = self.b.numbers(codes);
-                            any = _mm512_or_si512(any, numbers);
+                            let bit =
+                                _mm512_maskz_set1_epi32(_mm512_test_epi32_mask(numbers, numbers), 1 << (4 * q + i));
+                            any = _mm512_or_si512(any, bit);
                             // Digits to the base 256, each 0 to 254 with the offset: the sum has them as its bytes.
                             let digit = _mm512_sllv_epi32(numbers, _mm512_set1_epi32(8 * i as i32));
                             quad = _mm512_add_epi32(quad, digit);
@@ -203,11 +216,13 @@ impl Vnni {
                         unsafe { _mm512_storeu_si512(bytes[at..at + 64].as_mut_ptr().cast(), quad) }
                     }
                     let to = &mut kept[g * COLUMNS + v * 16..][..16];
-                    // SAFETY: 16 floats of room.
+                    let present = &mut present[block * size + g * COLUMNS + v * 16..][..16];
+                    // SAFETY: 16 numbers of room each.
                     unsafe {
                         let scales = _mm512_loadu_ps(to.as_ptr());
                         let scales = seen.add(scales, _mm512_test_epi32_mask(any, any));
                         _mm512_storeu_ps(to.as_mut_ptr(), scales);
+                        _mm512_storeu_si512(present.as_mut_ptr().cast(), any);
                     }
                 }
             }
@@ -216,13 +231,14 @@ impl Vnni {
     }
 
     /// Scales of a block of columns, a row of columns for every group; 0 for columns that are not there.
-    fn spread(&self, scales: &[u64], [from, columns]: [usize; 2], to: &mut [f32]) {
+    fn spread(&self, scales: &[u64], [from, columns]: [usize; 2], to: &mut [f32], exponents: &mut [i32]) {
         let (groups, slots) = (to.len() / COLUMNS, self.body.slots);
         let per = groups / slots;
         for j in 0..COLUMNS {
             let line = if from + j < columns { &scales[(from + j) * per..][..per] } else { &[] };
             for g in 0..groups {
-                to[g * COLUMNS + j] = line.get(g / slots).map_or(0.0, |&code| self.scales[code as usize & 255].narrow);
+                let scale = line.get(g / slots).map_or(Scale::ZERO, |&code| self.scales[code as usize & 255]);
+                (to[g * COLUMNS + j], exponents[g * COLUMNS + j]) = (scale.value, scale.exponent);
             }
         }
     }
@@ -243,15 +259,16 @@ impl Columns {
         Self { least, most, fractions: _mm512_setzero_si512(), hard: 0 }
     }
 
-    /// Sees scales of groups, which count where an element is not zero; returns those that count, and else 0.
+    /// Sees scales of groups, which count where an element is not zero; returns those that count and NaNs, and else 0.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     fn add(&mut self, scales: __m512, elements: __mmask16) -> __m512 {
-        self.hard |= _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(scales, scales);
+        let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(scales, scales);
         let counts = elements & _mm512_cmp_ps_mask::<_CMP_GT_OQ>(scales, _mm512_setzero_ps());
+        self.hard |= nan;
         self.least = _mm512_mask_min_ps(self.least, counts, self.least, scales);
         self.most = _mm512_mask_max_ps(self.most, counts, self.most, scales);
-        let scales = _mm512_maskz_mov_ps(counts, scales);
+        let scales = _mm512_maskz_mov_ps(counts | nan, scales);
         self.fractions = _mm512_or_si512(self.fractions, _mm512_castps_si512(scales));
         scales
     }

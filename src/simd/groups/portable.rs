@@ -2,10 +2,10 @@
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
-use super::{ABSENT, Groups, Terms};
+use super::{ABSENT, Groups, NOTHING};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
 use crate::simd::Isa;
-use crate::simd::lanes::power;
+use crate::simd::lanes::{ToInt, any, exponent, power, to_int};
 use crate::simd::values::{NR, State, f32_of};
 use crate::simd::wide::{self, Work, over};
 use crate::unit::Unit;
@@ -100,7 +100,7 @@ impl Work for Job<'_> {
                     *d = self.state.load(code);
                 }
                 for step in self.steps.clone() {
-                    d = self.body.step::<NATIVE>(&self.terms([row, block, step], k), d);
+                    d = self.body.step::<NATIVE>(self.a, self.b, [row, block, step], k, d);
                 }
                 for (&d, code) in d.iter().zip(&mut self.tile[at..at + width]) {
                     *code = self.state.store(d);
@@ -110,60 +110,69 @@ impl Work for Job<'_> {
     }
 }
 
-impl Job<'_> {
+impl Groups {
+    /// One step: terms of groups, e_max, alignment, sum, truncation.
     #[inline(always)]
-    fn terms(&self, [row, block, step]: [usize; 3], k: usize) -> InPanels<'_> {
-        let (group, groups, first) = (self.body.group, k / self.body.group, step * self.body.per_step());
-        InPanels {
-            a: self.a,
-            b: self.b,
-            group,
-            groups: [row * groups + first, block * groups + first],
-            elements: [row * k + first * group, block * k + first * group],
-        }
-    }
-}
-
-/// Groups as the panels have them.
-struct InPanels<'a> {
-    a: &'a Packed,
-    b: &'a Packed,
-    group: usize,
-    /// Where the step's groups and elements begin, in A and in B.
-    groups: [usize; 2],
-    elements: [usize; 2],
-}
-
-impl Terms for InPanels<'_> {
-    #[inline(always)]
-    fn exponents(&self, g: usize) -> [i32; NR] {
-        let [at_a, at_b] = self.groups.map(|at| at + g);
-        let (present, exponents) = (lanes(&self.b.present[at_b * NR..]), lanes(&self.b.exponents[at_b * NR..]));
-        let (present_a, exponent_a) = (self.a.present[at_a], self.a.exponents[at_a]);
-        let mut e = [0; NR];
+    fn step<const NATIVE: bool>(
+        &self,
+        a: &Packed,
+        b: &Packed,
+        [row, block, step]: [usize; 3],
+        k: usize,
+        c: [f32; NR],
+    ) -> [f32; NR] {
+        let (groups, per_step) = (k / self.group, self.step / self.group);
+        let (floor, c_emin, f) = (self.floor, self.c_emin, self.frac_bits);
+        let (mut e, mut term) = ([0i32; NR], [0f64; NR]);
         for j in 0..NR {
-            let here = present[j] & present_a != 0;
-            let sum = exponents[j] + exponent_a;
-            e[j] = if here { sum } else { ABSENT };
+            term[j] = if c[j].is_finite() { c[j].into() } else { 0.0 };
+            let of_term = exponent(term[j]).max(c_emin);
+            let of_c = if term[j] == 0.0 { ABSENT } else { of_term };
+            e[j] = of_c.max(floor);
         }
-        e
-    }
-
-    #[inline(always)]
-    fn scales(&self, g: usize) -> [f64; NR] {
-        let [at_a, at_b] = self.groups.map(|at| at + g);
-        let (scale_a, mut scales) = (self.a.scales[at_a], lanes(&self.b.scales[at_b * NR..]));
+        for g in step * per_step..(step + 1) * per_step {
+            let (at_a, at_b) = (row * groups + g, (block * groups + g) * NR);
+            let (present, exponents) = (lanes(&b.present[at_b..]), lanes(&b.exponents[at_b..]));
+            let (present_a, exponent_a) = (a.present[at_a], a.exponents[at_a]);
+            for j in 0..NR {
+                let here = present[j] & present_a != 0;
+                let sum = exponents[j] + exponent_a;
+                e[j] = e[j].max(if here { sum } else { ABSENT });
+            }
+        }
+        let mut total = [0f64; NR];
         for j in 0..NR {
-            scales[j] *= scale_a;
+            e[j] = e[j].max(NOTHING);
+            total[j] = to_int::<NATIVE>(term[j] * power(f - e[j]), ToInt::TowardZero);
         }
-        scales
-    }
-
-    #[inline(always)]
-    fn sums<const NATIVE: bool>(&self, g: usize) -> [f32; NR] {
-        let [from_a, from_b] = self.elements.map(|from| from + g * self.group);
-        let b = &self.b.values.as_chunks::<NR>().0[from_b..from_b + self.group];
-        products::<NATIVE>(&self.a.values[from_a..from_a + self.group], b)
+        let mut nan = [0f64; NR];
+        for g in step * per_step..(step + 1) * per_step {
+            let at_b = (block * groups + g) * NR;
+            let (from_a, from_b) = (row * k + g * self.group, block * k + g * self.group);
+            let sum = products::<NATIVE>(
+                &a.values[from_a..from_a + self.group],
+                &b.values.as_chunks::<NR>().0[from_b..from_b + self.group],
+            );
+            let (scale_a, scales) = (a.scales[row * groups + g], lanes(&b.scales[at_b..]));
+            for j in 0..NR {
+                let scale = scale_a * scales[j];
+                nan[j] += scale * 0.0;
+                // Two factors: the scales' powers and the unit's are each within f64.
+                let units = f64::from(sum[j]) * scale * power(f - e[j]);
+                total[j] += to_int::<NATIVE>(units, ToInt::TowardZero);
+            }
+        }
+        for j in 0..NR {
+            total[j] *= power(e[j] - f);
+        }
+        let mut d = self.encode.row::<NATIVE, NR>(total);
+        if any(nan.map(f64::is_nan)) || any(c.map(|c| !c.is_finite())) {
+            for j in 0..NR {
+                let c = if c[j].is_finite() { d[j] } else { c[j] };
+                d[j] = if nan[j].is_nan() { f32::NAN } else { c };
+            }
+        }
+        d
     }
 }
 

@@ -23,6 +23,10 @@ pub(super) struct Operands<'a> {
     pub(super) scales_a: &'a [[f32; ROWS]],
     pub(super) b: &'a [u8],
     pub(super) scales_b: &'a [[f32; COLUMNS]],
+    pub(super) exponents_a: &'a [[i32; ROWS]],
+    pub(super) present_a: &'a [[i32; ROWS]],
+    pub(super) exponents_b: &'a [[i32; COLUMNS]],
+    pub(super) present_b: &'a [[i32; COLUMNS]],
     /// K of a step, and of a group.
     pub(super) step: usize,
     pub(super) group: usize,
@@ -32,7 +36,7 @@ pub(super) struct Operands<'a> {
 pub(super) type Sums = [[__m512i; VECTORS]; ROWS];
 
 impl Operands<'_> {
-    const fn per_step(&self) -> usize {
+    pub(super) const fn per_step(&self) -> usize {
         self.step / self.group
     }
 
@@ -64,28 +68,6 @@ impl Operands<'_> {
             }
         }
         sums
-    }
-
-    /// Sums of magnitudes of the products of group `g`, in one row and vector: not zero where the group counts.
-    ///
-    /// # Safety
-    /// The group is in the panels; `offset` is B's.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    pub(super) unsafe fn magnitudes(&self, g: usize, [r, v]: [usize; 2], offset: i32) -> __m512i {
-        let (s, of_step) = (g / self.per_step(), g % self.per_step());
-        let mut sum = _mm512_setzero_si512();
-        // SAFETY: as in `sums`.
-        unsafe {
-            let a = self.a.as_ptr().add((s * ROWS + r) * self.step + of_step * self.group);
-            let b = self.b.as_ptr().add(g * self.group * COLUMNS + v * 64);
-            for q in 0..self.group / 4 {
-                let b = _mm512_load_si512(b.add(q * VECTORS * 64).cast());
-                let b = _mm512_abs_epi8(_mm512_sub_epi8(b, _mm512_set1_epi8(offset as i8)));
-                let a = _mm512_set1_epi32(a.add(4 * q).cast::<i32>().read_unaligned());
-                sum = _mm512_dpbusd_epi32(sum, b, _mm512_abs_epi8(a));
-            }
-        }
-        sum
     }
 
     /// Steps whose sums f32 holds: exact in f32, and rounded once with c.
@@ -167,6 +149,6 @@ impl Operands<'_> {
 /// The first or second 8 lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn half(x: __m512i, h: usize) -> __m256i {
+pub(super) fn half(x: __m512i, h: usize) -> __m256i {
     if h == 0 { _mm512_castsi512_si256(x) } else { _mm512_extracti64x4_epi64::<1>(x) }
 }

@@ -1,17 +1,16 @@
 //! The kernel for AVX512-VNNI: exact steps where nothing can be cut off, else the general one.
 
-#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
+use super::Groups;
+use super::aligned::Aligner;
 use super::pack::{Elements, Packed, Scale, first};
-use super::span::{Rule, Steps};
+use super::span::{Rule, Span, Steps};
 use super::tile::{Operands, States, VECTORS};
-use super::{ABSENT, Groups, Terms};
 use crate::format::Specials;
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
 use crate::round::Rounding;
-use crate::simd::lanes::power;
-use crate::simd::values::{NR, State};
+use crate::simd::values::State;
 use crate::simd::{Avx512, Isa};
 use crate::unit::Unit;
 use core::arch::x86_64::*;
@@ -23,19 +22,20 @@ pub(super) const ROWS: usize = 4;
 /// Columns of a tile.
 pub(super) const COLUMNS: usize = 32;
 /// Groups of a step, at most.
-const GROUPS: usize = 16;
+pub(super) const GROUPS: usize = 16;
+
+const RZ: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+const RNE: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 #[derive(Debug)]
 pub(super) struct Vnni {
     pub(super) body: Groups,
-    state: State,
     pub(super) a: Elements,
     pub(super) b: Elements,
     pub(super) scales: Vec<Scale>,
     pub(super) scale_emin: i32,
     pub(super) rule: Rule,
-    /// Elements of K that share a scale.
-    block: usize,
+    aligner: Aligner,
     _proof: Proof,
 }
 
@@ -66,44 +66,20 @@ pub(super) fn select(unit: &Unit, isa: Isa, body: &Groups, state: &State) -> Opt
     let last = a.last + b.last;
     let most = body.step as f64 * f64::from(a.most) * f64::from(b.most);
     Some(Arc::new(Vnni {
-        scales: Scale::table(&rule.format, last),
+        scales: Scale::table(&rule.format, last)?,
         scale_emin: rule.format.emin(),
         rule: Rule { last, most, frac_bits: body.frac_bits, floor: body.floor },
-        block: rule.block,
+        aligner: Aligner::new(body, state.nan),
         body: body.clone(),
-        state: *state,
         a,
         b,
         _proof: proof,
     }))
 }
 
-/// One row and 16 columns of a step, for the general body.
-struct Decoded {
-    exponents: [[i32; NR]; GROUPS],
-    scales: [[f64; NR]; GROUPS],
-    sums: [[f32; NR]; GROUPS],
-}
-
-impl Terms for Decoded {
-    #[inline(always)]
-    fn exponents(&self, g: usize) -> [i32; NR] {
-        self.exponents[g]
-    }
-    #[inline(always)]
-    fn scales(&self, g: usize) -> [f64; NR] {
-        self.scales[g]
-    }
-    #[inline(always)]
-    fn sums<const NATIVE: bool>(&self, g: usize) -> [f32; NR] {
-        self.sums[g]
-    }
-}
-
-/// A tile's place: its first row and column, how many of each there are, and its first state and their row length.
+/// A tile's place: how many rows and columns there are, its first state, and the states of a row.
 #[derive(Clone, Copy)]
 struct Place {
-    at: [usize; 2],
     size: [usize; 2],
     state: usize,
     ld: usize,
@@ -117,7 +93,7 @@ impl Place {
 }
 
 impl States {
-    /// Takes the states of a tile, 0 where there are none.
+    /// Takes the states of a tile, 0 where there are none. Minus zero is plus zero.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn load(&mut self, from: &[u32], place: &Place) {
         for r in 0..ROWS {
@@ -125,22 +101,24 @@ impl States {
                 let (lanes, at) = if r < place.size[0] { place.lanes(r, v) } else { (0, 0) };
                 // SAFETY: the lanes of the mask lie in the tile; 16 floats of room.
                 unsafe {
-                    let x = _mm512_maskz_loadu_epi32(lanes, from.as_ptr().wrapping_add(at).cast());
-                    _mm512_store_si512(self.0[r][16 * v..].as_mut_ptr().cast(), x);
+                    let x = _mm512_maskz_loadu_ps(lanes, from.as_ptr().wrapping_add(at).cast());
+                    _mm512_store_ps(self.0[r][16 * v..].as_mut_ptr(), _mm512_add_ps(x, _mm512_setzero_ps()));
                 }
             }
         }
     }
 
-    /// Gives back a row.
+    /// Gives them back.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn store(&self, to: &mut [u32], place: &Place, r: usize) {
-        for v in 0..VECTORS {
-            let (lanes, at) = place.lanes(r, v);
-            // SAFETY: as in `load`.
-            unsafe {
-                let x = _mm512_load_si512(self.0[r][16 * v..].as_ptr().cast());
-                _mm512_mask_storeu_epi32(to.as_mut_ptr().wrapping_add(at).cast(), lanes, x);
+    fn store(&self, to: &mut [u32], place: &Place) {
+        for r in 0..place.size[0] {
+            for v in 0..VECTORS {
+                let (lanes, at) = place.lanes(r, v);
+                // SAFETY: as in `load`.
+                unsafe {
+                    let x = _mm512_load_si512(self.0[r][16 * v..].as_ptr().cast());
+                    _mm512_mask_storeu_epi32(to.as_mut_ptr().wrapping_add(at).cast(), lanes, x);
+                }
             }
         }
     }
@@ -185,18 +163,21 @@ impl Vnni {
             for (row_block, a_span) in a.spans.iter().enumerate() {
                 let row = row_block * ROWS;
                 let size = [ROWS.min(rows - row), COLUMNS.min(columns - column)];
-                let place = Place { at: [row, column], size, state: row * columns + column, ld: columns };
+                let place = Place { size, state: row * columns + column, ld: columns };
                 let operands = self.operands([a, b], [row_block, block], panels[0].k);
                 let exact = all.or_else(|| Steps::new(a_span, b_span, &self.rule));
                 c.load(state, &place);
-                if let Some(exact) = exact.filter(|exact| c.stay_exact(0..ROWS, exact, steps.len())) {
-                    // SAFETY: the steps are in the panels.
-                    unsafe { self.exact(&operands, exact.narrow, steps.clone(), &mut c) }
-                    (0..size[0]).for_each(|r| c.store(state, &place, r));
-                } else {
-                    // SAFETY: as above.
-                    unsafe { self.row_by_row(panels, &operands, &place, steps.clone(), &mut c, state) }
+                let exact = exact.filter(|exact| c.stay_exact(0..ROWS, exact, steps.len()));
+                // SAFETY: the steps are in the panels.
+                unsafe {
+                    if let Some(exact) = exact {
+                        self.exact(&operands, exact.narrow, steps.clone(), &mut c);
+                    } else {
+                        let spans = [&a.rows[row..row + ROWS], core::slice::from_ref(b_span)];
+                        self.row_by_row(spans, &operands, steps.clone(), &mut c);
+                    }
                 }
+                c.store(state, &place);
             }
         }
     }
@@ -210,6 +191,10 @@ impl Vnni {
             scales_a: &a.scales.view().as_chunks().0[row * groups..][..groups],
             b: &b.bytes.view()[column * COLUMNS * k..][..COLUMNS * k],
             scales_b: &b.scales.view().as_chunks().0[column * groups..][..groups],
+            exponents_a: &a.exponents.view().as_chunks().0[row * groups..][..groups],
+            present_a: &a.present.view().as_chunks().0[row * groups..][..groups],
+            exponents_b: &b.exponents.view().as_chunks().0[column * groups..][..groups],
+            present_b: &b.present.view().as_chunks().0[column * groups..][..groups],
             step: self.body.step,
             group: self.body.group,
         }
@@ -222,11 +207,9 @@ impl Vnni {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     unsafe fn exact(&self, operands: &Operands<'_>, narrow: bool, steps: Range<usize>, c: &mut States) {
-        const RZ: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
-        const RNE: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
         // SAFETY: the caller's promise.
         unsafe {
-            match (narrow, self.body.rounding == Rounding::TowardZero, self.body.group) {
+            match (narrow, self.toward_zero(), self.body.group) {
                 (true, true, 16) => operands.narrow::<4, RZ>(steps, c),
                 (true, true, _) => operands.narrow::<0, RZ>(steps, c),
                 (true, false, _) => operands.narrow::<0, RNE>(steps, c),
@@ -241,101 +224,33 @@ impl Vnni {
     ///
     /// # Safety
     /// The steps are in the panels.
-    #[cold]
+    #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn row_by_row(
-        &self,
-        panels: [&Panel; 2],
-        operands: &Operands<'_>,
-        place: &Place,
-        steps: Range<usize>,
-        c: &mut States,
-        state: &mut [u32],
-    ) {
-        let (a, b) = (panels[0].packed::<Packed>(), panels[1].packed::<Packed>());
-        let [row, column] = place.at;
+    unsafe fn row_by_row(&self, spans: [&[Span]; 2], operands: &Operands<'_>, steps: Range<usize>, c: &mut States) {
+        let [rows, [column]] = spans else { return };
         let hard = |r: &usize| {
-            let exact = Steps::new(&a.rows[row + r], &b.spans[column / COLUMNS], &self.rule);
+            let exact = Steps::new(&rows[*r], column, &self.rule);
             !exact.is_some_and(|exact| c.stay_exact(*r..r + 1, &exact, steps.len()))
         };
-        let (hard, easy): (Vec<usize>, Vec<usize>) = (0..place.size[0]).partition(hard);
+        let (hard, easy): (Vec<usize>, Vec<usize>) = (0..ROWS).partition(hard);
+        let mut exact = c.clone();
         // SAFETY: the caller's promise.
         unsafe {
-            self.general(panels, operands, place, &hard, steps.clone(), state);
             if !easy.is_empty() {
-                self.exact(operands, false, steps, c);
+                self.exact(operands, false, steps.clone(), &mut exact);
+            }
+            if self.toward_zero() {
+                self.aligner.steps::<RZ>(operands, steps, &hard, c);
+            } else {
+                self.aligner.steps::<RNE>(operands, steps, &hard, c);
             }
         }
-        easy.iter().for_each(|&r| c.store(state, place, r));
+        easy.iter().for_each(|&r| c.0[r] = exact.0[r]);
     }
 
-    /// The general step for rows of a tile.
-    ///
-    /// # Safety
-    /// The steps are in the panels.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma")]
-    unsafe fn general(
-        &self,
-        panels: [&Panel; 2],
-        operands: &Operands<'_>,
-        place: &Place,
-        rows: &[usize],
-        steps: Range<usize>,
-        state: &mut [u32],
-    ) {
-        let per_step = self.body.per_step();
-        let mut terms =
-            Decoded { exponents: [[0; NR]; GROUPS], scales: [[0.0; NR]; GROUPS], sums: [[0.0; NR]; GROUPS] };
-        for v in 0..place.size[1].div_ceil(NR) {
-            let width = NR.min(place.size[1] - v * NR);
-            let mut scales = [[self.scales[0]; NR]; GROUPS];
-            for s in steps.clone() {
-                for (g, scales) in scales[..per_step].iter_mut().enumerate() {
-                    for (j, scale) in scales[..width].iter_mut().enumerate() {
-                        *scale = self.scale(panels[1], place.at[1] + v * NR + j, s * per_step + g);
-                    }
-                }
-                for &r in rows {
-                    for g in 0..per_step {
-                        let group = s * per_step + g;
-                        let scale = self.scale(panels[0], place.at[0] + r, group);
-                        let value = scale.value * power(self.rule.last);
-                        // SAFETY: the caller's promise.
-                        let (sums, magnitudes) =
-                            unsafe { (operands.sums::<0>(group), operands.magnitudes(group, [r, v], self.b.most)) };
-                        terms.sums[g] = floats(sums[r][v]);
-                        let here = _mm512_test_epi32_mask(magnitudes, magnitudes);
-                        for j in 0..NR {
-                            let of_b = scales[g][j];
-                            let exponent = scale.exponent + of_b.exponent;
-                            terms.exponents[g][j] = if here >> j & 1 == 1 { exponent } else { ABSENT };
-                            terms.scales[g][j] = value * of_b.value;
-                        }
-                    }
-                    let states = &mut state[place.lanes(r, v).1..][..width];
-                    let mut c = [0f32; NR];
-                    c.iter_mut().zip(&*states).for_each(|(c, &code)| *c = self.state.load(code));
-                    let d = self.body.step::<true>(&terms, c);
-                    states.iter_mut().zip(d).for_each(|(code, d)| *code = self.state.store(d));
-                }
-            }
-        }
+    fn toward_zero(&self) -> bool {
+        self.body.rounding == Rounding::TowardZero
     }
-
-    /// The scale of group `g` of a line.
-    fn scale(&self, panel: &Panel, line: usize, g: usize) -> Scale {
-        let code = panel.scales[line * (panel.k / self.block) + g / self.body.slots];
-        self.scales[code as usize & 255]
-    }
-}
-
-/// Integers that f32 holds.
-#[target_feature(enable = "avx512f")]
-fn floats(x: __m512i) -> [f32; NR] {
-    let mut to = [0.0; NR];
-    // SAFETY: 16 floats of room.
-    unsafe { _mm512_storeu_ps(to.as_mut_ptr(), _mm512_cvtepi32_ps(x)) }
-    to
 }
 
 impl Kernel for Vnni {
