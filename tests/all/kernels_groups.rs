@@ -132,8 +132,10 @@ impl Mix {
     }
 }
 
+/// Rounds of random mixes; `GEMMULATE_FRESH` asks for more.
 fn check(unit: &Unit, rounds: usize, rng: &mut Rng) {
-    for _ in 0..rounds {
+    let more = std::env::var("GEMMULATE_FRESH").map_or(1, |n| (n.parse::<usize>().unwrap() / 600).max(1));
+    for _ in 0..rounds * more {
         let size = [1 + rng.below(21) as usize, 1 + rng.below(70) as usize, 1 + rng.below(4) as usize];
         Mix::new(rng).problem(unit, size, rng).check(&isas());
     }
@@ -148,6 +150,16 @@ fn fp4_units_are_the_references_at_the_edges() {
         let unit = Unit::find(&format!("rtx-blackwell/mma.m16n8k64.{name}")).unwrap();
         check(&unit, 400, &mut rng);
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_vnni() -> bool {
+    gemmulate::simd::Isa::Avx512.is_available() && std::arch::is_x86_feature_detected!("avx512vnni")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_vnni() -> bool {
+    false
 }
 
 #[test]
@@ -185,4 +197,7 @@ fn custom_group_scaled_units_are_the_references() {
     names.sort_unstable();
     names.dedup();
     println!("kernels run: {names:?}");
+    // Elements beyond a byte, and results in f16, have the kernel of all sets.
+    assert!(names.contains(&"groups"));
+    assert!(!has_vnni() || names.contains(&"groups-vnni"));
 }
