@@ -71,6 +71,7 @@ struct Groups {
     frac_bits: i32,
     floor: i32,
     c_emin: i32,
+    #[allow(dead_code, reason = "some targets have no kernel that reads it")]
     rounding: Rounding,
     encode: Encode,
     /// K of a step.

@@ -121,7 +121,7 @@ impl Groups {
         k: usize,
         c: [f32; NR],
     ) -> [f32; NR] {
-        let (groups, per_step) = (k / self.group, self.step / self.group);
+        let (groups, per_step) = (k / self.group, self.per_step());
         let (floor, c_emin, f) = (self.floor, self.c_emin, self.frac_bits);
         let (mut e, mut term) = ([0i32; NR], [0f64; NR]);
         for j in 0..NR {
