@@ -324,7 +324,7 @@ impl State {
         (ieee(&c) && ieee(&d) && fits).then_some(Self { c, d, nan })
     }
 
-    const fn is_f32(spec: &FormatSpec) -> bool {
+    pub(super) const fn is_f32(spec: &FormatSpec) -> bool {
         spec.exponent_bits == 8 && spec.fraction_bits == 23 && spec.ignored_low_bits == 0
     }
 

@@ -9,14 +9,14 @@ use gemmulate::view::{View, ViewMut};
 use proptest::prelude::*;
 
 /// Operands of a product, as codes.
-struct Problem {
-    unit: Unit,
-    size: [usize; 3],
-    a: Vec<u64>,
-    b: Vec<u64>,
-    c: Vec<u64>,
-    scale_a: Vec<u64>,
-    scale_b: Vec<u64>,
+pub(crate) struct Problem {
+    pub(crate) unit: Unit,
+    pub(crate) size: [usize; 3],
+    pub(crate) a: Vec<u64>,
+    pub(crate) b: Vec<u64>,
+    pub(crate) c: Vec<u64>,
+    pub(crate) scale_a: Vec<u64>,
+    pub(crate) scale_b: Vec<u64>,
 }
 
 impl Problem {
@@ -73,7 +73,7 @@ impl Problem {
         d
     }
 
-    fn check(&self, isas: &[Isa]) {
+    pub(crate) fn check(&self, isas: &[Isa]) {
         let want = self.run(Isa::Reference);
         for &isa in isas {
             let found = self.run(isa);
@@ -99,7 +99,7 @@ impl Problem {
 }
 
 /// The sets of this machine.
-fn isas() -> Vec<Isa> {
+pub(crate) fn isas() -> Vec<Isa> {
     Isa::ALL.into_iter().filter(|isa| *isa != Isa::Reference && isa.is_available()).collect()
 }
 

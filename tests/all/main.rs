@@ -7,6 +7,7 @@ mod formats;
 mod gemm;
 mod generic;
 mod kernels;
+mod kernels_groups;
 mod kernels_more;
 mod names;
 mod oracle;

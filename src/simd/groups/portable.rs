@@ -1,90 +1,21 @@
-//! GDFS (Blackwell's fp4): exact sums of groups as small integers, scaled, aligned, truncated once.
+//! The general step on any instruction set, sums of groups in f32.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
-use super::Isa;
-use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
-use super::values::{NR, State, f32_of};
-use super::wide::{self, Work, over};
-use crate::accumulate::{Floor, GroupScaledDot, Recipe};
-use crate::format::{FormatSpec, Specials};
+use super::{ABSENT, Groups, NOTHING};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
-use crate::round::Rounding;
+use crate::simd::Isa;
+use crate::simd::lanes::{ToInt, any, exponent, power, to_int};
+use crate::simd::values::{NR, State, f32_of};
+use crate::simd::wide::{self, Work, over};
 use crate::unit::Unit;
 use core::ops::Range;
 use std::sync::Arc;
 
-/// The exponent of a group that does not count.
-const ABSENT: i32 = -2000;
-/// A lowest exponent that no term reaches, a power of two in f64.
-const NOTHING: i32 = -900;
-
-/// The kernel for formats of at most 8 bits without special values whose groups' sums f32 holds.
-pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
-    let Some(Recipe::GroupScaled(g)) = unit.recipe else { return None };
-    let rule = unit.scale?;
-    let small = |f: &FormatSpec| f.storage_bits <= 8 && f.specials == Specials::None && f.subnormals;
-    let span = |f: &FormatSpec| f.max().exponent + 1 - f.emin() + f.fraction_bits as i32;
-    let group = g.group.min(unit.shape.k);
-    let sums = span(&unit.a) + span(&unit.b) + group.ilog2() as i32 + 1;
-    let scales = rule.format.fraction_bits <= 8 && rule.format.exponent_bits <= 8 && rule.format.bias.abs() <= 300;
-    let even = group <= 16 && unit.shape.k.is_multiple_of(group) && rule.block % group == 0;
-    // Groups' sums in units of the truncation step: both significands, both scales', 16 products.
-    let places = |f: &FormatSpec| f.max().exponent.max(0) + 1;
-    let terms = g.frac_bits as i32 + places(&unit.a) + places(&unit.b) + 6 + (unit.shape.k / group).ilog2() as i32;
-    if !small(&unit.a) || !small(&unit.b) || sums > 24 || !scales || !even || terms > 50 {
-        return None;
-    }
-    let floor = match g.floor {
-        Floor::BelowEmin(n) if n.abs() < 400 => unit.d.emin() - n,
-        Floor::None => NOTHING,
-        _ => return None,
-    };
-    let body = Groups {
-        group,
-        slots: rule.block / group,
-        frac_bits: g.frac_bits as i32,
-        floor,
-        c_emin: unit.c.emin(),
-        encode: encode(&g, &unit.d)?,
-        step: unit.shape.k,
-    };
-    let state = State::new(unit.c, unit.d, g.nan)?;
+/// The kernel of a set.
+pub(super) fn new(unit: &Unit, isa: Isa, body: Groups, state: State) -> Arc<dyn Kernel> {
     let tables = [&unit.a, &unit.b].map(|f| (0..1u64 << f.storage_bits).map(|code| f32_of(&f.decode(code))).collect());
-    Some(Arc::new(GroupKernel { unit: unit.clone(), isa, body, state, tables }))
-}
-
-fn encode(g: &GroupScaledDot, d: &FormatSpec) -> Option<Encode> {
-    let top = power(d.max().exponent);
-    let max = top * (2.0 - power(-(d.fraction_bits as i32)));
-    let over = |negative: bool| {
-        let stops = g.output_rounding != Rounding::TowardZero && g.output_rounding.stops_at_max(negative);
-        let magnitude = if stops { max } else { f64::INFINITY };
-        if negative { -magnitude } else { magnitude }
-    };
-    Some(Encode {
-        rounding: ToInt::new(g.output_rounding)?,
-        bits: d.fraction_bits as i32,
-        emin: d.emin(),
-        over: [over(false), over(true)],
-        limit: 2.0 * top,
-        zero: 0.0,
-        least: 0.0,
-    })
-}
-
-/// The recipe.
-#[derive(Debug)]
-struct Groups {
-    group: usize,
-    /// Groups per scale.
-    slots: usize,
-    frac_bits: i32,
-    floor: i32,
-    c_emin: i32,
-    encode: Encode,
-    /// K of a step.
-    step: usize,
+    Arc::new(GroupKernel { unit: unit.clone(), isa, body, state, tables })
 }
 
 #[derive(Debug)]
@@ -190,7 +121,7 @@ impl Groups {
         k: usize,
         c: [f32; NR],
     ) -> [f32; NR] {
-        let (groups, per_step) = (k / self.group, self.step / self.group);
+        let (groups, per_step) = (k / self.group, self.per_step());
         let (floor, c_emin, f) = (self.floor, self.c_emin, self.frac_bits);
         let (mut e, mut term) = ([0i32; NR], [0f64; NR]);
         for j in 0..NR {
