@@ -4,7 +4,7 @@
 //! K is always walked in the order that the schedule gives.
 
 use super::epilogue::{Wide, widen};
-use super::kernel::{Panel, Staged};
+use super::kernel::{Kernel, Panel, Staged};
 use super::operand::{Operand, Source};
 use super::schedule::{Region, Slice};
 use super::sink::Sink;
@@ -79,8 +79,6 @@ const STATE_BYTES: usize = 16 << 20;
 const PANEL_BYTES: usize = 24 << 20;
 /// Columns of D in hand, at most.
 const COLUMNS: usize = 1024;
-/// Positions of K in a chunk, at most.
-const CHUNK: usize = 512;
 /// Multiply-adds below which threads cost more than they bring.
 const SERIAL: usize = 1 << 16;
 
@@ -162,7 +160,7 @@ impl<W: Wide> Product<'_, W> {
         let lines = up(columns, tile[1]) + rows;
         let bytes = self.shared.kernel.panel_bytes() + size_of::<u32>();
         let step = self.shared.schedule.step;
-        let chunk = (PANEL_BYTES / (lines * bytes)).min(CHUNK) / step * step;
+        let chunk = (PANEL_BYTES / (lines * bytes)).min(self.shared.kernel.depth()) / step * step;
         Blocking { rows, columns: columns.max(1), tile, chunk: chunk.max(step) }
     }
 
@@ -261,14 +259,12 @@ impl<W: Wide> Product<'_, W> {
         let (rows, columns) = (|i: usize| tiles[i * across].rows.clone(), |j: usize| tiles[j].columns.clone());
         if k > 0 {
             for_each(threaded, a, |i, panel| {
-                self.a.stage_rows(panel, rows(i), chunk);
                 self.scales(&self.a, panel, rows(i), chunk);
-                self.shared.kernel.pack_a(panel);
+                self.a.rows(panel, rows(i), chunk, self.shared.kernel);
             });
             for_each(threaded, b, |j, panel| {
-                self.b.stage_columns(panel, columns(j), chunk);
                 self.scales(&self.b, panel, columns(j), chunk);
-                self.shared.kernel.pack_b(panel);
+                self.b.columns(panel, columns(j), chunk, self.shared.kernel);
             });
         }
         debug_assert_eq!(down * across, tiles.len());
@@ -321,40 +317,52 @@ fn room(codes: &mut Staged, size: usize, wide: bool, zeroed: bool) {
 }
 
 impl Side<'_> {
-    /// Reads a run of codes of row `i` into the panel at `at`.
-    fn copy(&self, i: usize, j: usize, panel: &mut Panel, at: Range<usize>) {
+    /// Copies a block of codes into the panel, from `at` on.
+    fn copy(&self, block: [Range<usize>; 2], panel: &mut Panel, at: usize, ld: usize) {
         match &mut panel.codes {
-            Staged::Narrow(codes) => self.operand.read_narrow(i, j, &mut codes[at]),
-            Staged::Wide(codes) => self.operand.read(i, j, &mut codes[at]),
+            Staged::Narrow(codes) => self.operand.read_narrow(block, &mut codes[at..], ld),
+            Staged::Wide(codes) => self.operand.read(block, &mut codes[at..], ld),
         }
     }
 
-    fn begin(&self, panel: &mut Panel, lines: &Range<usize>, chunk: &Chunk) {
+    /// The elements of K in a chunk without padding.
+    fn whole(chunk: &Chunk) -> Option<Range<usize>> {
+        let mut runs = real_runs(&chunk.slice, chunk.from, chunk.to);
+        runs.next().filter(|(_, run)| run.len() == chunk.to - chunk.from).map(|(_, run)| run)
+    }
+
+    fn begin(&self, panel: &mut Panel, whole: bool) {
+        room(&mut panel.codes, panel.lines * panel.k, self.spec.storage_bits > 32, !whole);
+    }
+
+    /// Packs rows of A; where they are staged, element after element.
+    fn rows(&self, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk, kernel: &dyn Kernel) {
         (panel.lines, panel.k) = (lines.len(), chunk.to - chunk.from);
-        let real: usize = real_runs(&chunk.slice, chunk.from, chunk.to).map(|(_, run)| run.len()).sum();
-        room(&mut panel.codes, panel.lines * panel.k, self.spec.storage_bits > 32, real < panel.k);
+        let whole = Self::whole(chunk);
+        let codes = whole.clone().and_then(|run| self.operand.in_place([lines.clone(), run]));
+        if codes.is_some_and(|codes| kernel.pack_a_in_place(panel, &codes)) {
+            return;
+        }
+        self.begin(panel, whole.is_some());
+        for (offset, run) in real_runs(&chunk.slice, chunk.from, chunk.to) {
+            self.copy([lines.clone(), run], panel, offset, panel.k);
+        }
+        kernel.pack_a(panel);
     }
 
-    /// Rows of A: element after element.
-    fn stage_rows(&self, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk) {
-        self.begin(panel, &lines, chunk);
-        for (offset, run) in real_runs(&chunk.slice, chunk.from, chunk.to) {
-            for (line, i) in lines.clone().enumerate() {
-                let at = line * panel.k + offset;
-                self.copy(i, run.start, panel, at..at + run.len());
-            }
+    /// Packs columns of B; where they are staged, position after position.
+    fn columns(&self, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk, kernel: &dyn Kernel) {
+        (panel.lines, panel.k) = (lines.len(), chunk.to - chunk.from);
+        let whole = Self::whole(chunk);
+        let codes = whole.clone().and_then(|run| self.operand.in_place([run, lines.clone()]));
+        if codes.is_some_and(|codes| kernel.pack_b_in_place(panel, &codes)) {
+            return;
         }
-    }
-
-    /// Columns of B: position after position.
-    fn stage_columns(&self, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk) {
-        self.begin(panel, &lines, chunk);
+        self.begin(panel, whole.is_some());
         for (offset, run) in real_runs(&chunk.slice, chunk.from, chunk.to) {
-            for (p, k) in run.enumerate() {
-                let at = (offset + p) * panel.lines;
-                self.copy(k, lines.start, panel, at..at + lines.len());
-            }
+            self.copy([run, lines.clone()], panel, offset * panel.lines, panel.lines);
         }
+        kernel.pack_b(panel);
     }
 }
 
