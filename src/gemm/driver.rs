@@ -77,6 +77,10 @@ pub(crate) struct Product<'a, W: Wide> {
 const STATE_BYTES: usize = 16 << 20;
 /// Panels in hand, at most.
 const PANEL_BYTES: usize = 24 << 20;
+/// The same where they should stay in the second-level cache.
+const NEAR_BYTES: usize = 1 << 20;
+/// Rows or columns that are few.
+const SKINNY: usize = 64;
 /// Columns of D in hand, at most.
 const COLUMNS: usize = 1024;
 /// Multiply-adds below which threads cost more than they bring.
@@ -155,12 +159,19 @@ impl<W: Wide> Product<'_, W> {
         let up = |n: usize, to: usize| n.max(1).next_multiple_of(to);
         let tile = self.shared.kernel.tile();
         let area = STATE_BYTES / self.shared.state_bytes(pieces);
+        // Panels that few lines of the other operand meet are used once or so: while they are in a near cache.
+        let skinny = region.rows.len().min(region.columns.len()) <= SKINNY;
+        let (room, limit) = match (skinny, self.threaded) {
+            (false, _) => (PANEL_BYTES, usize::MAX),
+            (true, false) => (NEAR_BYTES, 256),
+            (true, true) => (PANEL_BYTES, COLUMNS),
+        };
         let columns = COLUMNS.min(region.columns.len());
-        let rows = up((area / columns.max(1)).min(region.rows.len()), tile[0]);
-        let lines = up(columns, tile[1]) + rows;
+        let rows = up((area / columns.max(1)).min(region.rows.len()).min(limit), tile[0]);
+        let lines = up(columns, 16) + rows.min(up(region.rows.len(), 16));
         let bytes = self.shared.kernel.panel_bytes() + size_of::<u32>();
         let step = self.shared.schedule.step;
-        let chunk = (PANEL_BYTES / (lines * bytes)).min(self.shared.kernel.depth()) / step * step;
+        let chunk = (room / (lines * bytes)).min(self.shared.kernel.depth()) / step * step;
         Blocking { rows, columns: columns.max(1), tile, chunk: chunk.max(step) }
     }
 
@@ -179,13 +190,20 @@ impl<W: Wide> Product<'_, W> {
             for i in region.rows.clone().step_by(blocking.rows) {
                 let rows = i..(i + blocking.rows).min(region.rows.end);
                 let columns = j..(j + blocking.columns).min(region.columns.end);
-                self.place(rows, columns, blocking.tile, pieces.len(), sink, buffers);
-                self.block(&pieces, blocking.chunk, buffers, meter);
+                match self.single(&pieces, &blocking) {
+                    Some(chunk) => self.stream(&chunk, [rows, columns], blocking.tile, sink, buffers, meter),
+                    None => {
+                        self.place(rows, columns, blocking.tile, pieces.len(), sink, buffers);
+                        self.block(&pieces, blocking.chunk, buffers, meter);
+                        if !meter.stopped() {
+                            buffers.tiles.iter().for_each(|tile| Self::deliver(tile, sink));
+                        }
+                    }
+                }
                 if meter.stopped() {
                     result = Err(Error::Cancelled);
                     break 'blocks;
                 }
-                self.deliver(sink, buffers);
             }
         }
         buffers.pieces = pieces;
@@ -202,10 +220,8 @@ impl<W: Wide> Product<'_, W> {
         sink: &dyn Sink,
         buffers: &mut Buffers<W>,
     ) {
-        let (down, across) = (rows.len().div_ceil(tm), columns.len().div_ceil(tn));
+        let [down, across] = self.panels([&rows, &columns], [tm, tn], buffers);
         buffers.tiles.resize_with(down * across, Tile::default);
-        buffers.a.resize_with(down, Panel::default);
-        buffers.b.resize_with(across, Panel::default);
         for (t, tile) in buffers.tiles.iter_mut().enumerate() {
             let (i, j) = (rows.start + t / across * tm, columns.start + t % across * tn);
             tile.place(i..(i + tm).min(rows.end), j..(j + tn).min(columns.end), &self.shared, pieces);
@@ -213,6 +229,77 @@ impl<W: Wide> Product<'_, W> {
                 self.read_c(tile, sink, &mut buffers.row);
             }
         }
+    }
+
+    /// As many panels as the rows and columns of a block need.
+    fn panels(
+        &self,
+        [rows, columns]: [&Range<usize>; 2],
+        [tm, tn]: [usize; 2],
+        buffers: &mut Buffers<W>,
+    ) -> [usize; 2] {
+        let (down, across) = (rows.len().div_ceil(tm), columns.len().div_ceil(tn));
+        buffers.a.resize_with(down, Panel::default);
+        buffers.b.resize_with(across, Panel::default);
+        [down, across]
+    }
+
+    /// All of K, where it is one chunk and one thread does the work: then a tile can be finished
+    /// before the next one begins.
+    fn single(&self, pieces: &[Range<usize>], blocking: &Blocking) -> Option<Chunk> {
+        let [piece] = pieces else { return None };
+        let slice = self.shared.schedule.slice(piece);
+        let chunk = Chunk { slice, from: 0, to: slice.len(), piece: 0, pieces: 1 };
+        (!self.threaded && slice.len() <= blocking.chunk).then_some(chunk)
+    }
+
+    /// A block of D tile by tile, in one tile's memory.
+    fn stream(
+        &self,
+        chunk: &Chunk,
+        [rows, columns]: [Range<usize>; 2],
+        [tm, tn]: [usize; 2],
+        sink: &mut dyn Sink,
+        buffers: &mut Buffers<W>,
+        meter: &Meter<'_>,
+    ) {
+        let [down, across] = self.panels([&rows, &columns], [tm, tn], buffers);
+        let lines =
+            |of: &Range<usize>, i: usize, width: usize| of.start + i * width..of.end.min(of.start + (i + 1) * width);
+        buffers.tiles.resize_with(buffers.tiles.len().max(1), Tile::default);
+        let Buffers { a, b, tiles, row, .. } = buffers;
+        let tile = &mut tiles[0];
+        for j in 0..across {
+            for i in 0..down {
+                let (rows, columns) = (lines(&rows, i, tm), lines(&columns, j, tn));
+                if chunk.to > 0 && j == 0 {
+                    self.pack_a(&mut a[i], rows.clone(), chunk);
+                }
+                if chunk.to > 0 && i == 0 {
+                    self.pack_b(&mut b[j], columns.clone(), chunk);
+                }
+                tile.place(rows, columns, &self.shared, 1);
+                if self.shared.reads_c {
+                    self.read_c(tile, sink, row);
+                }
+                tile.advance((chunk.to > 0).then_some((&a[i], &b[j])), chunk, &self.shared);
+                Self::deliver(tile, sink);
+                meter.add((tile.acc.len() * chunk.to) as u64);
+                if meter.stopped() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn pack_a(&self, panel: &mut Panel, rows: Range<usize>, chunk: &Chunk) {
+        self.scales(&self.a, panel, rows.clone(), chunk);
+        self.a.rows(panel, rows, chunk, self.shared.kernel);
+    }
+
+    fn pack_b(&self, panel: &mut Panel, columns: Range<usize>, chunk: &Chunk) {
+        self.scales(&self.b, panel, columns.clone(), chunk);
+        self.b.columns(panel, columns, chunk, self.shared.kernel);
     }
 
     fn read_c(&self, tile: &mut Tile<W>, sink: &dyn Sink, row: &mut Vec<u64>) {
@@ -258,14 +345,8 @@ impl<W: Wide> Product<'_, W> {
         let threaded = self.threaded && work > SERIAL;
         let (rows, columns) = (|i: usize| tiles[i * across].rows.clone(), |j: usize| tiles[j].columns.clone());
         if k > 0 {
-            for_each(threaded, a, |i, panel| {
-                self.scales(&self.a, panel, rows(i), chunk);
-                self.a.rows(panel, rows(i), chunk, self.shared.kernel);
-            });
-            for_each(threaded, b, |j, panel| {
-                self.scales(&self.b, panel, columns(j), chunk);
-                self.b.columns(panel, columns(j), chunk, self.shared.kernel);
-            });
+            for_each(threaded, a, |i, panel| self.pack_a(panel, rows(i), chunk));
+            for_each(threaded, b, |j, panel| self.pack_b(panel, columns(j), chunk));
         }
         debug_assert_eq!(down * across, tiles.len());
         for_each(threaded, tiles, |t, tile| {
@@ -291,11 +372,9 @@ impl<W: Wide> Product<'_, W> {
         }
     }
 
-    fn deliver(&self, sink: &mut dyn Sink, buffers: &Buffers<W>) {
-        for tile in &buffers.tiles {
-            for (i, row) in tile.rows.clone().zip(tile.acc.chunks(tile.columns.len())) {
-                sink.write(i, tile.columns.start, W::run(row));
-            }
+    fn deliver(tile: &Tile<W>, sink: &mut dyn Sink) {
+        for (i, row) in tile.rows.clone().zip(tile.acc.chunks(tile.columns.len())) {
+            sink.write(i, tile.columns.start, W::run(row));
         }
     }
 }

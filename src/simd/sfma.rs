@@ -35,9 +35,6 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         return None;
     };
     let k = unit.shape.k;
-    if k > Sfma64::DEPTH {
-        return None;
-    }
     let all = |spec: FormatSpec| {
         [unit.a, unit.b, unit.c, unit.d].iter().all(|f| FormatSpec { name: spec.name, ..*f } == spec)
     };
@@ -62,14 +59,27 @@ macro_rules! sfma {
         impl $name {
             /// Columns of a micro-tile.
             const NR: usize = VECTORS * $lanes;
-            /// Positions of K in a panel, at most: a row of A takes so many, and a cache line more, lest all rows
+            /// Positions of K in a block of a panel: a row of A takes so many, and a cache line more, lest all rows
             /// fall into the same sets of a cache.
             const DEPTH: usize = 2048 / size_of::<$ty>();
             const ROW: usize = Self::DEPTH + $lanes;
 
-            /// All steps on a tile of `m` rows and `n` columns.
+            /// Positions `ks` of K, a block after another, on a tile of `m` rows and `n` columns.
             #[target_feature(enable = "avx512f")]
             fn steps(&self, a: &[$ty], b: &[$ty], ks: Range<usize>, k: usize, [m, n]: [usize; 2], state: &mut [$ty]) {
+                let mut from = ks.start;
+                while from < ks.end {
+                    let start = from / Self::DEPTH * Self::DEPTH;
+                    let (depth, to) = (Self::DEPTH.min(k - start), ks.end.min(start + Self::DEPTH));
+                    let (a, b) =
+                        (&a[start / Self::DEPTH * m * Self::ROW..], &b[start * n.next_multiple_of(Self::NR)..]);
+                    self.block(a, b, from - start..to - start, depth, [m, n], state);
+                    from = to;
+                }
+            }
+
+            #[target_feature(enable = "avx512f")]
+            fn block(&self, a: &[$ty], b: &[$ty], ks: Range<usize>, k: usize, [m, n]: [usize; 2], state: &mut [$ty]) {
                 for j in (0..n).step_by(Self::NR) {
                     let b = &b[j * k + ks.start * Self::NR..][..ks.len() * Self::NR];
                     let columns = Self::NR.min(n - j);
@@ -159,24 +169,38 @@ macro_rules! sfma {
                 <$ty>::from_bits($spec.nan_code(self.nan).unwrap_or_default() as $bits)
             }
 
-            /// `[row][k]`.
+            /// `[block][row][k in block]`.
             fn pack_rows(panel: &mut Panel, codes: &View<'_, $bits>) {
                 let mut packed = panel.take_packed::<Buffer>();
-                let to = packed.room::<$ty>(panel.lines * Self::ROW);
-                codes.read_block([0..panel.lines, 0..panel.k], to, Self::ROW, <$ty>::from_bits);
+                let (m, k) = (panel.lines, panel.k);
+                let to = packed.room::<$ty>(k.div_ceil(Self::DEPTH) * m * Self::ROW);
+                for (i, p) in (0..m).flat_map(|i| (0..k).step_by(Self::DEPTH).map(move |p| (i, p))) {
+                    let to = &mut to[(p / Self::DEPTH * m + i) * Self::ROW..];
+                    codes.read_block([i..i + 1, p..k.min(p + Self::DEPTH)], to, Self::ROW, <$ty>::from_bits);
+                }
                 panel.put_packed(packed);
             }
 
-            /// `[group][k][column in group]`, zero beyond.
+            /// `[block][group][k in block][column in group]`, zero beyond.
             fn pack_columns(panel: &mut Panel, codes: &View<'_, $bits>) {
                 let mut packed = panel.take_packed::<Buffer>();
                 let (k, n) = (panel.k, panel.lines);
-                let to = packed.room::<$ty>(n.next_multiple_of(Self::NR) * k);
-                for (j, to) in (0..n).step_by(Self::NR).zip(to.chunks_mut((Self::NR * k).max(1))) {
-                    if n - j < Self::NR {
-                        to.fill(0.0);
+                let wide = n.next_multiple_of(Self::NR);
+                let to = packed.room::<$ty>(wide * k);
+                for start in (0..k).step_by(Self::DEPTH) {
+                    let depth = Self::DEPTH.min(k - start);
+                    let to = &mut to[start * wide..][..depth * wide];
+                    // A few whole rows at a time, for memory is fastest in long runs.
+                    for p in (0..depth).step_by(8) {
+                        let rows = start + p..start + depth.min(p + 8);
+                        for j in (0..n).step_by(Self::NR) {
+                            let to = &mut to[j * depth + p * Self::NR..][..rows.len() * Self::NR];
+                            if n - j < Self::NR {
+                                to.fill(0.0);
+                            }
+                            codes.read_block([rows.clone(), j..n.min(j + Self::NR)], to, Self::NR, <$ty>::from_bits);
+                        }
                     }
-                    codes.read_block([0..k, j..n.min(j + Self::NR)], to, Self::NR, <$ty>::from_bits);
                 }
                 panel.put_packed(packed);
             }

@@ -8,6 +8,7 @@ mod gemm;
 mod generic;
 mod kernels;
 mod kernels_more;
+mod layouts;
 mod names;
 mod oracle;
 mod probe;

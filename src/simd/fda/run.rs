@@ -183,7 +183,8 @@ impl TileRun<'_> {
         }
         for g in 0..groups {
             self.bad[g] = 0;
-            (0..32).for_each(|piece| self.settle(g, piece));
+            let live = self.live();
+            (0..32).filter(|piece| live >> piece & 1 == 1).for_each(|piece| self.settle(g, piece));
         }
         for s in fdas {
             let b_any = self.b.any[self.b.at_b(self.at[1], s) * 4..][..4].iter().fold(0, |x, y| x | y);
@@ -233,6 +234,12 @@ impl TileRun<'_> {
             }
         }
         self.work.tile.0[..live].copy_from_slice(&self.work.c.0[..live]);
+    }
+
+    /// The pieces with columns that matter.
+    #[inline]
+    const fn live(&self) -> u32 {
+        [0, 0x1111_1111, 0x3333_3333, 0x7777_7777, !0][self.size[1].div_ceil(16)]
     }
 
     const fn piece(g: usize, piece: u32) -> usize {
@@ -320,7 +327,7 @@ impl TileRun<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     unsafe fn step<const OUT: u8>(&mut self, s: usize, g: usize, any: u8, p: &Step) {
         let l = self.fda.block;
-        let live = [0, 0x1111_1111, 0x3333_3333, 0x7777_7777, !0][p.vectors];
+        let live = self.live();
         let mut redo = if self.fast { self.bad[g] } else { live };
         if any & RISK != 0 && l <= 16 {
             // Steps of more products look at the sums themselves instead of the risk.
