@@ -2,8 +2,10 @@
 #![allow(unsafe_code, reason = "elements are reached by strides; every view proves its bounds when it is made")]
 
 use crate::error::Error;
+use core::any::TypeId;
 use core::fmt;
 use core::marker::PhantomData;
+use core::ops::Range;
 use core::ptr::NonNull;
 use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
 
@@ -92,24 +94,89 @@ impl<'a, T> View<'a, T> {
     where
         T: Copy,
     {
-        let ([rows, columns], [row_stride, stride]) = (self.shape, self.strides);
+        let [rows, columns] = self.shape;
         if i >= rows || j >= columns {
             return;
         }
         let count = into.len().min(columns - j);
-        // SAFETY: (i, j) and the `count - 1` elements behind it lie in the shape, as `get` argues.
-        unsafe {
-            let first = self.first.as_ptr().offset(i as isize * row_stride + j as isize * stride);
-            if stride == 1 {
-                let run = core::slice::from_raw_parts(first, count);
-                into.iter_mut().zip(run).for_each(|(to, &x)| *to = f(x));
-            } else {
-                let all = into.iter_mut().take(count).enumerate();
-                all.for_each(|(t, to)| *to = f(*first.offset(t as isize * stride)));
+        self.read_block([i..i + 1, j..j + count], into, count, f);
+    }
+
+    /// Copies a block, each element through `f`: row after row, `ld` elements apart.
+    ///
+    /// # Panics
+    /// When the block is not inside the matrix, or `into` is too short.
+    #[inline]
+    pub(crate) fn read_block<U>(
+        &self,
+        [rows, columns]: [Range<usize>; 2],
+        into: &mut [U],
+        ld: usize,
+        f: impl Fn(T) -> U,
+    ) where
+        T: Copy,
+    {
+        if rows.is_empty() || columns.is_empty() {
+            return;
+        }
+        assert!(rows.end <= self.shape[0] && columns.end <= self.shape[1] && columns.len() <= ld);
+        let ([down, right], width) = (self.strides, columns.len());
+        // SAFETY: every element (i, j) of the block lies in the shape, as `get` argues.
+        let at = |i: usize, j: usize| unsafe { self.first.as_ptr().offset(i as isize * down + j as isize * right) };
+        if right == 1 {
+            for (to, i) in into.chunks_mut(ld).zip(rows) {
+                // SAFETY: `width` elements of row i, one after another.
+                let run = unsafe { core::slice::from_raw_parts(at(i, columns.start), width) };
+                to[..width].iter_mut().zip(run).for_each(|(to, &x)| *to = f(x));
+            }
+            return;
+        }
+        // Squares, so that every cache line is used up before it is gone, whatever way the lines run.
+        for (to, i) in into.chunks_mut(SQUARE * ld).zip(rows.clone().step_by(SQUARE)) {
+            for j in columns.clone().step_by(SQUARE) {
+                for (to, i) in to.chunks_mut(ld).zip(i..rows.end.min(i + SQUARE)) {
+                    let to = &mut to[j - columns.start..width.min(j - columns.start + SQUARE)];
+                    // SAFETY: as above.
+                    to.iter_mut().zip(j..).for_each(|(to, j)| *to = f(unsafe { *at(i, j) }));
+                }
             }
         }
     }
+
+    /// A part of the matrix.
+    ///
+    /// # Panics
+    /// When it is not inside.
+    pub(crate) fn part(&self, [rows, columns]: [Range<usize>; 2]) -> Self {
+        let shape = [rows.len(), columns.len()];
+        assert!(rows.end <= self.shape[0] && columns.end <= self.shape[1]);
+        if shape.contains(&0) {
+            return Self { first: NonNull::dangling(), shape, ..*self };
+        }
+        let offset = rows.start as isize * self.strides[0] + columns.start as isize * self.strides[1];
+        // SAFETY: (rows.start, columns.start) lies in the shape, as `get` argues.
+        Self { first: unsafe { self.first.offset(offset) }, shape, ..*self }
+    }
+
+    /// The elements as integers of their size, where they are numbers whose codes are their bits in memory.
+    pub(crate) fn words<U: 'static>(self) -> Option<View<'a, U>>
+    where
+        T: 'static,
+    {
+        let is = |x: TypeId| [TypeId::of::<T>(), TypeId::of::<U>()].contains(&x);
+        let float = (is(TypeId::of::<f32>()) && is(TypeId::of::<u32>()))
+            || (is(TypeId::of::<f64>()) && is(TypeId::of::<u64>()));
+        #[cfg(feature = "half")]
+        let float =
+            float || ((is(TypeId::of::<half::f16>()) || is(TypeId::of::<half::bf16>())) && is(TypeId::of::<u16>()));
+        let Self { first, shape, strides, .. } = self;
+        // The two types have one size and alignment, and all bit patterns are valid in both.
+        float.then_some(View { first: first.cast(), shape, strides, life: PhantomData })
+    }
 }
+
+/// Rows and columns of a square whose lines the first-level cache holds in either direction.
+const SQUARE: usize = 16;
 
 /// The lowest and highest index reached, if they can be computed.
 fn extent(shape: [usize; 2], strides: [isize; 2], offset: usize) -> Option<(i128, i128)> {

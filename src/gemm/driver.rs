@@ -4,7 +4,7 @@
 //! K is always walked in the order that the schedule gives.
 
 use super::epilogue::{Wide, widen};
-use super::kernel::{Panel, Staged};
+use super::kernel::{Kernel, Panel, Staged};
 use super::operand::{Operand, Source};
 use super::schedule::{Region, Slice};
 use super::sink::Sink;
@@ -77,10 +77,12 @@ pub(crate) struct Product<'a, W: Wide> {
 const STATE_BYTES: usize = 16 << 20;
 /// Panels in hand, at most.
 const PANEL_BYTES: usize = 24 << 20;
+/// The same where they should stay in the second-level cache.
+const NEAR_BYTES: usize = 1 << 20;
+/// Rows or columns that are few.
+const SKINNY: usize = 64;
 /// Columns of D in hand, at most.
 const COLUMNS: usize = 1024;
-/// Positions of K in a chunk, at most.
-const CHUNK: usize = 512;
 /// Multiply-adds below which threads cost more than they bring.
 const SERIAL: usize = 1 << 16;
 
@@ -157,12 +159,19 @@ impl<W: Wide> Product<'_, W> {
         let up = |n: usize, to: usize| n.max(1).next_multiple_of(to);
         let tile = self.shared.kernel.tile();
         let area = STATE_BYTES / self.shared.state_bytes(pieces);
+        // Panels that few lines of the other operand meet are used once or so: while they are in a near cache.
+        let skinny = region.rows.len().min(region.columns.len()) <= SKINNY;
+        let (room, limit) = match (skinny, self.threaded) {
+            (false, _) => (PANEL_BYTES, usize::MAX),
+            (true, false) => (NEAR_BYTES, 256),
+            (true, true) => (PANEL_BYTES, COLUMNS),
+        };
         let columns = COLUMNS.min(region.columns.len());
-        let rows = up((area / columns.max(1)).min(region.rows.len()), tile[0]);
-        let lines = up(columns, tile[1]) + rows;
+        let rows = up((area / columns.max(1)).min(region.rows.len()).min(limit), tile[0]);
+        let lines = up(columns, 16) + rows.min(up(region.rows.len(), 16));
         let bytes = self.shared.kernel.panel_bytes() + size_of::<u32>();
         let step = self.shared.schedule.step;
-        let chunk = (PANEL_BYTES / (lines * bytes)).min(CHUNK) / step * step;
+        let chunk = (room / (lines * bytes)).min(self.shared.kernel.depth()) / step * step;
         Blocking { rows, columns: columns.max(1), tile, chunk: chunk.max(step) }
     }
 
@@ -181,13 +190,20 @@ impl<W: Wide> Product<'_, W> {
             for i in region.rows.clone().step_by(blocking.rows) {
                 let rows = i..(i + blocking.rows).min(region.rows.end);
                 let columns = j..(j + blocking.columns).min(region.columns.end);
-                self.place(rows, columns, blocking.tile, pieces.len(), sink, buffers);
-                self.block(&pieces, blocking.chunk, buffers, meter);
+                match self.single(&pieces, &blocking) {
+                    Some(chunk) => self.stream(&chunk, [rows, columns], blocking.tile, sink, buffers, meter),
+                    None => {
+                        self.place(rows, columns, blocking.tile, pieces.len(), sink, buffers);
+                        self.block(&pieces, blocking.chunk, buffers, meter);
+                        if !meter.stopped() {
+                            buffers.tiles.iter().for_each(|tile| Self::deliver(tile, sink));
+                        }
+                    }
+                }
                 if meter.stopped() {
                     result = Err(Error::Cancelled);
                     break 'blocks;
                 }
-                self.deliver(sink, buffers);
             }
         }
         buffers.pieces = pieces;
@@ -204,10 +220,8 @@ impl<W: Wide> Product<'_, W> {
         sink: &dyn Sink,
         buffers: &mut Buffers<W>,
     ) {
-        let (down, across) = (rows.len().div_ceil(tm), columns.len().div_ceil(tn));
+        let [down, across] = self.panels([&rows, &columns], [tm, tn], buffers);
         buffers.tiles.resize_with(down * across, Tile::default);
-        buffers.a.resize_with(down, Panel::default);
-        buffers.b.resize_with(across, Panel::default);
         for (t, tile) in buffers.tiles.iter_mut().enumerate() {
             let (i, j) = (rows.start + t / across * tm, columns.start + t % across * tn);
             tile.place(i..(i + tm).min(rows.end), j..(j + tn).min(columns.end), &self.shared, pieces);
@@ -215,6 +229,77 @@ impl<W: Wide> Product<'_, W> {
                 self.read_c(tile, sink, &mut buffers.row);
             }
         }
+    }
+
+    /// As many panels as the rows and columns of a block need.
+    fn panels(
+        &self,
+        [rows, columns]: [&Range<usize>; 2],
+        [tm, tn]: [usize; 2],
+        buffers: &mut Buffers<W>,
+    ) -> [usize; 2] {
+        let (down, across) = (rows.len().div_ceil(tm), columns.len().div_ceil(tn));
+        buffers.a.resize_with(down, Panel::default);
+        buffers.b.resize_with(across, Panel::default);
+        [down, across]
+    }
+
+    /// All of K, where it is one chunk and one thread does the work: then a tile can be finished
+    /// before the next one begins.
+    fn single(&self, pieces: &[Range<usize>], blocking: &Blocking) -> Option<Chunk> {
+        let [piece] = pieces else { return None };
+        let slice = self.shared.schedule.slice(piece);
+        let chunk = Chunk { slice, from: 0, to: slice.len(), piece: 0, pieces: 1 };
+        (!self.threaded && slice.len() <= blocking.chunk).then_some(chunk)
+    }
+
+    /// A block of D tile by tile, in one tile's memory.
+    fn stream(
+        &self,
+        chunk: &Chunk,
+        [rows, columns]: [Range<usize>; 2],
+        [tm, tn]: [usize; 2],
+        sink: &mut dyn Sink,
+        buffers: &mut Buffers<W>,
+        meter: &Meter<'_>,
+    ) {
+        let [down, across] = self.panels([&rows, &columns], [tm, tn], buffers);
+        let lines =
+            |of: &Range<usize>, i: usize, width: usize| of.start + i * width..of.end.min(of.start + (i + 1) * width);
+        buffers.tiles.resize_with(buffers.tiles.len().max(1), Tile::default);
+        let Buffers { a, b, tiles, row, .. } = buffers;
+        let tile = &mut tiles[0];
+        for j in 0..across {
+            for i in 0..down {
+                let (rows, columns) = (lines(&rows, i, tm), lines(&columns, j, tn));
+                if chunk.to > 0 && j == 0 {
+                    self.pack_a(&mut a[i], rows.clone(), chunk);
+                }
+                if chunk.to > 0 && i == 0 {
+                    self.pack_b(&mut b[j], columns.clone(), chunk);
+                }
+                tile.place(rows, columns, &self.shared, 1);
+                if self.shared.reads_c {
+                    self.read_c(tile, sink, row);
+                }
+                tile.advance((chunk.to > 0).then_some((&a[i], &b[j])), chunk, &self.shared);
+                Self::deliver(tile, sink);
+                meter.add((tile.acc.len() * chunk.to) as u64);
+                if meter.stopped() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn pack_a(&self, panel: &mut Panel, rows: Range<usize>, chunk: &Chunk) {
+        self.scales(&self.a, panel, rows.clone(), chunk);
+        self.a.rows(panel, rows, chunk, self.shared.kernel);
+    }
+
+    fn pack_b(&self, panel: &mut Panel, columns: Range<usize>, chunk: &Chunk) {
+        self.scales(&self.b, panel, columns.clone(), chunk);
+        self.b.columns(panel, columns, chunk, self.shared.kernel);
     }
 
     fn read_c(&self, tile: &mut Tile<W>, sink: &dyn Sink, row: &mut Vec<u64>) {
@@ -260,16 +345,8 @@ impl<W: Wide> Product<'_, W> {
         let threaded = self.threaded && work > SERIAL;
         let (rows, columns) = (|i: usize| tiles[i * across].rows.clone(), |j: usize| tiles[j].columns.clone());
         if k > 0 {
-            for_each(threaded, a, |i, panel| {
-                self.a.stage_rows(panel, rows(i), chunk);
-                self.scales(&self.a, panel, rows(i), chunk);
-                self.shared.kernel.pack_a(panel);
-            });
-            for_each(threaded, b, |j, panel| {
-                self.b.stage_columns(panel, columns(j), chunk);
-                self.scales(&self.b, panel, columns(j), chunk);
-                self.shared.kernel.pack_b(panel);
-            });
+            for_each(threaded, a, |i, panel| self.pack_a(panel, rows(i), chunk));
+            for_each(threaded, b, |j, panel| self.pack_b(panel, columns(j), chunk));
         }
         debug_assert_eq!(down * across, tiles.len());
         for_each(threaded, tiles, |t, tile| {
@@ -295,11 +372,9 @@ impl<W: Wide> Product<'_, W> {
         }
     }
 
-    fn deliver(&self, sink: &mut dyn Sink, buffers: &Buffers<W>) {
-        for tile in &buffers.tiles {
-            for (i, row) in tile.rows.clone().zip(tile.acc.chunks(tile.columns.len())) {
-                sink.write(i, tile.columns.start, W::run(row));
-            }
+    fn deliver(tile: &Tile<W>, sink: &mut dyn Sink) {
+        for (i, row) in tile.rows.clone().zip(tile.acc.chunks(tile.columns.len())) {
+            sink.write(i, tile.columns.start, W::run(row));
         }
     }
 }
@@ -321,40 +396,52 @@ fn room(codes: &mut Staged, size: usize, wide: bool, zeroed: bool) {
 }
 
 impl Side<'_> {
-    /// Reads a run of codes of row `i` into the panel at `at`.
-    fn copy(&self, i: usize, j: usize, panel: &mut Panel, at: Range<usize>) {
+    /// Copies a block of codes into the panel, from `at` on.
+    fn copy(&self, block: [Range<usize>; 2], panel: &mut Panel, at: usize, ld: usize) {
         match &mut panel.codes {
-            Staged::Narrow(codes) => self.operand.read_narrow(i, j, &mut codes[at]),
-            Staged::Wide(codes) => self.operand.read(i, j, &mut codes[at]),
+            Staged::Narrow(codes) => self.operand.read_narrow(block, &mut codes[at..], ld),
+            Staged::Wide(codes) => self.operand.read(block, &mut codes[at..], ld),
         }
     }
 
-    fn begin(&self, panel: &mut Panel, lines: &Range<usize>, chunk: &Chunk) {
+    /// The elements of K in a chunk without padding.
+    fn whole(chunk: &Chunk) -> Option<Range<usize>> {
+        let mut runs = real_runs(&chunk.slice, chunk.from, chunk.to);
+        runs.next().filter(|(_, run)| run.len() == chunk.to - chunk.from).map(|(_, run)| run)
+    }
+
+    fn begin(&self, panel: &mut Panel, whole: bool) {
+        room(&mut panel.codes, panel.lines * panel.k, self.spec.storage_bits > 32, !whole);
+    }
+
+    /// Packs rows of A; where they are staged, element after element.
+    fn rows(&self, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk, kernel: &dyn Kernel) {
         (panel.lines, panel.k) = (lines.len(), chunk.to - chunk.from);
-        let real: usize = real_runs(&chunk.slice, chunk.from, chunk.to).map(|(_, run)| run.len()).sum();
-        room(&mut panel.codes, panel.lines * panel.k, self.spec.storage_bits > 32, real < panel.k);
+        let whole = Self::whole(chunk);
+        let codes = whole.clone().and_then(|run| self.operand.in_place([lines.clone(), run]));
+        if codes.is_some_and(|codes| kernel.pack_a_in_place(panel, &codes)) {
+            return;
+        }
+        self.begin(panel, whole.is_some());
+        for (offset, run) in real_runs(&chunk.slice, chunk.from, chunk.to) {
+            self.copy([lines.clone(), run], panel, offset, panel.k);
+        }
+        kernel.pack_a(panel);
     }
 
-    /// Rows of A: element after element.
-    fn stage_rows(&self, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk) {
-        self.begin(panel, &lines, chunk);
-        for (offset, run) in real_runs(&chunk.slice, chunk.from, chunk.to) {
-            for (line, i) in lines.clone().enumerate() {
-                let at = line * panel.k + offset;
-                self.copy(i, run.start, panel, at..at + run.len());
-            }
+    /// Packs columns of B; where they are staged, position after position.
+    fn columns(&self, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk, kernel: &dyn Kernel) {
+        (panel.lines, panel.k) = (lines.len(), chunk.to - chunk.from);
+        let whole = Self::whole(chunk);
+        let codes = whole.clone().and_then(|run| self.operand.in_place([run, lines.clone()]));
+        if codes.is_some_and(|codes| kernel.pack_b_in_place(panel, &codes)) {
+            return;
         }
-    }
-
-    /// Columns of B: position after position.
-    fn stage_columns(&self, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk) {
-        self.begin(panel, &lines, chunk);
+        self.begin(panel, whole.is_some());
         for (offset, run) in real_runs(&chunk.slice, chunk.from, chunk.to) {
-            for (p, k) in run.enumerate() {
-                let at = (offset + p) * panel.lines;
-                self.copy(k, lines.start, panel, at..at + lines.len());
-            }
+            self.copy([run, lines.clone()], panel, offset * panel.lines, panel.lines);
         }
+        kernel.pack_b(panel);
     }
 }
 

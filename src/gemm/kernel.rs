@@ -1,5 +1,6 @@
 //! The seam between the driver and what computes tiles: [`Kernel`], and the reference one.
 
+use super::operand::Codes;
 use crate::accumulate::Dot;
 use crate::num::Num;
 use crate::unit::Unit;
@@ -107,6 +108,22 @@ pub(crate) trait Kernel: Debug + Send + Sync {
 
     /// Bytes a panel takes per element, both operands alike.
     fn panel_bytes(&self) -> usize;
+
+    /// Positions of K in a chunk, at most, unless a step has more.
+    fn depth(&self) -> usize {
+        512
+    }
+
+    /// Prepares rows of A, `panel.lines` x `panel.k` codes, from where they are: `false` where the
+    /// kernel wants them staged, and `pack_a` called.
+    fn pack_a_in_place(&self, _panel: &mut Panel, _codes: &Codes<'_>) -> bool {
+        false
+    }
+
+    /// The same for columns of B, `panel.k` x `panel.lines` codes.
+    fn pack_b_in_place(&self, _panel: &mut Panel, _codes: &Codes<'_>) -> bool {
+        false
+    }
 
     /// Prepares rows of A, whose codes are in the panel.
     fn pack_a(&self, panel: &mut Panel);

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::format::{Format, FormatSpec, Overflow};
 use crate::round::Rounding;
 use crate::view::View;
+use core::ops::Range;
 use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
 
 /// A matrix read a run at a time.
@@ -14,8 +15,13 @@ pub trait Source: Sync {
     /// Codes of row `i` from column `j` on.
     fn read(&self, i: usize, j: usize, into: &mut [u64]);
 
-    /// The same for codes of at most 32 bits.
-    fn read_narrow(&self, i: usize, j: usize, into: &mut [u32]);
+    /// Codes of at most 32 bits of a block, which lies inside: row after row, `ld` apart.
+    fn read_narrow(&self, block: [Range<usize>; 2], into: &mut [u32], ld: usize);
+
+    /// The codes where they are, if they are nothing but integers in memory.
+    fn codes(&self) -> Option<Codes<'_>> {
+        None
+    }
 }
 
 impl<T: Format> Source for View<'_, T> {
@@ -27,8 +33,13 @@ impl<T: Format> Source for View<'_, T> {
         View::read(self, i, j, into, T::to_bits);
     }
 
-    fn read_narrow(&self, i: usize, j: usize, into: &mut [u32]) {
-        View::read(self, i, j, into, |x| x.to_bits() as u32);
+    fn read_narrow(&self, block: [Range<usize>; 2], into: &mut [u32], ld: usize) {
+        self.read_block(block, into, ld, |x| x.to_bits() as u32);
+    }
+
+    fn codes(&self) -> Option<Codes<'_>> {
+        let wide = || self.words::<u64>().map(Codes::U64);
+        self.words::<u32>().map(Codes::U32).or_else(wide)
     }
 }
 
@@ -71,6 +82,15 @@ macro_rules! each_width {
 }
 
 impl Codes<'_> {
+    fn part(&self, block: [Range<usize>; 2]) -> Self {
+        match self {
+            Self::U8(view) => Self::U8(view.part(block)),
+            Self::U16(view) => Self::U16(view.part(block)),
+            Self::U32(view) => Self::U32(view.part(block)),
+            Self::U64(view) => Self::U64(view.part(block)),
+        }
+    }
+
     /// Bits per stored code.
     pub const fn width(&self) -> u32 {
         match self {
@@ -91,8 +111,12 @@ impl Source for Codes<'_> {
         each_width!(self, view => view.read(i, j, into, u64::from));
     }
 
-    fn read_narrow(&self, i: usize, j: usize, into: &mut [u32]) {
-        each_width!(self, view => view.read(i, j, into, Narrow::narrow));
+    fn read_narrow(&self, block: [Range<usize>; 2], into: &mut [u32], ld: usize) {
+        each_width!(self, view => view.read_block(block, into, ld, Narrow::narrow));
+    }
+
+    fn codes(&self) -> Option<Codes<'_>> {
+        Some(*self)
     }
 }
 
@@ -185,11 +209,19 @@ impl Source for AnyMatrix<'_> {
         }
     }
 
-    fn read_narrow(&self, i: usize, j: usize, into: &mut [u32]) {
+    fn read_narrow(&self, block: [Range<usize>; 2], into: &mut [u32], ld: usize) {
         match self {
-            Self::F64(view) => view.read_narrow(i, j, into),
-            Self::F32(view) => view.read_narrow(i, j, into),
-            Self::Typed(codes, _) | Self::Codes(codes) => codes.read_narrow(i, j, into),
+            Self::F64(view) => view.read_narrow(block, into, ld),
+            Self::F32(view) => view.read_narrow(block, into, ld),
+            Self::Typed(codes, _) | Self::Codes(codes) => codes.read_narrow(block, into, ld),
+        }
+    }
+
+    fn codes(&self) -> Option<Codes<'_>> {
+        match self {
+            Self::F64(view) => Source::codes(view),
+            Self::F32(view) => Source::codes(view),
+            Self::Typed(codes, _) | Self::Codes(codes) => Some(*codes),
         }
     }
 }
@@ -287,22 +319,34 @@ impl<'a> Operand<'a> {
         Ok(Self { source, conversion: Some(conversion) })
     }
 
-    pub(crate) fn read(&self, i: usize, j: usize, into: &mut [u64]) {
-        self.source.read(i, j, into);
-        if let Some(conversion) = &self.conversion {
-            into.iter_mut().for_each(|x| *x = conversion.total(*x));
+    /// A block of codes, which lies inside: row after row, `ld` apart.
+    pub(crate) fn read(&self, [rows, columns]: [Range<usize>; 2], into: &mut [u64], ld: usize) {
+        for (i, to) in rows.zip(into.chunks_mut(ld.max(1))) {
+            let to = &mut to[..columns.len()];
+            self.source.read(i, columns.start, to);
+            if let Some(conversion) = &self.conversion {
+                to.iter_mut().for_each(|x| *x = conversion.total(*x));
+            }
         }
     }
 
-    pub(crate) fn read_narrow(&self, i: usize, j: usize, into: &mut [u32]) {
+    /// The same of at most 32 bits.
+    pub(crate) fn read_narrow(&self, [rows, columns]: [Range<usize>; 2], into: &mut [u32], ld: usize) {
         let Some(conversion) = &self.conversion else {
-            return self.source.read_narrow(i, j, into);
+            return self.source.read_narrow([rows, columns], into, ld);
         };
         let mut wide = [0u64; 64];
-        for (block, part) in into.chunks_mut(64).enumerate() {
-            let wide = &mut wide[..part.len()];
-            self.source.read(i, j + block * 64, wide);
-            part.iter_mut().zip(wide).for_each(|(to, x)| *to = conversion.total(*x) as u32);
+        for (i, to) in rows.zip(into.chunks_mut(ld.max(1))) {
+            for (block, part) in to[..columns.len()].chunks_mut(64).enumerate() {
+                let wide = &mut wide[..part.len()];
+                self.source.read(i, columns.start + block * 64, wide);
+                part.iter_mut().zip(wide).for_each(|(to, x)| *to = conversion.total(*x) as u32);
+            }
         }
+    }
+
+    /// A block of codes where they are, if they need no conversion and are nothing but integers in memory.
+    pub(crate) fn in_place(&self, block: [Range<usize>; 2]) -> Option<Codes<'_>> {
+        if self.conversion.is_some() { None } else { Some(self.source.codes()?.part(block)) }
     }
 }

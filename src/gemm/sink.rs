@@ -3,7 +3,7 @@
 use crate::format::{Format, FormatSpec, Overflow};
 use crate::round::Rounding;
 use crate::view::ViewMut;
-use ndarray::ArrayViewMut2;
+use ndarray::{ArrayViewMut1, ArrayViewMut2, s};
 
 /// Codes of D on their way out.
 #[derive(Clone, Copy, Debug)]
@@ -29,15 +29,23 @@ pub(crate) struct Values<'a, T> {
     pub(crate) d: FormatSpec,
 }
 
-/// A code of D's format as a value of its own type or a wider one.
+/// A code of D's format as a value of a wider type.
 #[inline]
 fn value<T: Format>(d: &FormatSpec, code: u64) -> T {
-    if T::SPEC == *d {
-        return T::from_bits(code);
-    }
     // Exact: the caller made sure that T holds every number of D's format.
     let widened = T::SPEC.encode_f64(d.to_f64(code), Rounding::NearestEven, Overflow::Ieee);
     T::from_bits(widened.unwrap_or(0))
+}
+
+/// Values of codes, as many as there are.
+fn put<T: Format, C: Copy>(mut to: ArrayViewMut1<'_, T>, codes: &[C], d: &FormatSpec, code: impl Fn(C) -> u64) {
+    // Once for all: formats are compared by their names too.
+    let own = T::SPEC == *d;
+    let value = |x: C| if own { T::from_bits(code(x)) } else { value(d, code(x)) };
+    match to.as_slice_mut() {
+        Some(to) => to.iter_mut().zip(codes).for_each(|(to, &x)| *to = value(x)),
+        None => to.iter_mut().zip(codes).for_each(|(to, &x)| *to = value(x)),
+    }
 }
 
 impl<T: Format> Sink for Values<'_, T> {
@@ -46,12 +54,11 @@ impl<T: Format> Sink for Values<'_, T> {
     }
 
     fn write(&mut self, i: usize, j: usize, codes: Run<'_>) {
-        let d = self.d;
-        let mut row = self.array.row_mut(i);
-        let to = row.iter_mut().skip(j);
+        let (d, mut row) = (self.d, self.array.row_mut(i));
+        let to = row.slice_mut(s![j..]);
         match codes {
-            Run::Narrow(codes) => to.zip(codes).for_each(|(to, &code)| *to = value(&d, code.into())),
-            Run::Wide(codes) => to.zip(codes).for_each(|(to, &code)| *to = value(&d, code)),
+            Run::Narrow(codes) => put(to, codes, &d, u64::from),
+            Run::Wide(codes) => put(to, codes, &d, |code| code),
         }
     }
 

@@ -98,7 +98,7 @@ impl<W: Wide> Tile<W> {
         let size = rows.len() * columns.len();
         (self.rows, self.columns) = (rows, columns);
         let wanted = |yes: bool| if yes { size } else { 0 };
-        self.acc.clear();
+        // Filled when a piece begins.
         self.acc.resize(size, W::Lane::default());
         for (buffer, yes) in [
             (&mut self.master, shared.schedule.promotion.is_some()),

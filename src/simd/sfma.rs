@@ -9,18 +9,22 @@ use super::buffer::Buffer;
 use super::{Avx512, Isa};
 use crate::accumulate::{Recipe, SequentialFma};
 use crate::format::{F32, F64, FormatSpec};
+use crate::gemm::Codes;
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
 use crate::round::Rounding;
 use crate::special::NanRule;
 use crate::unit::Unit;
+use crate::view::View;
 use core::arch::x86_64::*;
 use core::ops::Range;
 use std::sync::Arc;
 
-/// Rows of a micro-tile; columns are four vectors.
+/// Rows of a micro-tile.
 const MR: usize = 6;
+/// Vectors across a micro-tile.
+const VECTORS: usize = 4;
 /// Rows of a tile.
-const MC: usize = 252;
+const MC: usize = 256;
 /// Columns of a tile.
 const NC: usize = 256;
 
@@ -41,8 +45,8 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
 }
 
 macro_rules! sfma {
-    ($name:ident, $ty:ty, $bits:ty, $lanes:literal, $codes:ident, $spec:ident, $text:literal,
-     [$vector:ty, $zero:ident, $load:ident, $store:ident, $set:ident, $fma:ident]) => {
+    ($name:ident, $ty:ty, $bits:ty, $lanes:literal, $mask:ty, $codes:ident, $width:ident, $spec:ident, $text:literal,
+     [$vector:ty, $zero:ident, $load:ident, $store:ident, $set:ident, $fma:ident, $compare:ident, $blend:ident]) => {
         /// The kernel for one type.
         #[derive(Debug)]
         struct $name {
@@ -53,68 +57,161 @@ macro_rules! sfma {
         }
 
         impl $name {
-            const NR: usize = 4 * $lanes;
+            /// Columns of a micro-tile.
+            const NR: usize = VECTORS * $lanes;
+            /// Positions of K in a block of a panel: a row of A takes so many, and a cache line more, lest all rows
+            /// fall into the same sets of a cache.
+            const DEPTH: usize = 2048 / size_of::<$ty>();
+            const ROW: usize = Self::DEPTH + $lanes;
 
-            /// All steps on a tile of `m` rows and `n` columns.
+            /// Positions `ks` of K, a block after another, on a tile of `m` rows and `n` columns.
             #[target_feature(enable = "avx512f")]
-            fn steps(a: &[$ty], b: &[$ty], ks: Range<usize>, k: usize, [m, n]: [usize; 2], state: &mut [$ty]) {
+            fn steps(&self, a: &[$ty], b: &[$ty], ks: Range<usize>, k: usize, [m, n]: [usize; 2], state: &mut [$ty]) {
+                let mut from = ks.start;
+                while from < ks.end {
+                    let start = from / Self::DEPTH * Self::DEPTH;
+                    let (depth, to) = (Self::DEPTH.min(k - start), ks.end.min(start + Self::DEPTH));
+                    let (a, b) =
+                        (&a[start / Self::DEPTH * m * Self::ROW..], &b[start * n.next_multiple_of(Self::NR)..]);
+                    self.block(a, b, from - start..to - start, depth, [m, n], state);
+                    from = to;
+                }
+            }
+
+            #[target_feature(enable = "avx512f")]
+            fn block(&self, a: &[$ty], b: &[$ty], ks: Range<usize>, k: usize, [m, n]: [usize; 2], state: &mut [$ty]) {
                 for j in (0..n).step_by(Self::NR) {
                     let b = &b[j * k + ks.start * Self::NR..][..ks.len() * Self::NR];
+                    let columns = Self::NR.min(n - j);
                     for i in (0..m).step_by(MR) {
-                        let a = &a[i * k + ks.start * MR..][..ks.len() * MR];
+                        let a = &a[i * Self::ROW + ks.start..];
+                        let rows = MR.min(m - i);
+                        let state = &mut state[i * n + j..];
                         // The next tile's states are on other pages: ask for them early.
-                        for r in i + MR..m.min(i + 2 * MR) {
-                            let row = state[r * n + j..].as_ptr();
-                            (0..4).for_each(|v| _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(v * $lanes).cast()));
+                        for r in MR..2 * MR {
+                            let row = state.as_ptr().wrapping_add(r * n);
+                            (0..VECTORS).for_each(|v| _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(v * $lanes).cast()));
                         }
-                        let size = [MR.min(m - i), Self::NR.min(n - j)];
-                        Self::tile_or_edge(a, b, size, &mut state[i * n + j..], n);
+                        match columns.div_ceil($lanes) {
+                            1 => self.tile_of::<1>(a, b, [rows, columns], state, n),
+                            2 => self.tile_of::<2>(a, b, [rows, columns], state, n),
+                            3 => self.tile_of::<3>(a, b, [rows, columns], state, n),
+                            _ => self.tile_of::<4>(a, b, [rows, columns], state, n),
+                        }
                     }
                 }
             }
 
             #[inline]
             #[target_feature(enable = "avx512f")]
-            fn tile_or_edge(a: &[$ty], b: &[$ty], [rows, columns]: [usize; 2], c: &mut [$ty], ld: usize) {
-                if rows == MR && columns == Self::NR {
-                    return Self::tile(a, b, c, ld);
+            fn tile_of<const V: usize>(
+                &self,
+                a: &[$ty],
+                b: &[$ty],
+                [rows, columns]: [usize; 2],
+                c: &mut [$ty],
+                ld: usize,
+            ) {
+                match rows {
+                    1 => self.tile::<1, V>(a, b, columns, c, ld),
+                    2 => self.tile::<2, V>(a, b, columns, c, ld),
+                    3 => self.tile::<3, V>(a, b, columns, c, ld),
+                    4 => self.tile::<4, V>(a, b, columns, c, ld),
+                    5 => self.tile::<5, V>(a, b, columns, c, ld),
+                    _ => self.tile::<6, V>(a, b, columns, c, ld),
                 }
-                let mut edge = [0.0; MR * Self::NR];
-                (0..rows).for_each(|r| edge[r * Self::NR..][..columns].copy_from_slice(&c[r * ld..][..columns]));
-                Self::tile(a, b, &mut edge, Self::NR);
-                (0..rows).for_each(|r| c[r * ld..][..columns].copy_from_slice(&edge[r * Self::NR..][..columns]));
             }
 
-            #[inline]
+            /// R rows by V vectors, of the last of which `columns` may leave some lanes out.
             #[target_feature(enable = "avx512f")]
-            fn tile(a: &[$ty], b: &[$ty], c: &mut [$ty], ld: usize) {
-                let mut d: [[$vector; 4]; MR] = [[$zero(); 4]; MR];
-                for r in 0..MR {
-                    let row = &c[r * ld..][..Self::NR];
-                    // SAFETY: `row` has NR elements.
-                    (0..4).for_each(|v| d[r][v] = unsafe { $load(row.as_ptr().add(v * $lanes)) });
+            fn tile<const R: usize, const V: usize>(
+                &self,
+                a: &[$ty],
+                b: &[$ty],
+                columns: usize,
+                c: &mut [$ty],
+                ld: usize,
+            ) {
+                let b = b.as_chunks::<{ VECTORS * $lanes }>().0;
+                assert!(columns.div_ceil($lanes) == V && columns <= ld && c.len() >= (R - 1) * ld + columns);
+                assert!(a.len() >= (R - 1) * Self::ROW + b.len());
+                let lanes = |v: usize| if v + 1 < V { !0 } else { (!0 as $mask) >> (V * $lanes - columns) };
+                let (a, c) = (a.as_ptr(), c.as_mut_ptr());
+                let mut d: [[$vector; V]; R] = [[$zero(); V]; R];
+                for r in 0..R {
+                    // SAFETY: the lanes of the mask are in row `r` of `c`, as asserted above.
+                    (0..V).for_each(|v| d[r][v] = unsafe { $load(lanes(v), c.add(r * ld + v * $lanes)) });
                 }
-                for (a, b) in a.as_chunks::<MR>().0.iter().zip(b.as_chunks::<{ 4 * $lanes }>().0) {
-                    let mut bv = [$zero(); 4];
-                    // SAFETY: `b` has NR elements.
-                    (0..4).for_each(|v| bv[v] = unsafe { $load(b.as_ptr().add(v * $lanes)) });
-                    for r in 0..MR {
-                        let x = $set(a[r]);
-                        for v in 0..4 {
+                for (k, b) in b.iter().enumerate() {
+                    let mut bv = [$zero(); V];
+                    // SAFETY: `b` has `VECTORS` vectors.
+                    (0..V).for_each(|v| bv[v] = unsafe { $load(!0, b.as_ptr().add(v * $lanes)) });
+                    for r in 0..R {
+                        // SAFETY: the last of these is in `a`, as asserted above.
+                        let x = $set(unsafe { *a.add(r * Self::ROW + k) });
+                        for v in 0..V {
                             d[r][v] = $fma(x, bv[v], d[r][v]);
                         }
                     }
                 }
-                for r in 0..MR {
-                    let row = &mut c[r * ld..][..Self::NR];
-                    // SAFETY: `row` has NR elements.
-                    (0..4).for_each(|v| unsafe { $store(row.as_mut_ptr().add(v * $lanes), d[r][v]) });
+                let nan = $set(self.nan());
+                for r in 0..R {
+                    for v in 0..V {
+                        let x = $blend(d[r][v], $compare::<_CMP_UNORD_Q>(d[r][v], d[r][v]), nan);
+                        // SAFETY: as for the loads.
+                        unsafe { $store(c.add(r * ld + v * $lanes), lanes(v), x) }
+                    }
                 }
             }
 
-            fn codes(panel: &Panel) -> &[$bits] {
-                let Staged::$codes(codes) = &panel.codes else { unreachable!("operands of this width") };
-                codes
+            /// The one NaN.
+            fn nan(&self) -> $ty {
+                <$ty>::from_bits($spec.nan_code(self.nan).unwrap_or_default() as $bits)
+            }
+
+            /// `[block][row][k in block]`.
+            fn pack_rows(panel: &mut Panel, codes: &View<'_, $bits>) {
+                let mut packed = panel.take_packed::<Buffer>();
+                let (m, k) = (panel.lines, panel.k);
+                let to = packed.room::<$ty>(k.div_ceil(Self::DEPTH) * m * Self::ROW);
+                for (i, p) in (0..m).flat_map(|i| (0..k).step_by(Self::DEPTH).map(move |p| (i, p))) {
+                    let to = &mut to[(p / Self::DEPTH * m + i) * Self::ROW..];
+                    codes.read_block([i..i + 1, p..k.min(p + Self::DEPTH)], to, Self::ROW, <$ty>::from_bits);
+                }
+                panel.put_packed(packed);
+            }
+
+            /// `[block][group][k in block][column in group]`, zero beyond.
+            fn pack_columns(panel: &mut Panel, codes: &View<'_, $bits>) {
+                let mut packed = panel.take_packed::<Buffer>();
+                let (k, n) = (panel.k, panel.lines);
+                let wide = n.next_multiple_of(Self::NR);
+                let to = packed.room::<$ty>(wide * k);
+                for start in (0..k).step_by(Self::DEPTH) {
+                    let depth = Self::DEPTH.min(k - start);
+                    let to = &mut to[start * wide..][..depth * wide];
+                    // A few whole rows at a time, for memory is fastest in long runs.
+                    for p in (0..depth).step_by(8) {
+                        let rows = start + p..start + depth.min(p + 8);
+                        for j in (0..n).step_by(Self::NR) {
+                            let to = &mut to[j * depth + p * Self::NR..][..rows.len() * Self::NR];
+                            if n - j < Self::NR {
+                                to.fill(0.0);
+                            }
+                            codes.read_block([rows.clone(), j..n.min(j + Self::NR)], to, Self::NR, <$ty>::from_bits);
+                        }
+                    }
+                }
+                panel.put_packed(packed);
+            }
+
+            /// The staged codes as a matrix of `shape`.
+            fn staged<R>(panel: &mut Panel, shape: [usize; 2], f: impl FnOnce(&mut Panel, &View<'_, $bits>) -> R) {
+                let codes = core::mem::take(&mut panel.codes);
+                let Staged::$codes(words) = &codes else { unreachable!("operands of this width") };
+                let view = View::from_slice(words, shape, [shape[1] as isize, 1], 0);
+                f(panel, &view.expect("as many codes as elements"));
+                panel.codes = codes;
             }
         }
 
@@ -135,35 +232,28 @@ macro_rules! sfma {
                 size_of::<$ty>()
             }
 
-            /// `[group][k][row in group]`, zero beyond.
-            fn pack_a(&self, panel: &mut Panel) {
-                let mut packed = panel.take_packed::<Buffer>();
-                let (k, codes) = (panel.k, Self::codes(panel));
-                let to = packed.room::<$ty>(panel.lines.next_multiple_of(MR) * k);
-                for (g, to) in to.chunks_mut(MR * k).enumerate().take(panel.lines.div_ceil(MR)) {
-                    for r in 0..MR {
-                        let row = codes.get((g * MR + r) * k..).unwrap_or_default();
-                        let row = row.iter().chain(core::iter::repeat(&0));
-                        to.iter_mut().skip(r).step_by(MR).zip(row).for_each(|(t, x)| *t = <$ty>::from_bits(*x));
-                    }
-                }
-                panel.put_packed(packed);
+            fn depth(&self) -> usize {
+                Self::DEPTH
             }
 
-            /// `[group][k][column in group]`, zero beyond.
+            fn pack_a(&self, panel: &mut Panel) {
+                Self::staged(panel, [panel.lines, panel.k], Self::pack_rows);
+            }
+
             fn pack_b(&self, panel: &mut Panel) {
-                let mut packed = panel.take_packed::<Buffer>();
-                let (k, n, codes) = (panel.k, panel.lines, Self::codes(panel));
-                let to = packed.room::<$ty>(n.next_multiple_of(Self::NR) * k);
-                for (g, to) in to.chunks_mut(Self::NR * k).enumerate().take(n.div_ceil(Self::NR)) {
-                    let real = Self::NR.min(n - g * Self::NR);
-                    for (p, to) in to.chunks_mut(Self::NR).enumerate() {
-                        let from = &codes[p * n + g * Self::NR..][..real];
-                        to.iter_mut().zip(from).for_each(|(t, x)| *t = <$ty>::from_bits(*x));
-                        to[real..].fill(0.0);
-                    }
-                }
-                panel.put_packed(packed);
+                Self::staged(panel, [panel.k, panel.lines], Self::pack_columns);
+            }
+
+            fn pack_a_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
+                let Codes::$width(view) = codes else { return false };
+                Self::pack_rows(panel, view);
+                true
+            }
+
+            fn pack_b_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
+                let Codes::$width(view) = codes else { return false };
+                Self::pack_columns(panel, view);
+                true
             }
 
             fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {
@@ -173,9 +263,7 @@ macro_rules! sfma {
                 let ks = steps.start * self.k..steps.end * self.k;
                 let (left, right) = (a.packed::<Buffer>().view(), b.packed::<Buffer>().view());
                 // SAFETY: `select` has the proof that the instructions are there.
-                unsafe { Self::steps(left, right, ks, a.k, [a.lines, b.lines], state) }
-                let nan = <$ty>::from_bits($spec.nan_code(self.nan).unwrap_or_default() as $bits);
-                state.iter_mut().for_each(|x| *x = if x.is_nan() { nan } else { *x });
+                unsafe { self.steps(left, right, ks, a.k, [a.lines, b.lines], state) }
             }
         }
     };
@@ -186,18 +274,40 @@ sfma!(
     f32,
     u32,
     16,
+    __mmask16,
     Narrow,
+    U32,
     F32,
     "f32",
-    [__m512, _mm512_setzero_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps]
+    [
+        __m512,
+        _mm512_setzero_ps,
+        _mm512_maskz_loadu_ps,
+        _mm512_mask_storeu_ps,
+        _mm512_set1_ps,
+        _mm512_fmadd_ps,
+        _mm512_cmp_ps_mask,
+        _mm512_mask_mov_ps
+    ]
 );
 sfma!(
     Sfma64,
     f64,
     u64,
     8,
+    __mmask8,
     Wide,
+    U64,
     F64,
     "f64",
-    [__m512d, _mm512_setzero_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_fmadd_pd]
+    [
+        __m512d,
+        _mm512_setzero_pd,
+        _mm512_maskz_loadu_pd,
+        _mm512_mask_storeu_pd,
+        _mm512_set1_pd,
+        _mm512_fmadd_pd,
+        _mm512_cmp_pd_mask,
+        _mm512_mask_mov_pd
+    ]
 );

@@ -9,6 +9,7 @@ mod generic;
 mod kernels;
 mod kernels_groups;
 mod kernels_more;
+mod layouts;
 mod names;
 mod oracle;
 mod probe;

@@ -129,7 +129,10 @@ impl Decoder {
         }
         let tiny = _mm512_cmpge_epi32_mask(below, _mm512_set1_epi32(WINDOW)) & !none;
         Items {
-            values: [0, 1].map(|part| self.values::<PAIRS>(part, [mag, bits], shift, [subnormal, none])),
+            values: [
+                self.values::<PAIRS>(0, [mag, bits], shift, [subnormal, none]),
+                self.values::<PAIRS>(1, [mag, bits], shift, [subnormal, none]),
+            ],
             exponents: _mm512_maskz_sub_epi32(!(none | tiny), word(127), below),
             significands: _mm512_mask_or_epi32(fraction, normal, fraction, word(1 << self.frac_bits)),
             negative,
@@ -281,18 +284,36 @@ impl Fda {
             decoder: Decoder::new(&self.unit.a, self.scales().0, self, false, to.top),
             values: Values::new(&mut to.values, self.narrow, groups * MR * k),
             limit: self.risk_limit(),
+            half_small: self.half_small(),
         };
         to.exponents.room::<u32>(groups * MR * k);
         to.signs.room::<u32>(groups * MR * steps).fill(0);
         let mut ordered = Vec::new();
-        for row in 0..rows.next_multiple_of(MR) {
-            let codes = codes.get(row * k..).and_then(|c| c.get(..k)).unwrap_or_default();
+        for row in 0..rows {
+            let codes = &codes[row * k..][..k];
             if self.is_in_order() {
                 panel.row(row, codes, to);
             } else {
                 self.gather(codes, &mut ordered);
                 panel.row(row, &ordered, to);
             }
+        }
+        for row in rows..rows.next_multiple_of(MR) {
+            self.clear_row(row, to);
+        }
+    }
+
+    /// Zeros for a row that is not there: nobody looks at its results, but they must not be slow.
+    fn clear_row(&self, row: usize, to: &mut Packed) {
+        let l = self.block;
+        for s in 0..to.steps {
+            let at = (to.at_a(row / MR, s) * MR + row % MR) * l;
+            if self.narrow {
+                to.values.view_mut::<f32>()[at..at + l].fill(0.0);
+            } else {
+                to.values.view_mut::<f64>()[at..at + l].fill(0.0);
+            }
+            to.exponents.view_mut::<u32>()[at..at + l].fill(0);
         }
     }
 
@@ -342,20 +363,43 @@ impl Fda {
     }
 }
 
+impl Fda {
+    /// The largest bound on half of a step's significands that keeps their sum within `risk_limit`; -1 without one.
+    fn half_small(&self) -> i32 {
+        let (half, largest) = (self.block.div_ceil(2) as i64, (2i64 << self.unit.a.fraction_bits) - 1);
+        let rest = i64::from(self.risk_limit()) - (self.block as i64 - half) * largest;
+        (rest.div_euclid(half)).clamp(-1, largest) as i32
+    }
+}
+
 /// A's panel on its way: `[row group][step][row][product]`.
 struct Rows<'a> {
     fda: &'a Fda,
     decoder: Decoder,
     values: Values,
+    /// Sums of a step's significands up to this are no risk,
     limit: u32,
+    /// nor are those in which half of the significands are no larger than this.
+    half_small: i32,
 }
 
 impl Rows<'_> {
-    /// A row's codes in the FDAs' order; none for a row that is not there.
+    /// A row's codes in the FDAs' order.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn row(&self, row: usize, codes: &[u32], to: &mut Packed) {
         let (l, k) = (self.fda.block, to.steps * self.fda.block);
+        if l.is_multiple_of(16) {
+            for (i, codes) in codes.as_chunks::<16>().0.iter().enumerate() {
+                let s = i * 16 / l;
+                // SAFETY: 16 codes.
+                let raw = unsafe { _mm512_loadu_epi32(codes.as_ptr().cast()) };
+                let mut it = self.decoder.items::<false>(raw, self.shifts(row, s, to));
+                it.exponents = _mm512_shuffle_epi8(it.exponents, first_bytes());
+                self.put(&it, [s, row], [0, 16, i * 16 % l], to);
+            }
+            return;
+        }
         // Whole FDAs that 16 lanes hold, or a long one in parts.
         let span = if 16usize.is_multiple_of(l) { 16 } else { l };
         for base in (0..k).step_by(span) {
@@ -363,9 +407,8 @@ impl Rows<'_> {
             let (mut s, mut offset) = (base / l, 0);
             for from in (base..end).step_by(16) {
                 let lanes = first(end - from);
-                let real = if codes.is_empty() { 0 } else { lanes };
                 // SAFETY: the lanes of the mask lie in the row.
-                let raw = unsafe { _mm512_maskz_loadu_epi32(real, codes.as_ptr().wrapping_add(from).cast()) };
+                let raw = unsafe { _mm512_maskz_loadu_epi32(lanes, codes.as_ptr().wrapping_add(from).cast()) };
                 let mut it = self.decoder.items::<false>(raw, self.shifts(row, s, to));
                 it.exponents = _mm512_shuffle_epi8(it.exponents, first_bytes());
                 let mut done = 0;
@@ -412,12 +455,15 @@ impl Rows<'_> {
         }
         to.signs.view_mut::<u32>()[place * MR + r] |= u32::from(it.negative & lanes) >> done << offset;
         let mut flags = it.flags(lanes);
-        if l <= 16 && l as u32 * ((2 << self.decoder.frac_bits) - 1) > self.limit {
+        let small = _mm512_mask_cmple_epi32_mask(lanes, it.significands, _mm512_set1_epi32(self.half_small));
+        if l <= 16 && l as u32 * ((2 << self.decoder.frac_bits) - 1) > self.limit && 2 * small.count_ones() < l as u32 {
             let sum = _mm512_mask_reduce_add_epi32(lanes, it.significands) as u32;
             flags |= if sum > self.limit { RISK } else { 0 };
         }
-        to.flags[place * MR + r] |= flags;
-        to.any[place] |= flags;
+        if flags != 0 {
+            to.flags[place * MR + r] |= flags;
+            to.any[place] |= flags;
+        }
     }
 }
 
@@ -436,6 +482,8 @@ impl Columns<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn step<const PAIRS: bool>(&self, g: usize, s: usize, to: &mut Packed) {
         let (l, place, n) = (self.fda.block, to.at_b(g, s), NR.min(self.columns - g * NR));
+        // Vectors without a column are never looked at.
+        let vectors = n.div_ceil(16);
         let (unit_k, order) = (self.fda.unit.shape.k, &self.fda.order);
         let shifts: [_; 4] = core::array::from_fn(|t| self.shifts(g, t, s, to));
         let exponents = to.exponents.view_mut::<u8>()[place * NR * l..][..NR * l].as_mut_ptr();
@@ -445,7 +493,7 @@ impl Columns<'_> {
             let p = at / unit_k * unit_k + order[at % unit_k];
             let row = &self.codes[p * self.columns + g * NR..][..n];
             let mut bytes = _mm512_setzero_si512();
-            for t in 0..4 {
+            for t in 0..vectors {
                 let lanes = first(n.saturating_sub(t * 16));
                 // SAFETY: the lanes of the mask lie in the row.
                 let raw = unsafe { _mm512_maskz_loadu_epi32(lanes, row.as_ptr().wrapping_add(t * 16).cast()) };
@@ -462,7 +510,7 @@ impl Columns<'_> {
             // SAFETY: NR bytes of the FDA's.
             unsafe { _mm512_storeu_epi32(exponents.add(i * NR).cast(), bytes) }
         }
-        for t in 0..4 {
+        for t in 0..vectors {
             let (at, low) = (place * NR + t * 16, to.signs.view_mut::<i32>());
             // SAFETY: 16 words of the step's.
             unsafe { _mm512_storeu_epi32(low[at..at + 16].as_mut_ptr(), signs[t]) }

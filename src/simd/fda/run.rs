@@ -264,7 +264,17 @@ impl<M: Micro> TileRun<'_, M> {
             // Minus zero is plus zero.
             *x += 0.0;
         }
-        (0..groups).for_each(|g| (0..32).for_each(|piece| self.settle(g, piece)));
+        let live = self.live();
+        for g in 0..groups {
+            self.bad[g] = 0;
+            (0..32).filter(|piece| live >> piece & 1 == 1).for_each(|piece| self.settle(g, piece));
+        }
+    }
+
+    /// The pieces with columns that matter.
+    #[inline]
+    const fn live(&self) -> u32 {
+        [0, 0x1111_1111, 0x3333_3333, 0x7777_7777, !0][self.size[1].div_ceil(16)]
     }
 
     const fn piece(g: usize, piece: u32) -> usize {
@@ -334,7 +344,7 @@ impl<M: Micro> TileRun<'_, M> {
     #[inline]
     unsafe fn step<const OUT: u8>(&mut self, s: usize, g: usize, any: u8, p: &Step) {
         let l = self.fda.block;
-        let live = [0, 0x1111_1111, 0x3333_3333, 0x7777_7777, !0][p.vectors];
+        let live = self.live();
         let mut redo = if self.fast { self.bad[g] } else { live };
         if any & RISK != 0 && l <= 16 {
             // Steps of more products look at the sums themselves instead of the risk.
