@@ -17,11 +17,14 @@
 mod avx512;
 mod finish;
 mod pack;
+mod round_down;
 mod run;
 mod scratch;
 mod special;
 mod state;
 mod wide;
+
+pub(super) use round_down::select as select_round_down;
 
 use super::buffer::Buffer;
 use super::{Avx512, Isa};
@@ -56,6 +59,8 @@ mod out {
     pub(super) const F32_RNE: u8 = 1;
     /// f16 to nearest even.
     pub(super) const F16_RNE: u8 = 2;
+    /// f32 to nearest even after sums and c were rounded down (`round_down`).
+    pub(super) const ROUND_DOWN: u8 = 3;
 }
 
 /// One side's operands, packed.
@@ -125,6 +130,8 @@ struct Fda {
     c_last: bool,
     /// Sums of a step fit 22 bits, so f32 accumulators do.
     narrow: bool,
+    /// The widths of [`out::ROUND_DOWN`], and what computes its hard pieces.
+    round_down: Option<round_down::Hard>,
     _proof: Avx512,
 }
 
@@ -236,6 +243,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         via_f16: g.via_f16,
         c_last: g.c == CPosition::Last,
         unit: unit.clone(),
+        round_down: None,
         _proof,
     }))
 }
@@ -264,6 +272,7 @@ impl Fda {
 impl Kernel for Fda {
     fn name(&self) -> &'static str {
         match (self.narrow, self.frac_bits) {
+            _ if self.round_down.is_some() => "round-down-f64",
             (true, _) => "fda-f32",
             (_, 0..=25) => "fda-f64",
             _ => "fda-f64-wide",
@@ -272,6 +281,11 @@ impl Kernel for Fda {
 
     fn why(&self) -> String {
         let (f, l) = (self.frac_bits, self.block);
+        if self.round_down.is_some() {
+            return format!(
+                "products cut at F = {f} in groups of {l} are exact in f64, and their sums fit 31 bits with c"
+            );
+        }
         let accumulators = match (self.narrow, f) {
             (true, _) => "sums of a step fit 22 bits, so f32 accumulators do",
             (_, 0..=25) => "products are exact in f64 and sums fit 32 bits",

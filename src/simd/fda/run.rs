@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 
 use super::avx512::{Consts, EXP32, Step, step_fast};
+use super::round_down::{Decoded, step_round_down};
 use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
 use super::state::{MC, Tile, copy_in, copy_out, round_f16};
@@ -24,6 +25,7 @@ struct Work {
     c: Tile,
     scratch: Scratch,
     lines: Lines,
+    decoded: Decoded,
 }
 
 thread_local! {
@@ -33,6 +35,7 @@ thread_local! {
         c: Tile([0.0; MC * NR]),
         scratch: Scratch::default(),
         lines: Lines::default(),
+        decoded: Decoded::default(),
     }));
 }
 
@@ -72,6 +75,7 @@ impl Fda {
             narrow: self.narrow,
             floor_field: (self.e_zero + 127).max(ground) as u8,
             tiny: false,
+            floors: self.round_down.as_ref().map(|r| r.floors).unwrap_or_default(),
         };
         (q, self.frac_bits <= 25 && (-34..=50).contains(&top) && lowest >= ground)
     }
@@ -134,6 +138,7 @@ impl Fda {
         copy_in(state, ld, size, self.unit.c.fraction_bits == 10, &mut work.tile);
         work.scratch.key = None;
         work.lines.forget();
+        work.decoded.forget();
         let nan = f32::from_bits(crate::format::F32.nan_code(self.nan).unwrap_or_default() as u32);
         let mut run =
             TileRun { fda: self, panels, a, b, at, size, q, fast, nan, work, any_parked: false, bad: [0; GROUPS] };
@@ -162,6 +167,7 @@ impl TileRun<'_> {
             match self.fda.out {
                 out::F32_RZ => self.steps::<{ out::F32_RZ }>(fdas),
                 out::F32_RNE => self.steps::<{ out::F32_RNE }>(fdas),
+                out::ROUND_DOWN => self.steps::<{ out::ROUND_DOWN }>(fdas),
                 _ => self.steps::<{ out::F16_RNE }>(fdas),
             }
         }
@@ -190,7 +196,7 @@ impl TileRun<'_> {
             let mut p = self.pointers(s);
             for g in 0..groups {
                 let any = self.a.any[self.a.at_a(self.at[0] + g, s)] | b_any;
-                if any & SPECIAL != 0 {
+                if any & SPECIAL != 0 && OUT != out::ROUND_DOWN {
                     // First, for these states are parked before finite operands can reach them.
                     self.special(s, g);
                 }
@@ -324,12 +330,17 @@ impl TileRun<'_> {
         let mut redo = if self.fast { self.bad[g] } else { live };
         if any & RISK != 0 && l <= 16 {
             // Steps of more products look at the sums themselves instead of the risk.
-            redo |= self.risky(s, g) & live;
+            redo |= self.flagged(s, g, RISK) & live;
+        }
+        if any & SPECIAL != 0 && OUT == out::ROUND_DOWN {
+            redo |= (self.flagged(s, g, SPECIAL) | self.flagged_columns(s, SPECIAL)) & live;
         }
         let q = Consts { tiny: any & TINY != 0, ..self.q };
         if redo != live {
             // SAFETY: the panels hold this step for this tile.
-            redo = unsafe { step_fast::<OUT>(p, &q, redo) };
+            redo = unsafe {
+                if OUT == out::ROUND_DOWN { step_round_down(p, &q, redo) } else { step_fast::<OUT>(p, &q, redo) }
+            };
         }
         if redo & live != 0 {
             // SAFETY: as above.
@@ -337,11 +348,18 @@ impl TileRun<'_> {
         }
     }
 
-    /// Pieces of rows whose sums could pass 32 bits.
+    /// Pieces of rows with a flag.
     #[cold]
-    fn risky(&self, s: usize, g: usize) -> u32 {
+    fn flagged(&self, s: usize, g: usize, flag: u8) -> u32 {
         let flags = &self.a.flags[self.a.at_a(self.at[0] + g, s) * MR..][..MR];
-        flags.iter().enumerate().fold(0, |m, (r, flag)| if flag & RISK != 0 { m | 0xF << (4 * r) } else { m })
+        flags.iter().enumerate().fold(0, |m, (r, flags)| if flags & flag != 0 { m | 0xF << (4 * r) } else { m })
+    }
+
+    /// Pieces of columns with a flag.
+    #[cold]
+    fn flagged_columns(&self, s: usize, flag: u8) -> u32 {
+        let any = &self.b.any[self.b.at_b(self.at[1], s) * 4..][..4];
+        any.iter().enumerate().fold(0, |m, (t, any)| if any & flag != 0 { m | 0x1111_1111 << t } else { m })
     }
 
     /// The wide kernel for the pieces of the mask.
@@ -352,6 +370,12 @@ impl TileRun<'_> {
     #[inline(never)]
     unsafe fn redo<const OUT: u8>(&mut self, s: usize, g: usize, redo: u32, p: &Step, q: &Consts) {
         let l = self.fda.block;
+        if let Some(hard) = &self.fda.round_down {
+            let (at, here) = ([self.at[0] + g, self.at[1]], g * MR * NR..(g + 1) * MR * NR);
+            let states = [&mut self.work.tile.0[here.clone()], &mut self.work.parked.0[here]];
+            hard.redo(self.fda, self.panels, at, s, redo, states, &mut self.work.decoded);
+            return (0..32).filter(|piece| redo >> piece & 1 == 1).for_each(|piece| self.settle(g, piece));
+        }
         self.work.scratch.fill(self.fda, self.panels, [self.at[0] + g, self.at[1]], s);
         for t in 0..4 {
             let rows = redo >> t & 0x1111_1111;

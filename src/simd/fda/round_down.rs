@@ -1,0 +1,387 @@
+//! FDRDA and GFDRDA, the round-down sums of CDNA3, on the FDA's panels.
+//!
+//! (3) and (4), products cut toward zero below their own largest exponent and summed, are the FDA's accumulators begun
+//! without c: an integer `s` in units of `q = 2^(e_dot - F)`. (5) to (7): while c and the total are below `2^31 q` neither the sum of
+//! products nor the total has bits that a floor would take (`select` checks the widths), and the floor of c, at the
+//! coarser of q and its own last place, is the one at q. So `d = RNE(s + floor(c / q)) q`: a conversion rounding down,
+//! an integer addition, a conversion to nearest. Where that overflows c is large, and `finish_far` floors in f64.
+
+#![allow(unsafe_code, reason = "functions for one instruction set, loads and stores through the panels' pointers")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
+
+use super::avx512::{Consts, EXP32, ODD, RZ, Step, max_exponents, powers};
+use super::{Fda, MR, NR, Reach, out, same};
+use crate::format::F32;
+use crate::gemm::kernel::{Kernel, Panel};
+use crate::simd::lanes::power;
+use crate::simd::round_down::Sums;
+use crate::simd::rows::{Block, Body};
+use crate::simd::values::{Decoder, Reading};
+use crate::simd::{Avx512, Isa};
+use crate::unit::Unit;
+use core::arch::x86_64::*;
+use std::sync::Arc;
+
+/// Toward minus infinity.
+const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
+/// Ternary logic: `(a & b) | c`, and `(a ^ b) & c`.
+const AND_OR: i32 = 0xEA;
+const XOR_AND: i32 = 0x28;
+/// Ternary logic: `(a ^ c) & (b ^ c)`, negative where `c = a + b` has overflowed.
+const OVERFLOW: i32 = 0x42;
+/// Columns of the body for hard pieces.
+const LANES: usize = crate::simd::values::NR;
+
+/// Where sums and totals are rounded down.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Floors {
+    /// `1.5 * 2^52` last places kept of a sum, and of a total, of exponent 0.
+    sum: f64,
+    total: f64,
+    /// GFDRDA: even and odd k have sums of their own.
+    halves: bool,
+    /// And c counts as 0 below this many units of `2^(e_max - F)`.
+    least: f32,
+}
+
+/// The kernel for both recipes, for results in f32.
+pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let _proof = Avx512::new(isa)?;
+    let (sums, blocks) = Sums::new(unit)?;
+    let (r, k, f) = (sums.r, unit.shape.k, sums.r.frac_bits);
+    let block = r.group.min(k);
+    let (a, b) = (Reach::of(unit, &unit.a, false)?, Reach::of(unit, &unit.b, false)?);
+    let formats = same(&unit.c, &F32) && same(&unit.d, &F32) && unit.a.fraction_bits + unit.b.fraction_bits <= 22;
+    // c's last place is at or above 2^(e_c - F), sums of products are at most 2^30 q, floors keep all of 31 bits.
+    let widths = (23..=25).contains(&f) && r.sum_bits >= 30 && r.total_bits.is_none_or(|bits| bits >= 30);
+    let whole = block <= 32 && k.is_multiple_of(block) && block << (f + 2) <= 1 << 30;
+    let halves = sums.reach.is_none_or(|reach| (0..=100).contains(&reach) && block.is_multiple_of(2));
+    if !formats || !widths || !whole || !halves {
+        return None;
+    }
+    let magic = |bits: u32| 1.5 * power(52 - bits.min(52) as i32);
+    let floors = Floors {
+        sum: magic(r.sum_bits),
+        total: magic(r.total_bits.unwrap_or(52)),
+        halves: sums.reach.is_some(),
+        least: power(f as i32 - sums.reach.unwrap_or(0)) as f32,
+    };
+    let decoders = [unit.a, unit.b].map(|spec| Decoder::new(spec, Reading::default()));
+    Some(Arc::new(Fda {
+        block,
+        order: blocks.concat(),
+        frac_bits: f,
+        // Products below are out of the fast kernel's range.
+        e_zero: (a.emin + b.emin).max(-220).min(unit.d.emin()),
+        zero_c: false,
+        nan: r.nan,
+        out: out::ROUND_DOWN,
+        keep: -1,
+        narrow: false,
+        a,
+        b,
+        via_f16: false,
+        c_last: false,
+        round_down: Some(Hard { sums, decoders, floors }),
+        unit: unit.clone(),
+        _proof,
+    }))
+}
+
+/// One step of 8 rows by 64 columns for operands within the window and states within range, all but the pieces of
+/// `skip`. Returns the pieces left as they were, bit `4 row + vector`: those of `skip` and more.
+///
+/// # Safety
+/// As `step_fast`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+pub(super) unsafe fn step_round_down(p: &Step, q: &Consts, skip: u32) -> u32 {
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        match (q.floors.halves, q.block) {
+            (false, _) => step::<1, 0>(p, q, skip),
+            (true, 16) => step::<2, 16>(p, q, skip),
+            _ => step::<2, 0>(p, q, skip),
+        }
+    }
+}
+
+/// `step_round_down` for sums of all products, or two of halves; of `L` products, or with 0 of any number.
+///
+/// # Safety
+/// As `step_fast`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+unsafe fn step<const SUMS: usize, const L: usize>(p: &Step, q: &Consts, skip: u32) -> u32 {
+    let (mut skip, part) = (skip, q.length::<L>() / SUMS);
+    let mut largest = [[_mm512_setzero_si512(); MR]; SUMS];
+    for (h, largest) in largest.iter_mut().enumerate() {
+        // SAFETY: the caller's promise, handed on.
+        let (found, doubt) = unsafe { max_exponents::<L>(p, q, h * part..(h + 1) * part) };
+        *largest = found;
+        skip |= doubt;
+    }
+    for t in 0..p.vectors {
+        // SAFETY: as above.
+        unsafe { quarter::<SUMS, L>(p, q, t, skip, &largest) }
+    }
+    skip
+}
+
+/// 8 rows by the 16 columns of vector `t`.
+///
+/// # Safety
+/// As `step_fast`.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+unsafe fn quarter<const SUMS: usize, const L: usize>(
+    p: &Step,
+    q: &Consts,
+    t: usize,
+    skip: u32,
+    largest: &[[__m512i; MR]; SUMS],
+) {
+    let mut tops = [[_mm512_setzero_si512(); MR]; SUMS];
+    let mut sums = [[_mm512_setzero_si512(); MR]; SUMS];
+    for h in 0..SUMS {
+        tops[h] = largest[h].map(|bytes| {
+            let power = _mm512_castps_si512(powers(bytes, t));
+            _mm512_ternarylogic_epi32::<AND_OR>(power, _mm512_set1_epi32(EXP32), _mm512_set1_epi32(1 << 22))
+        });
+        // SAFETY: the caller's promise.
+        sums[h] = unsafe { products::<SUMS, L>(p, q, t, h, &tops[h]) };
+    }
+    // SAFETY (whole function): panels and state are as large as the step, and the state is 64-byte aligned.
+    for r in 0..MR {
+        let at = unsafe { p.c.add(r * NR + t * 16) };
+        let c = unsafe { _mm512_load_ps(at) };
+        let (sum, top) =
+            if SUMS == 1 { (sums[0][r], tops[0][r]) } else { join([sums[0][r], sums[1][r]], [tops[0][r], tops[1][r]]) };
+        let (mut d, far) = finish::<SUMS>(sum, top, c, q);
+        if far != 0 {
+            d = finish_far(d, far, sum, top, c, q);
+        }
+        if skip >> (4 * r + t) & 1 == 0 {
+            unsafe { _mm512_store_ps(at, d) };
+        }
+    }
+}
+
+/// (3) and (4) Sums of the products of part `h`, in units of q: accumulators that begin at `1.5 * 2^e_dot`, moved to
+/// where q is their last place; floors become truncations by the negative count.
+///
+/// # Safety
+/// As `step_fast`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+unsafe fn products<const SUMS: usize, const L: usize>(
+    p: &Step,
+    q: &Consts,
+    t: usize,
+    h: usize,
+    tops: &[__m512i; MR],
+) -> [__m512i; MR] {
+    let l = q.length::<L>();
+    let part = l / SUMS;
+    let mut odd = tops.map(|top| _mm512_castsi512_pd(_mm512_maskz_srli_epi32::<3>(ODD, top)));
+    let mut even = tops.map(|top| _mm512_castsi512_pd(_mm512_slli_epi64::<29>(top)));
+    // SAFETY (whole function): panels are as large as the step, B's 64-byte aligned.
+    let b = unsafe { p.b_val.add(t * l * 16) };
+    for k in h * part..(h + 1) * part {
+        let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
+        for r in 0..MR {
+            let a = _mm512_set1_pd(unsafe { *p.a_val.add(r * l + k) });
+            even[r] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r]);
+            odd[r] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r]);
+        }
+    }
+    let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
+    let here = _mm512_set1_epi32((((1u64 << part) - 1) << (h * part)) as i32);
+    core::array::from_fn(|r| {
+        let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
+        let negative = if SUMS == 1 {
+            _mm512_xor_si512(a_sign, b_sign)
+        } else {
+            _mm512_ternarylogic_epi32::<XOR_AND>(a_sign, b_sign, here)
+        };
+        let sums = _mm512_mask_moveldup_ps(_mm512_castpd_ps(even[r]), ODD, _mm512_castpd_ps(odd[r]));
+        _mm512_add_epi32(_mm512_castps_si512(sums), _mm512_popcnt_epi32(negative))
+    })
+}
+
+/// Two sums rounded down against the larger exponent.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn join(sums: [__m512i; 2], tops: [__m512i; 2]) -> (__m512i, __m512i) {
+    let top = _mm512_max_epi32(tops[0], tops[1]);
+    let aligned = |h: usize| _mm512_srav_epi32(sums[h], _mm512_srli_epi32::<23>(_mm512_sub_epi32(top, tops[h])));
+    (_mm512_add_epi32(aligned(0), aligned(1)), top)
+}
+
+/// (5) to (7) from a sum in units of q: `d = RNE(sum + floor(c / q)) q`, and where c is too large for that.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn finish<const SUMS: usize>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> (__m512, __mmask16) {
+    let units = _mm512_mul_ps(c, inverse(top, q));
+    let floor = if SUMS == 1 {
+        _mm512_cvt_roundps_epi32::<DOWN>(units)
+    } else {
+        // Out of reach it is 0.
+        let least = _mm512_set1_ps(q.floors.least);
+        let counts = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(_mm512_abs_ps(units), least);
+        _mm512_maskz_cvt_roundps_epi32::<DOWN>(counts, units)
+    };
+    let total = _mm512_add_epi32(sum, floor);
+    let overflow = _mm512_ternarylogic_epi32::<OVERFLOW>(sum, floor, total);
+    let far = _mm512_movepi32_mask(overflow) | _mm512_cmpeq_epi32_mask(floor, _mm512_set1_epi32(i32::MIN));
+    (_mm512_mul_ps(_mm512_cvtepi32_ps(total), unit(top, q)), far)
+}
+
+/// q.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn unit(top: __m512i, q: &Consts) -> __m512 {
+    _mm512_castsi512_ps(_mm512_sub_epi32(top, _mm512_set1_epi32((q.frac_bits << 23) + (1 << 22))))
+}
+
+/// 1 / q.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn inverse(top: __m512i, q: &Consts) -> __m512 {
+    _mm512_castsi512_ps(_mm512_sub_epi32(_mm512_set1_epi32(((254 + q.frac_bits) << 23) + (1 << 22)), top))
+}
+
+/// (5) to (7) for the lanes of a mask, where c is at least `2^30 q`: e_max is its exponent, and its last place at or
+/// above what is kept of it.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn finish_far(near: __m512, far: __mmask16, sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> __m512 {
+    let unit = _mm512_castps_si512(unit(top, q));
+    let c = _mm512_castps_si512(c);
+    let low = far_half(_mm512_castsi512_si256(sum), _mm512_castsi512_si256(unit), _mm512_castsi512_si256(c), q);
+    let high = far_half(
+        _mm512_extracti64x4_epi64::<1>(sum),
+        _mm512_extracti64x4_epi64::<1>(unit),
+        _mm512_extracti64x4_epi64::<1>(c),
+        q,
+    );
+    _mm512_mask_mov_ps(near, far, _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high))
+}
+
+/// `finish_far` in f64: adding `1.5 * 2^52 u`, rounded down, floors at `u`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn far_half(sum: __m256i, unit: __m256i, c: __m256i, q: &Consts) -> __m256 {
+    let power = |x| _mm512_and_pd(x, _mm512_set1_pd(f64::INFINITY));
+    let c = _mm512_cvtps_pd(_mm256_castsi256_ps(c));
+    let products = _mm512_mul_pd(_mm512_cvtepi32_pd(sum), _mm512_cvtps_pd(_mm256_castsi256_ps(unit)));
+    let floor = |x, power, magic| {
+        let magic = _mm512_set1_pd(magic);
+        _mm512_fnmadd_pd(power, magic, _mm512_fmadd_round_pd::<DOWN>(power, magic, x))
+    };
+    let total = _mm512_add_pd(c, floor(products, power(c), q.floors.sum));
+    _mm512_cvtpd_ps(floor(total, power(total), q.floors.total))
+}
+
+/// Hard pieces, special values included: the body of all sets, on operands decoded anew.
+#[derive(Debug)]
+pub(super) struct Hard {
+    sums: Sums,
+    decoders: [Decoder; 2],
+    pub(super) floors: Floors,
+}
+
+/// Decoded operands of one step: a row, and the columns of a column group, kept while row groups go by.
+#[derive(Debug, Default)]
+pub(super) struct Decoded {
+    a: Vec<f32>,
+    a_exponents: Vec<i16>,
+    /// By vector of columns and product.
+    b: Vec<[f32; LANES]>,
+    b_exponents: Vec<[i16; LANES]>,
+    flags: [u8; NR / LANES],
+    /// The step and column group that `b` is of.
+    key: Option<[usize; 2]>,
+}
+
+impl Decoded {
+    pub(super) fn forget(&mut self) {
+        self.key = None;
+    }
+
+    /// Decodes row `row` at step `s`.
+    fn row(&mut self, decoder: &Decoder, panel: &Panel, row: usize, ks: impl Iterator<Item = usize>) -> u8 {
+        self.a.clear();
+        self.a_exponents.clear();
+        ks.fold(0, |seen, k| {
+            let (value, exponent, flags) = decoder.value(panel.codes.get(row * panel.k + k));
+            self.a.push(value);
+            self.a_exponents.push(exponent);
+            seen | flags
+        })
+    }
+
+    /// Decodes the columns from `column` on; those beyond the last are zeros.
+    fn columns(&mut self, decoder: &Decoder, panel: &Panel, column: usize, ks: impl Iterator<Item = usize> + Clone) {
+        self.b.clear();
+        self.b_exponents.clear();
+        for (t, seen) in self.flags.iter_mut().enumerate() {
+            *seen = 0;
+            for k in ks.clone() {
+                let at = |j: usize| column + t * LANES + j;
+                let decoded: [_; LANES] = core::array::from_fn(|j| {
+                    let code = if at(j) < panel.lines { panel.codes.get(k * panel.lines + at(j)) } else { 0 };
+                    decoder.value(code)
+                });
+                self.b.push(decoded.map(|(value, ..)| value));
+                self.b_exponents.push(decoded.map(|(_, exponent, _)| exponent));
+                *seen = decoded.iter().fold(*seen, |seen, (.., flags)| seen | flags);
+            }
+        }
+    }
+}
+
+impl Hard {
+    /// Step `s` of the pieces of a mask, bit `4 row + vector`, of the row and column groups `at`: on states and what is
+    /// parked of them, which is called back.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline(never)]
+    pub(super) fn redo(
+        &self,
+        fda: &Fda,
+        [a, b]: [&Panel; 2],
+        at: [usize; 2],
+        s: usize,
+        pieces: u32,
+        [states, parked]: [&mut [f32]; 2],
+        x: &mut Decoded,
+    ) {
+        let (l, unit_k) = (fda.block, fda.unit.shape.k);
+        let ks = (s * l..(s + 1) * l).map(|k| k / unit_k * unit_k + fda.order[k % unit_k]);
+        if x.key != Some([s, at[1]]) {
+            x.columns(&self.decoders[1], b, at[1] * NR, ks.clone());
+            x.key = Some([s, at[1]]);
+        }
+        for r in (0..MR).filter(|r| pieces >> (4 * r) & 0xF != 0 && at[0] * MR + r < a.lines) {
+            let flags = x.row(&self.decoders[0], a, at[0] * MR + r, ks.clone());
+            for t in (0..NR / LANES).filter(|t| pieces >> (4 * r + t) & 1 == 1) {
+                let here = r * NR + t * LANES;
+                let mut c: [f32; LANES] = core::array::from_fn(|j| states[here + j]);
+                for (c, parked) in c.iter_mut().zip(&mut parked[here..]) {
+                    if *parked != 0.0 {
+                        *c = core::mem::take(parked);
+                    }
+                }
+                let block = Block {
+                    a: &x.a,
+                    a_exponents: &x.a_exponents,
+                    b: &x.b[t * l..(t + 1) * l],
+                    b_exponents: &x.b_exponents[t * l..(t + 1) * l],
+                    flags: flags | x.flags[t],
+                    scale_a: 0,
+                    scale_b: &[0; LANES],
+                };
+                states[here..here + LANES].copy_from_slice(&self.sums.block::<true>(&block, c));
+            }
+        }
+    }
+}
