@@ -150,19 +150,26 @@ unsafe fn quarter<const SUMS: usize, const L: usize>(
         // SAFETY: the caller's promise.
         sums[h] = unsafe { products::<SUMS, L>(p, q, t, h, &tops[h]) };
     }
+    let (mut all, mut far) = ([(_mm512_setzero_si512(), _mm512_setzero_si512()); MR], [0; MR]);
+    let mut any = 0;
     // SAFETY (whole function): panels and state are as large as the step, and the state is 64-byte aligned.
     for r in 0..MR {
         let at = unsafe { p.c.add(r * NR + t * 16) };
-        let c = unsafe { _mm512_load_ps(at) };
-        let (sum, top) =
+        all[r] =
             if SUMS == 1 { (sums[0][r], tops[0][r]) } else { join([sums[0][r], sums[1][r]], [tops[0][r], tops[1][r]]) };
-        let (mut d, far) = finish::<SUMS>(sum, top, c, q);
-        if far != 0 {
-            d = finish_far(d, far, sum, top, c, q);
-        }
-        if skip >> (4 * r + t) & 1 == 0 {
-            unsafe { _mm512_store_ps(at, d) };
-        }
+        let (sum, top) = all[r];
+        let (d, beyond) = finish::<SUMS>(sum, top, unsafe { _mm512_load_ps(at) }, q);
+        let keep = if skip >> (4 * r + t) & 1 == 0 { !beyond } else { 0 };
+        far[r] = if skip >> (4 * r + t) & 1 == 0 { beyond } else { 0 };
+        any |= u32::from(far[r] != 0) << r;
+        unsafe { _mm512_mask_store_ps(at, keep, d) }
+    }
+    while any != 0 {
+        let r = any.trailing_zeros() as usize;
+        let (sum, top) = all[r];
+        let at = unsafe { p.c.add(r * NR + t * 16) };
+        unsafe { _mm512_mask_store_ps(at, far[r], finish_far(sum, top, _mm512_load_ps(at), q)) }
+        any &= any - 1;
     }
 }
 
@@ -182,7 +189,7 @@ unsafe fn products<const SUMS: usize, const L: usize>(
 ) -> [__m512i; MR] {
     let l = q.length::<L>();
     let part = l / SUMS;
-    let mut odd = tops.map(|top| _mm512_castsi512_pd(_mm512_maskz_srli_epi32::<3>(ODD, top)));
+    let mut odd = tops.map(|top| _mm512_castsi512_pd(odd_start(top)));
     let mut even = tops.map(|top| _mm512_castsi512_pd(_mm512_slli_epi64::<29>(top)));
     // SAFETY (whole function): panels are as large as the step, B's 64-byte aligned.
     let b = unsafe { p.b_val.add(t * l * 16) };
@@ -203,9 +210,32 @@ unsafe fn products<const SUMS: usize, const L: usize>(
         } else {
             _mm512_ternarylogic_epi32::<XOR_AND>(a_sign, b_sign, here)
         };
-        let sums = _mm512_mask_moveldup_ps(_mm512_castpd_ps(even[r]), ODD, _mm512_castpd_ps(odd[r]));
-        _mm512_add_epi32(_mm512_castps_si512(sums), _mm512_popcnt_epi32(negative))
+        _mm512_add_epi32(low_halves(even[r], odd[r]), _mm512_popcnt_epi32(negative))
     })
+}
+
+/// Odd lanes shifted right by 3, zeros between them: in one instruction, which compilers turn into two.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn odd_start(top: __m512i) -> __m512i {
+    let mut to = top;
+    // SAFETY: the instruction is there, and reads and writes these registers only.
+    unsafe {
+        core::arch::asm!("vpsrld {0}{{{1}}}{{z}}, {0}, 3", inout(zmm_reg) to, in(kreg) ODD, options(pure, nomem, nostack, preserves_flags));
+    }
+    to
+}
+
+/// The low halves of the 64-bit lanes of `even` and, in odd lanes, of `odd`: likewise.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn low_halves(even: __m512d, odd: __m512d) -> __m512i {
+    let mut to = _mm512_castpd_si512(even);
+    // SAFETY: the instruction is there, and reads and writes these registers only.
+    unsafe {
+        core::arch::asm!("vmovsldup {0}{{{2}}}, {1}", inout(zmm_reg) to, in(zmm_reg) odd, in(kreg) ODD, options(pure, nomem, nostack, preserves_flags));
+    }
+    to
 }
 
 /// Two sums rounded down against the larger exponent.
@@ -250,11 +280,10 @@ fn inverse(top: __m512i, q: &Consts) -> __m512 {
     _mm512_castsi512_ps(_mm512_sub_epi32(_mm512_set1_epi32(((254 + q.frac_bits) << 23) + (1 << 22)), top))
 }
 
-/// (5) to (7) for the lanes of a mask, where c is at least `2^30 q`: e_max is its exponent, and its last place at or
-/// above what is kept of it.
-#[inline(never)]
+/// (5) to (7) where c is at least `2^30 q`: e_max is its exponent, and its last place at or above what is kept of it.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn finish_far(near: __m512, far: __mmask16, sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> __m512 {
+fn finish_far(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> __m512 {
     let unit = _mm512_castps_si512(unit(top, q));
     let c = _mm512_castps_si512(c);
     let low = far_half(_mm512_castsi512_si256(sum), _mm512_castsi512_si256(unit), _mm512_castsi512_si256(c), q);
@@ -264,7 +293,7 @@ fn finish_far(near: __m512, far: __mmask16, sum: __m512i, top: __m512i, c: __m51
         _mm512_extracti64x4_epi64::<1>(c),
         q,
     );
-    _mm512_mask_mov_ps(near, far, _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high))
+    _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high)
 }
 
 /// `finish_far` in f64: adding `1.5 * 2^52 u`, rounded down, floors at `u`.

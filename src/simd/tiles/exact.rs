@@ -12,7 +12,7 @@ use crate::format::F32;
 use crate::gemm::kernel::Kernel;
 use crate::simd::exact::Exact;
 use crate::simd::lanes::power;
-use crate::simd::values::{Reading, State};
+use crate::simd::values::{Reading, SPECIAL, WIDE};
 use crate::simd::{Avx512, Isa};
 use crate::special::NanRule;
 use crate::unit::Unit;
@@ -45,15 +45,15 @@ pub(crate) fn select(
     if !super::is_f32(unit) || groups.iter().any(|g| g.len() != body.group) {
         return None;
     }
-    let source = |spec| Source::new(spec, Reading::default(), groups);
+    let source = |spec| Source::new(spec, Reading::default(), groups, body.group);
     Some(Arc::new(Tiles {
         family: Sums { body, bits },
         name: "exact-f64",
-        groups: super::bounds(groups),
-        state: State::new(F32, F32, nan)?,
+        k: unit.shape.k,
+        step: body.group,
+        nan: F32.nan_code(nan)? as u32,
         a: source(unit.a),
         b: source(unit.b),
-        unit: unit.clone(),
         _proof,
     }))
 }
@@ -90,6 +90,14 @@ impl Family for Sums {
         let [bits_a, bits_b] = self.bits;
         let special = (a.low == 0) | (b.low == 0);
         !special & (last(a, scales.a, bits_a) + last(b, scales.b, bits_b) >= LAST)
+    }
+
+    fn flags(&self, a: Fields, b: Fields) -> u8 {
+        let special = a.high == 255 || b.high == 255;
+        // Whether one side takes more than half of f64's bits, with room for 32 products.
+        let wide = |f: Fields, bits: u32| f.low <= f.high && u32::from(f.high - f.low) + bits + 1 > 24;
+        let [bits_a, bits_b] = self.bits;
+        (if special { SPECIAL } else { 0 }) | (if wide(a, bits_a) || wide(b, bits_b) { WIDE } else { 0 })
     }
 
     #[inline]

@@ -15,7 +15,7 @@ pub(super) use exact::select as exact;
 pub(super) use pairwise::select as pairwise;
 
 use super::rows::{Block, Body};
-use super::values::{FAR, NR, SPECIAL, State, WIDE};
+use super::values::NR;
 use super::{Avx512, buffer};
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
@@ -26,8 +26,8 @@ use pack::{Fields, Packed, Source};
 
 /// Rows of a register tile.
 const MR: usize = 8;
-/// Elements of a line that are kept in the first-level cache.
-const NEAR: usize = 128;
+/// Bytes of B's panel that are kept in the first-level cache.
+const NEAR: usize = 1 << 14;
 
 /// States of a register tile.
 #[derive(Debug)]
@@ -62,6 +62,9 @@ trait Family: Debug + Send + Sync + 'static {
     /// Whether a step's operands are ordinary.
     fn ordinary(&self, a: Fields, b: Fields, scales: Scales) -> bool;
 
+    /// What holds for them, for the body.
+    fn flags(&self, a: Fields, b: Fields) -> u8;
+
     /// Steps of `k` products in all on the states of a register tile; false leaves them as they were.
     ///
     /// # Safety
@@ -79,12 +82,13 @@ trait Family: Debug + Send + Sync + 'static {
 /// A kernel: panels around a family's steps.
 #[derive(Debug)]
 struct Tiles<F> {
-    unit: Unit,
     family: F,
     name: &'static str,
-    /// Bounds of a step's groups of products, in packed order.
-    groups: Vec<(usize, usize)>,
-    state: State,
+    /// K of the unit, and of what the family calls a step: a group of products, or all.
+    k: usize,
+    step: usize,
+    /// The code of NaN.
+    nan: u32,
     a: Source,
     b: Source,
     _proof: Avx512,
@@ -93,16 +97,6 @@ struct Tiles<F> {
 /// Whether c and d are f32.
 fn is_f32(unit: &Unit) -> bool {
     [unit.c, unit.d].iter().all(|f| FormatSpec { name: F32.name, ..*f } == F32)
-}
-
-/// Bounds of groups that follow one another.
-fn bounds(groups: &[Vec<usize>]) -> Vec<(usize, usize)> {
-    let mut next = 0;
-    let bound = |group: &Vec<usize>| {
-        next += group.len();
-        (next - group.len(), next)
-    };
-    groups.iter().map(bound).collect()
 }
 
 /// What one call works on.
@@ -124,7 +118,9 @@ impl<F: Family> Job<'_, F> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
     fn run(&mut self, steps: Range<usize>, state: &mut [u32]) {
         let [rows, columns, _] = self.size;
-        let together = (NEAR / self.kernel.unit.shape.k).max(1);
+        let per = self.kernel.k / self.kernel.step;
+        let (steps, together) = (steps.start * per..steps.end * per, NEAR / (NR * size_of::<F::Value>()));
+        let together = (together / self.kernel.step).max(1);
         for from in steps.clone().step_by(together) {
             let to = (from + together).min(steps.end);
             for column in (0..columns).step_by(NR) {
@@ -142,16 +138,30 @@ impl<F: Family> Job<'_, F> {
     /// The instructions are there.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
     unsafe fn tile(&mut self, [row, column]: [usize; 2], steps: Range<usize>, state: &mut [u32]) {
-        let [rows, columns, k] = self.size;
-        let (count, ld, per_step) = (k / self.kernel.unit.shape.k, columns, self.kernel.unit.shape.k);
+        let [rows, columns, _] = self.size;
         let (height, width) = (MR.min(rows - row), NR.min(columns - column));
-        let (ga, gb) = (row / MR, column / NR);
         let mut tile = Tile([[0.0; NR]; MR]);
         for (r, to) in tile.0.iter_mut().enumerate().take(height) {
-            let from = &state[(row + r) * ld + column..][..width];
-            to.iter_mut().zip(from).for_each(|(d, c)| *d = self.kernel.state.load(*c));
+            let from = &state[(row + r) * columns + column..][..width];
+            to.iter_mut().zip(from).for_each(|(d, c)| *d = f32::from_bits(*c));
         }
-        let (fields_a, fields_b) = (&self.a.fields[ga * count..], &self.b.fields[gb * count..]);
+        // SAFETY: the caller's promise.
+        unsafe { self.steps([row / MR, column / NR], steps, height, &mut tile) }
+        for (r, from) in tile.0.iter().enumerate().take(height) {
+            let to = &mut state[(row + r) * columns + column..][..width];
+            let nan = self.kernel.nan;
+            to.iter_mut().zip(from).for_each(|(c, d)| *c = if d.is_nan() { nan } else { d.to_bits() });
+        }
+    }
+
+    /// Runs of ordinary steps by the family's, all others by its body.
+    ///
+    /// # Safety
+    /// The instructions are there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    unsafe fn steps(&mut self, [ga, gb]: [usize; 2], steps: Range<usize>, height: usize, tile: &mut Tile) {
+        let (k, step) = (self.size[2], self.kernel.step);
+        let (fields_a, fields_b) = (&self.a.fields[ga * k / step..], &self.b.fields[gb * k / step..]);
         let (family, scales) = (&self.kernel.family, self.scales);
         let ordinary = |s: usize| family.ordinary(fields_a[s], fields_b[s], scales);
         let mut from = steps.start;
@@ -159,52 +169,42 @@ impl<F: Family> Job<'_, F> {
             let is = ordinary(from);
             let to = (from + 1..steps.end).find(|s| ordinary(*s) != is).unwrap_or(steps.end);
             let (a, b) = (self.a.values.view::<F::Value>(), self.b.values.view::<F::Value>());
-            let (a, b) = (&a[(ga * k + from * per_step) * MR..], &b[(gb * k + from * per_step) * NR..]);
+            let (a, b) = (&a[(ga * k + from * step) * MR..], &b[(gb * k + from * step) * NR..]);
             // SAFETY: the panels hold these steps of these lines.
-            let done = is
-                && unsafe {
-                    let (a, b) = (a.as_ptr(), b.as_ptr());
-                    family.steps(a, b, (to - from) * per_step, &mut tile, scales)
-                };
+            let done = is && unsafe { family.steps(a.as_ptr(), b.as_ptr(), (to - from) * step, tile, scales) };
             if !done {
-                (from..to).for_each(|s| self.hard([ga, gb], s, height, &mut tile));
+                for s in from..to {
+                    let flags = family.flags(fields_a[s], fields_b[s]);
+                    self.hard([ga * k + s * step, gb * k + s * step], flags, height, tile);
+                }
             }
             from = to;
         }
-        for (r, from) in tile.0.iter().enumerate().take(height) {
-            let to = &mut state[(row + r) * ld + column..][..width];
-            to.iter_mut().zip(from).for_each(|(c, d)| *c = self.kernel.state.store(*d));
-        }
     }
 
-    /// One step by the body of all sets.
+    /// The step whose operands start at these positions of the panels, by the body of all sets.
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    fn hard(&mut self, [ga, gb]: [usize; 2], s: usize, height: usize, tile: &mut Tile) {
-        let (k, per_step, body) = (self.size[2], self.kernel.unit.shape.k, self.kernel.family.body());
-        let (a, b) = (self.a.values.view::<F::Value>(), self.b.values.view::<F::Value>());
-        let a = a.as_chunks::<MR>().0[ga * k + s * per_step..][..per_step].iter();
-        let b = b.as_chunks::<NR>().0[gb * k + s * per_step..][..per_step].iter();
+    fn hard(&mut self, [a, b]: [usize; 2], flags: u8, height: usize, tile: &mut Tile) {
+        let (step, body) = (self.kernel.step, self.kernel.family.body());
+        let a = self.a.values.view::<F::Value>().as_chunks::<MR>().0[a..][..step].iter();
+        let b = self.b.values.view::<F::Value>().as_chunks::<NR>().0[b..][..step].iter();
         self.columns.clear();
         self.columns.extend(b.map(|b| b.map(|x| F::number(x, self.scales.b))));
         for (r, tile) in tile.0.iter_mut().enumerate().take(height) {
             self.row.clear();
             self.row.extend(a.clone().map(|a| F::number(a[r], self.scales.a)));
-            let c = *tile;
-            let mut d = body.begin(c);
-            for &(from, to) in &self.kernel.groups {
-                let block = Block {
-                    a: &self.row[from..to],
-                    a_exponents: &[],
-                    b: &self.columns[from..to],
-                    b_exponents: &[],
-                    flags: SPECIAL | FAR | WIDE,
-                    scale_a: 0,
-                    scale_b: &[0; NR],
-                };
-                d = body.block::<true>(&block, d);
-            }
-            *tile = body.end::<true>(c, d);
+            let block = Block {
+                a: &self.row,
+                a_exponents: &[],
+                b: &self.columns,
+                b_exponents: &[],
+                flags,
+                scale_a: 0,
+                scale_b: &[0; NR],
+            };
+            let d = body.block::<true>(&block, body.begin(*tile));
+            *tile = body.end::<true>(*tile, d);
         }
     }
 }

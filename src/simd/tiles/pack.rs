@@ -37,18 +37,20 @@ pub(super) struct Source {
     flush: f32,
     /// For formats other than IEEE's.
     decoder: Option<Decoder>,
-    /// The place of every element of a step.
+    /// The place of every element of a unit step.
     order: Vec<usize>,
+    /// Elements that fields are of.
+    step: usize,
 }
 
 impl Source {
-    /// For a format that f32 holds, and the products of a step as its groups take them.
-    pub(super) fn new(spec: FormatSpec, reading: Reading, groups: &[Vec<usize>]) -> Self {
+    /// For a format that f32 holds, the products of a unit step as its groups take them, and the length of a step.
+    pub(super) fn new(spec: FormatSpec, reading: Reading, groups: &[Vec<usize>], step: usize) -> Self {
         let mut order = vec![0; groups.iter().map(Vec::len).sum()];
         groups.iter().flatten().enumerate().for_each(|(place, &k)| order[k] = place);
         let flush = if reading.flush { f32_power(spec.emin()) } else { 0.0 };
         let decoder = (!is_ieee(&spec)).then(|| Decoder::new(spec, reading));
-        Self { spec, flush, decoder, order }
+        Self { spec, flush, decoder, order, step }
     }
 
     /// Packs a panel: rows of A, or columns of B.
@@ -58,7 +60,7 @@ impl Source {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
     pub(super) fn pack<F: Family, const W: usize>(&self, panel: &mut Panel, family: &F, columns: bool) {
         let mut to = panel.take_packed::<Packed>();
-        let (k, step) = (panel.k, self.order.len());
+        let k = panel.k;
         let Packed { values, fields, scale, numbers, line } = &mut *to;
         let count = panel.lines.div_ceil(W) * k;
         let numbers = &mut numbers.room::<f32>(count * W).as_chunks_mut::<W>().0[..count];
@@ -68,7 +70,7 @@ impl Source {
             self.rows(panel, line, numbers)
         }
         fields.clear();
-        fields.extend(numbers.chunks_exact(step).map(fields_of));
+        fields.extend(numbers.chunks_exact(self.step).map(fields_of));
         // Of steps without special values.
         let finite = fields.iter().filter(|f| f.high < 255);
         *scale = family.scale(finite.fold(0, |top, f| top.max(f.high)), columns);

@@ -11,7 +11,7 @@ use crate::format::F32;
 use crate::gemm::kernel::Kernel;
 use crate::simd::pairwise::{Pairwise, SAFE};
 use crate::simd::rows::Body;
-use crate::simd::values::{Reading, State, WINDOW};
+use crate::simd::values::{FAR, Reading, WINDOW};
 use crate::simd::{Avx512, Isa};
 use crate::special::NanRule;
 use crate::unit::Unit;
@@ -29,15 +29,15 @@ pub(crate) fn select(unit: &Unit, isa: Isa, body: Pairwise, reading: Reading, na
         return None;
     }
     let whole = [(0..unit.shape.k).collect()];
-    let source = |spec| Source::new(spec, reading, &whole);
+    let source = |spec| Source::new(spec, reading, &whole, unit.shape.k);
     Some(Arc::new(Tiles {
         family: Pairs(body),
         name: "pairwise-f32",
-        groups: super::bounds(&whole),
-        state: State::new(F32, F32, nan)?,
+        k: unit.shape.k,
+        step: unit.shape.k,
+        nan: F32.nan_code(nan)? as u32,
         a: source(unit.a),
         b: source(unit.b),
-        unit: unit.clone(),
         _proof,
     }))
 }
@@ -69,6 +69,10 @@ impl Family for Pairs {
         const LOW: u8 = (127 - WINDOW) as u8;
         const HIGH: u8 = (127 + WINDOW) as u8;
         (a.low >= LOW) & (a.high <= HIGH) & (b.low >= LOW) & (b.high <= HIGH)
+    }
+
+    fn flags(&self, a: Fields, b: Fields) -> u8 {
+        if self.ordinary(a, b, Scales { a: 0, b: 0 }) { 0 } else { FAR }
     }
 
     #[inline]
@@ -108,25 +112,30 @@ unsafe fn steps<const G: usize>(a: *const f32, b: *const f32, k: usize, tile: &m
     for from in (0..k).step_by(G) {
         // SAFETY: as above.
         let b: [__m512; G] = core::array::from_fn(|i| unsafe { _mm512_load_ps(b.add((from + i) * 16)) });
-        for (r, d) in d.iter_mut().enumerate() {
+        for r in 0..MR {
             // SAFETY: as above.
             let a: [__m512; G] = core::array::from_fn(|i| _mm512_set1_ps(unsafe { *a.add((from + i) * MR + r) }));
-            *d = if G == 1 { _mm512_fmadd_ps(a[0], b[0], *d) } else { _mm512_add_ps(*d, tree(&a, &b)) };
+            // The sum of two products, and of four.
+            macro_rules! two {
+                ($i:expr) => {
+                    _mm512_fmadd_ps(a[$i], b[$i], _mm512_mul_ps(a[$i + 1], b[$i + 1]))
+                };
+            }
+            macro_rules! four {
+                ($i:expr) => {
+                    _mm512_add_ps(two!($i), two!($i + 2))
+                };
+            }
+            d[r] = match G {
+                1 => _mm512_fmadd_ps(a[0], b[0], d[r]),
+                2 => _mm512_add_ps(d[r], two!(0)),
+                4 => _mm512_add_ps(d[r], four!(0)),
+                _ => _mm512_add_ps(d[r], _mm512_add_ps(four!(0), four!(4))),
+            };
         }
     }
     for (d, to) in d.iter().zip(&mut tile.0) {
         // SAFETY: as above.
         unsafe { _mm512_store_ps(to.as_mut_ptr(), *d) }
     }
-}
-
-/// The pairwise sum of at least two products.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn tree(a: &[__m512], b: &[__m512]) -> __m512 {
-    if a.len() == 2 {
-        return _mm512_fmadd_ps(a[0], b[0], _mm512_mul_ps(a[1], b[1]));
-    }
-    let half = a.len() / 2;
-    _mm512_add_ps(tree(&a[..half], &b[..half]), tree(&a[half..], &b[half..]))
 }
