@@ -16,6 +16,7 @@
 
 mod avx512;
 mod finish;
+mod hard;
 mod pack;
 mod round_down;
 mod run;
@@ -131,7 +132,7 @@ struct Fda {
     /// Sums of a step fit 22 bits, so f32 accumulators do.
     narrow: bool,
     /// The widths of [`out::ROUND_DOWN`], and what computes its hard pieces.
-    round_down: Option<round_down::Hard>,
+    round_down: Option<hard::Hard>,
     _proof: Avx512,
 }
 

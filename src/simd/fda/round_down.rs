@@ -1,21 +1,21 @@
 //! FDRDA and GFDRDA, the round-down sums of CDNA3, on the FDA's panels.
 //!
 //! (3) and (4), products cut toward zero below their own largest exponent and summed, are the FDA's accumulators begun
-//! without c: an integer `s` in units of `q = 2^(e_dot - F)`. (5) to (7): while c and the total are below `2^31 q` neither the sum of
-//! products nor the total has bits that a floor would take (`select` checks the widths), and the floor of c, at the
+//! without c: an integer `s` in units of `q = 2^(e_dot - F)`. (5) to (7): while c and the total are below `2^32 q` no
+//! floor takes a bit of the sum of products or of the total (`select` checks the widths), and the floor of c, at the
 //! coarser of q and its own last place, is the one at q. So `d = RNE(s + floor(c / q)) q`: a conversion rounding down,
-//! an integer addition, a conversion to nearest. Where that overflows c is large, and `finish_far` floors in f64.
+//! an integer addition, a conversion to nearest. Where c is larger `finish_far` floors in f64.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::avx512::{Consts, EXP32, ODD, RZ, Step, max_exponents, powers};
+use super::hard::Hard;
 use super::{Fda, MR, NR, Reach, out, same};
 use crate::format::F32;
-use crate::gemm::kernel::{Kernel, Panel};
+use crate::gemm::kernel::Kernel;
 use crate::simd::lanes::power;
 use crate::simd::round_down::Sums;
-use crate::simd::rows::{Block, Body};
 use crate::simd::values::{Decoder, Reading};
 use crate::simd::{Avx512, Isa};
 use crate::unit::Unit;
@@ -27,10 +27,11 @@ const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
 /// Ternary logic: `(a & b) | c`, and `(a ^ b) & c`.
 const AND_OR: i32 = 0xEA;
 const XOR_AND: i32 = 0x28;
-/// Ternary logic: `(a ^ c) & (b ^ c)`, negative where `c = a + b` has overflowed.
-const OVERFLOW: i32 = 0x42;
-/// Columns of the body for hard pieces.
-const LANES: usize = crate::simd::values::NR;
+/// Ternary logic: `(a & c) | b`.
+const LAST_OR: i32 = 0xEC;
+/// c in units of q from which on sums could pass 2^31: with the products at most 2^30; and from which on 2^32.
+const LARGE: f32 = 1_073_741_824.0;
+const FAR: f32 = 3_221_225_472.0;
 
 /// Where sums and totals are rounded down.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,9 +53,13 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let block = r.group.min(k);
     let (a, b) = (Reach::of(unit, &unit.a, false)?, Reach::of(unit, &unit.b, false)?);
     let formats = same(&unit.c, &F32) && same(&unit.d, &F32) && unit.a.fraction_bits + unit.b.fraction_bits <= 22;
-    // c's last place is at or above 2^(e_c - F), sums of products are at most 2^30 q, floors keep all of 31 bits.
-    let widths = (23..=25).contains(&f) && r.sum_bits >= 30 && r.total_bits.is_none_or(|bits| bits >= 30);
-    let whole = block <= 32 && k.is_multiple_of(block) && block << (f + 2) <= 1 << 30;
+    // c's last place is at or above 2^(e_c - F), and floors keep all of 32 bits.
+    let widths = (23..=25).contains(&f) && r.sum_bits >= 31 && r.total_bits.is_none_or(|bits| bits >= 31);
+    // Sums of products are clearly below 2^30 q: beside a large c a total has more bits than are kept of it.
+    let digits = |fraction_bits: u32| (2u64 << fraction_bits) - 1;
+    let most = block as u64 * digits(unit.a.fraction_bits) * digits(unit.b.fraction_bits) << f;
+    let limit = ((1 << 30) - (1 << 26)) << (unit.a.fraction_bits + unit.b.fraction_bits);
+    let whole = block <= 32 && k.is_multiple_of(block) && most <= limit;
     let halves = sums.reach.is_none_or(|reach| (0..=100).contains(&reach) && block.is_multiple_of(2));
     if !formats || !widths || !whole || !halves {
         return None;
@@ -150,8 +155,9 @@ unsafe fn quarter<const SUMS: usize, const L: usize>(
         // SAFETY: the caller's promise.
         sums[h] = unsafe { products::<SUMS, L>(p, q, t, h, &tops[h]) };
     }
-    let (mut all, mut far) = ([(_mm512_setzero_si512(), _mm512_setzero_si512()); MR], [0; MR]);
-    let mut any = 0;
+    let mut all = [(_mm512_setzero_si512(), _mm512_setzero_si512()); MR];
+    // 16 lanes of four rows each.
+    let mut far = [0u64; MR / 4];
     // SAFETY (whole function): panels and state are as large as the step, and the state is 64-byte aligned.
     for r in 0..MR {
         let at = unsafe { p.c.add(r * NR + t * 16) };
@@ -159,17 +165,19 @@ unsafe fn quarter<const SUMS: usize, const L: usize>(
             if SUMS == 1 { (sums[0][r], tops[0][r]) } else { join([sums[0][r], sums[1][r]], [tops[0][r], tops[1][r]]) };
         let (sum, top) = all[r];
         let (d, beyond) = finish::<SUMS>(sum, top, unsafe { _mm512_load_ps(at) }, q);
-        let keep = if skip >> (4 * r + t) & 1 == 0 { !beyond } else { 0 };
-        far[r] = if skip >> (4 * r + t) & 1 == 0 { beyond } else { 0 };
-        any |= u32::from(far[r] != 0) << r;
-        unsafe { _mm512_mask_store_ps(at, keep, d) }
+        let lanes = ((skip >> (4 * r + t) & 1) as __mmask16).wrapping_sub(1);
+        far[r / 4] |= u64::from(beyond & lanes) << (16 * (r % 4));
+        unsafe { _mm512_mask_store_ps(at, lanes & !beyond, d) }
     }
-    while any != 0 {
-        let r = any.trailing_zeros() as usize;
-        let (sum, top) = all[r];
-        let at = unsafe { p.c.add(r * NR + t * 16) };
-        unsafe { _mm512_mask_store_ps(at, far[r], finish_far(sum, top, _mm512_load_ps(at), q)) }
-        any &= any - 1;
+    for (part, far) in far.iter_mut().enumerate() {
+        while *far != 0 {
+            let shift = far.trailing_zeros() & 48;
+            let r = part * 4 + shift as usize / 16;
+            let (lanes, at) = ((*far >> shift) as __mmask16, unsafe { p.c.add(r * NR + t * 16) });
+            let (sum, top) = all[r];
+            unsafe { _mm512_mask_store_ps(at, lanes, finish_far(sum, top, _mm512_load_ps(at), q)) }
+            *far &= !(0xFFFF << shift);
+        }
     }
 }
 
@@ -247,23 +255,30 @@ fn join(sums: [__m512i; 2], tops: [__m512i; 2]) -> (__m512i, __m512i) {
     (_mm512_add_epi32(aligned(0), aligned(1)), top)
 }
 
-/// (5) to (7) from a sum in units of q: `d = RNE(sum + floor(c / q)) q`, and where c is too large for that.
+/// (5) to (7) from a sum in units of q: `d = RNE(sum + floor(c / q)) q`. Where c is large, in units of 2q with what
+/// that cuts off in the last place, and where it is too large for that too: a mask of lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn finish<const SUMS: usize>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> (__m512, __mmask16) {
-    let units = _mm512_mul_ps(c, inverse(top, q));
+    // 1 / q.
+    let up = _mm512_sub_epi32(_mm512_set1_epi32(((254 + q.frac_bits) << 23) + (1 << 22)), top);
+    let units = _mm512_mul_ps(c, _mm512_castsi512_ps(up));
+    // Its magnitude, in the order of unsigned integers.
+    let bits = _mm512_castps_si512(units);
+    let magnitude = _mm512_add_epi32(bits, bits);
+    let from = |x: f32| _mm512_cmpge_epu32_mask(magnitude, _mm512_set1_epi32((x.to_bits() << 1) as i32));
+    let (large, far) = (from(LARGE), from(FAR));
+    let sum = _mm512_mask_ternarylogic_epi32::<LAST_OR>(sum, large, _mm512_srai_epi32::<1>(sum), _mm512_set1_epi32(1));
+    let units = _mm512_mask_mul_ps(units, large, units, _mm512_set1_ps(0.5));
     let floor = if SUMS == 1 {
         _mm512_cvt_roundps_epi32::<DOWN>(units)
     } else {
         // Out of reach it is 0.
-        let least = _mm512_set1_ps(q.floors.least);
-        let counts = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(_mm512_abs_ps(units), least);
-        _mm512_maskz_cvt_roundps_epi32::<DOWN>(counts, units)
+        let least = _mm512_set1_epi32((q.floors.least.to_bits() << 1) as i32);
+        _mm512_maskz_cvt_roundps_epi32::<DOWN>(_mm512_cmpge_epu32_mask(magnitude, least), units)
     };
-    let total = _mm512_add_epi32(sum, floor);
-    let overflow = _mm512_ternarylogic_epi32::<OVERFLOW>(sum, floor, total);
-    let far = _mm512_movepi32_mask(overflow) | _mm512_cmpeq_epi32_mask(floor, _mm512_set1_epi32(i32::MIN));
-    (_mm512_mul_ps(_mm512_cvtepi32_ps(total), unit(top, q)), far)
+    let d = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(sum, floor)), unit(top, q));
+    (_mm512_mask_add_ps(d, large, d, d), far)
 }
 
 /// q.
@@ -271,13 +286,6 @@ fn finish<const SUMS: usize>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) 
 #[target_feature(enable = "avx512f")]
 fn unit(top: __m512i, q: &Consts) -> __m512 {
     _mm512_castsi512_ps(_mm512_sub_epi32(top, _mm512_set1_epi32((q.frac_bits << 23) + (1 << 22))))
-}
-
-/// 1 / q.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn inverse(top: __m512i, q: &Consts) -> __m512 {
-    _mm512_castsi512_ps(_mm512_sub_epi32(_mm512_set1_epi32(((254 + q.frac_bits) << 23) + (1 << 22)), top))
 }
 
 /// (5) to (7) where c is at least `2^30 q`: e_max is its exponent, and its last place at or above what is kept of it.
@@ -309,108 +317,4 @@ fn far_half(sum: __m256i, unit: __m256i, c: __m256i, q: &Consts) -> __m256 {
     };
     let total = _mm512_add_pd(c, floor(products, power(c), q.floors.sum));
     _mm512_cvtpd_ps(floor(total, power(total), q.floors.total))
-}
-
-/// Hard pieces, special values included: the body of all sets, on operands decoded anew.
-#[derive(Debug)]
-pub(super) struct Hard {
-    sums: Sums,
-    decoders: [Decoder; 2],
-    pub(super) floors: Floors,
-}
-
-/// Decoded operands of one step: a row, and the columns of a column group, kept while row groups go by.
-#[derive(Debug, Default)]
-pub(super) struct Decoded {
-    a: Vec<f32>,
-    a_exponents: Vec<i16>,
-    /// By vector of columns and product.
-    b: Vec<[f32; LANES]>,
-    b_exponents: Vec<[i16; LANES]>,
-    flags: [u8; NR / LANES],
-    /// The step and column group that `b` is of.
-    key: Option<[usize; 2]>,
-}
-
-impl Decoded {
-    pub(super) fn forget(&mut self) {
-        self.key = None;
-    }
-
-    /// Decodes row `row` at step `s`.
-    fn row(&mut self, decoder: &Decoder, panel: &Panel, row: usize, ks: impl Iterator<Item = usize>) -> u8 {
-        self.a.clear();
-        self.a_exponents.clear();
-        ks.fold(0, |seen, k| {
-            let (value, exponent, flags) = decoder.value(panel.codes.get(row * panel.k + k));
-            self.a.push(value);
-            self.a_exponents.push(exponent);
-            seen | flags
-        })
-    }
-
-    /// Decodes the columns from `column` on; those beyond the last are zeros.
-    fn columns(&mut self, decoder: &Decoder, panel: &Panel, column: usize, ks: impl Iterator<Item = usize> + Clone) {
-        self.b.clear();
-        self.b_exponents.clear();
-        for (t, seen) in self.flags.iter_mut().enumerate() {
-            *seen = 0;
-            for k in ks.clone() {
-                let at = |j: usize| column + t * LANES + j;
-                let decoded: [_; LANES] = core::array::from_fn(|j| {
-                    let code = if at(j) < panel.lines { panel.codes.get(k * panel.lines + at(j)) } else { 0 };
-                    decoder.value(code)
-                });
-                self.b.push(decoded.map(|(value, ..)| value));
-                self.b_exponents.push(decoded.map(|(_, exponent, _)| exponent));
-                *seen = decoded.iter().fold(*seen, |seen, (.., flags)| seen | flags);
-            }
-        }
-    }
-}
-
-impl Hard {
-    /// Step `s` of the pieces of a mask, bit `4 row + vector`, of the row and column groups `at`: on states and what is
-    /// parked of them, which is called back.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    #[inline(never)]
-    pub(super) fn redo(
-        &self,
-        fda: &Fda,
-        [a, b]: [&Panel; 2],
-        at: [usize; 2],
-        s: usize,
-        pieces: u32,
-        [states, parked]: [&mut [f32]; 2],
-        x: &mut Decoded,
-    ) {
-        let (l, unit_k) = (fda.block, fda.unit.shape.k);
-        let ks = (s * l..(s + 1) * l).map(|k| k / unit_k * unit_k + fda.order[k % unit_k]);
-        if x.key != Some([s, at[1]]) {
-            x.columns(&self.decoders[1], b, at[1] * NR, ks.clone());
-            x.key = Some([s, at[1]]);
-        }
-        for r in (0..MR).filter(|r| pieces >> (4 * r) & 0xF != 0 && at[0] * MR + r < a.lines) {
-            let flags = x.row(&self.decoders[0], a, at[0] * MR + r, ks.clone());
-            for t in (0..NR / LANES).filter(|t| pieces >> (4 * r + t) & 1 == 1) {
-                let here = r * NR + t * LANES;
-                let mut c: [f32; LANES] = core::array::from_fn(|j| states[here + j]);
-                for (c, parked) in c.iter_mut().zip(&mut parked[here..]) {
-                    if *parked != 0.0 {
-                        *c = core::mem::take(parked);
-                    }
-                }
-                let block = Block {
-                    a: &x.a,
-                    a_exponents: &x.a_exponents,
-                    b: &x.b[t * l..(t + 1) * l],
-                    b_exponents: &x.b_exponents[t * l..(t + 1) * l],
-                    flags: flags | x.flags[t],
-                    scale_a: 0,
-                    scale_b: &[0; LANES],
-                };
-                states[here..here + LANES].copy_from_slice(&self.sums.block::<true>(&block, c));
-            }
-        }
-    }
 }

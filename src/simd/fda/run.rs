@@ -4,7 +4,8 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 
 use super::avx512::{Consts, EXP32, Step, step_fast};
-use super::round_down::{Decoded, step_round_down};
+use super::hard::Decoded;
+use super::round_down::step_round_down;
 use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
 use super::state::{MC, Tile, copy_in, copy_out, round_f16};
