@@ -66,7 +66,7 @@ impl Decoded {
 }
 
 impl Hard {
-    /// Step `s` of the pieces of a mask, bit `4 row + vector`, of the row and column groups `at`: on states and what is
+    /// Step `s` of the pieces of a mask, bit `4 row + vector`, of a row and a column group: on states and what is
     /// parked of them, which is called back.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline(never)]
@@ -74,20 +74,19 @@ impl Hard {
         &self,
         fda: &Fda,
         [a, b]: [&Panel; 2],
-        at: [usize; 2],
-        s: usize,
+        [row_group, column_group, s]: [usize; 3],
         pieces: u32,
         [states, parked]: [&mut [f32]; 2],
         x: &mut Decoded,
     ) {
         let (l, unit_k) = (fda.block, fda.unit.shape.k);
         let ks = (s * l..(s + 1) * l).map(|k| k / unit_k * unit_k + fda.order[k % unit_k]);
-        if x.key != Some([s, at[1]]) {
-            x.columns(&self.decoders[1], b, at[1] * NR, ks.clone());
-            x.key = Some([s, at[1]]);
+        if x.key != Some([s, column_group]) {
+            x.columns(&self.decoders[1], b, column_group * NR, ks.clone());
+            x.key = Some([s, column_group]);
         }
-        for r in (0..MR).filter(|r| pieces >> (4 * r) & 0xF != 0 && at[0] * MR + r < a.lines) {
-            let flags = x.row(&self.decoders[0], a, at[0] * MR + r, ks.clone());
+        for r in (0..MR).filter(|r| pieces >> (4 * r) & 0xF != 0 && row_group * MR + r < a.lines) {
+            let flags = x.row(&self.decoders[0], a, row_group * MR + r, ks.clone());
             for t in (0..NR / LANES).filter(|t| pieces >> (4 * r + t) & 1 == 1) {
                 let here = r * NR + t * LANES;
                 let mut c: [f32; LANES] = core::array::from_fn(|j| states[here + j]);

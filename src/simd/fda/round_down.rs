@@ -57,7 +57,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let widths = (23..=25).contains(&f) && r.sum_bits >= 31 && r.total_bits.is_none_or(|bits| bits >= 31);
     // Sums of products are clearly below 2^30 q: beside a large c a total has more bits than are kept of it.
     let digits = |fraction_bits: u32| (2u64 << fraction_bits) - 1;
-    let most = block as u64 * digits(unit.a.fraction_bits) * digits(unit.b.fraction_bits) << f;
+    let most = (block as u64 * digits(unit.a.fraction_bits) * digits(unit.b.fraction_bits)) << f;
     let limit = ((1 << 30) - (1 << 26)) << (unit.a.fraction_bits + unit.b.fraction_bits);
     let whole = block <= 32 && k.is_multiple_of(block) && most <= limit;
     let halves = sums.reach.is_none_or(|reach| (0..=100).contains(&reach) && block.is_multiple_of(2));

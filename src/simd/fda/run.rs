@@ -372,9 +372,9 @@ impl TileRun<'_> {
     unsafe fn redo<const OUT: u8>(&mut self, s: usize, g: usize, redo: u32, p: &Step, q: &Consts) {
         let l = self.fda.block;
         if let Some(hard) = &self.fda.round_down {
-            let (at, here) = ([self.at[0] + g, self.at[1]], g * MR * NR..(g + 1) * MR * NR);
+            let (at, here) = ([self.at[0] + g, self.at[1], s], g * MR * NR..(g + 1) * MR * NR);
             let states = [&mut self.work.tile.0[here.clone()], &mut self.work.parked.0[here]];
-            hard.redo(self.fda, self.panels, at, s, redo, states, &mut self.work.decoded);
+            hard.redo(self.fda, self.panels, at, redo, states, &mut self.work.decoded);
             return (0..32).filter(|piece| redo >> piece & 1 == 1).for_each(|piece| self.settle(g, piece));
         }
         self.work.scratch.fill(self.fda, self.panels, [self.at[0] + g, self.at[1]], s);

@@ -1,5 +1,6 @@
 //! Panels: numbers of line groups, position by position, and exponents of their steps.
 
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
 use super::Family;
@@ -65,9 +66,9 @@ impl Source {
         let count = panel.lines.div_ceil(W) * k;
         let numbers = &mut numbers.room::<f32>(count * W).as_chunks_mut::<W>().0[..count];
         if columns {
-            self.columns(panel, numbers)
+            self.columns(panel, numbers);
         } else {
-            self.rows(panel, line, numbers)
+            self.rows(panel, line, numbers);
         }
         fields.clear();
         fields.extend(numbers.chunks_exact(self.step).map(fields_of));

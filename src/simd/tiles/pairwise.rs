@@ -4,6 +4,8 @@
 //! product; and they are multiples of 2^-126 with every sum of them and of ordinary states, so that no result needs to
 //! be flushed, however sums cancel.
 
+#![allow(clippy::needless_range_loop, reason = "a loop over rows indexes several arrays")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "the function says once why its loads and stores are sound")]
 #![allow(unsafe_code, reason = "functions for one instruction set, loads through the panels' pointers")]
 
 use super::{Family, Fields, MR, Scales, Source, Tile, Tiles};
