@@ -12,12 +12,23 @@ use crate::accumulate::{CPosition, GenericDot, Recipe};
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
 use crate::round::Rounding;
+use crate::special::NanRule;
 use crate::unit::Unit;
 use std::sync::Arc;
 
 /// The kernel for exact sums in f32, to nearest even: any two products, or up to 64 of formats whose
 /// products are multiples of 2^-48 below 2^36, as f16's are.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let (body, blocks, nan) = body(unit)?;
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernel) = super::tiles::exact(unit, isa, body, &blocks, nan) {
+        return Some(kernel);
+    }
+    Rows::kernel(unit, isa, body, Layout::new(unit.shape.k, &blocks), Reading::default(), nan)
+}
+
+/// What is computed of a unit, its groups of products, and its NaN.
+fn body(unit: &Unit) -> Option<(Exact, Vec<Vec<usize>>, NanRule)> {
     let Some(Recipe::Generic(g)) = unit.recipe else { return None };
     let widths = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits);
     let f32_out = widths(&unit.d) == widths(&F32);
@@ -42,14 +53,13 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     if !f32_out || plain != g || g.output_bits.is_some_and(|bits| bits < 23) || !fits || unit.scale.is_some() {
         return None;
     }
-    let layout = Layout::new(unit.shape.k, &g.pattern.blocks(unit.shape.k, g.block));
-    Rows::kernel(unit, isa, Exact { group }, layout, Reading::default(), g.nan)
+    Some((Exact { group }, g.pattern.blocks(unit.shape.k, g.block), g.nan))
 }
 
 /// The recipe.
-#[derive(Debug)]
-struct Exact {
-    group: usize,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exact {
+    pub(super) group: usize,
 }
 
 impl Body for Exact {

@@ -23,6 +23,8 @@ mod rows;
 #[cfg(target_arch = "x86_64")]
 mod sfma;
 mod software;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 mod values;
 mod wide;
 
@@ -186,6 +188,8 @@ const FAMILIES: &[Select] = &[
     sfma::select,
     fma::select,
     pairwise::select,
+    #[cfg(target_arch = "x86_64")]
+    fda::select_round_down,
     round_down::select,
     exact::select,
     groups::select,

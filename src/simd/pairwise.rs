@@ -30,23 +30,27 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         bounded: unit.a.fraction_bits + unit.b.fraction_bits <= 22,
     };
     let reading = Reading { flush: p.flush_inputs, positive_zero: p.flush_inputs, ..Reading::default() };
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernel) = super::tiles::pairwise(unit, isa, body, reading, p.nan) {
+        return Some(kernel);
+    }
     Rows::kernel(unit, isa, body, Layout::runs(unit.shape.k, unit.shape.k), reading, p.nan)
 }
 
 /// The recipe.
-#[derive(Debug)]
-struct Pairwise {
-    group: usize,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pairwise {
+    pub(super) group: usize,
     flush_inputs: bool,
     flush_results: bool,
     /// c's smallest normal number.
     c_normal: f32,
-    bounded: bool,
+    pub(super) bounded: bool,
 }
 
 /// A c of at least this magnitude is a multiple of 2^-126, as are products of operands that are not
 /// far: then no sum is subnormal, however it cancels.
-const SAFE: f32 = f32::from_bits((127 - 100) << 23);
+pub(super) const SAFE: f32 = f32::from_bits((127 - 100) << 23);
 
 impl Body for Pairwise {
     fn name(&self) -> &'static str {

@@ -16,50 +16,59 @@ use std::sync::Arc;
 
 /// The kernel for both recipes, for results in f32.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
-    let (r, grouped) = match unit.recipe {
-        Some(Recipe::RoundDown(r)) => (r, None),
-        Some(Recipe::GroupedRoundDown(g)) if g.special_c == BlockedC::Propagates => (g.base, Some(g.c_reach)),
-        _ => return None,
-    };
-    let (k, group) = (unit.shape.k, r.group.min(unit.shape.k));
-    let widths = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits);
-    let f32_out = widths(&unit.d) == widths(&F32) && (unit.c.emin() == unit.d.emin() || group == k);
-    let exact = r.frac_bits <= r.sum_bits && r.sum_bits + group.ilog2() <= 44 && in_f32(&unit.a) && in_f32(&unit.b);
-    let known = r.overflow_beside_c == OverflowBesideC::Infinity && unit.scale.is_none();
-    if !f32_out || !exact || !known || grouped.is_some_and(|reach| reach.abs() > 1000) {
-        return None;
-    }
-    // Halves, where there are two, one after the other within each group.
-    let mut blocks = Pattern::Runs.blocks(k, group);
-    if grouped.is_some() {
-        blocks.iter_mut().for_each(|block| block.sort_by_key(|k| (k % 2, *k)));
-    }
-    let narrow = unit.a.fraction_bits + unit.b.fraction_bits + 2 <= 24
-        && r.frac_bits <= 28
-        && (group as u64) << (r.frac_bits + 2) < 1 << 31;
-    let encode = Encode {
-        rounding: ToInt::NearestEven,
-        bits: 23,
-        emin: -126,
-        over: [f64::INFINITY, f64::NEG_INFINITY],
-        limit: power(128),
-        zero: -0.0,
-        least: 0.0,
-    };
-    let body = Sums { r, c_emin: unit.c.emin(), reach: grouped, narrow, encode };
-    Rows::kernel(unit, isa, body, Layout::new(k, &blocks), Reading::default(), r.nan)
+    let (body, blocks) = Sums::new(unit)?;
+    let nan = body.r.nan;
+    Rows::kernel(unit, isa, body, Layout::new(unit.shape.k, &blocks), Reading::default(), nan)
 }
 
 /// The recipe.
 #[derive(Debug)]
-struct Sums {
-    r: RoundDown,
+pub(super) struct Sums {
+    pub(super) r: RoundDown,
     c_emin: i32,
     /// GFDRDA: how far below the products c still counts.
-    reach: Option<i32>,
+    pub(super) reach: Option<i32>,
     /// Whether sums of products fit into i32.
     narrow: bool,
     encode: Encode,
+}
+
+impl Sums {
+    /// A unit's sums, and its groups of products, even k before odd k where these are apart; none where they may not
+    /// fit f64.
+    pub(super) fn new(unit: &Unit) -> Option<(Self, Vec<Vec<usize>>)> {
+        let (r, grouped) = match unit.recipe {
+            Some(Recipe::RoundDown(r)) => (r, None),
+            Some(Recipe::GroupedRoundDown(g)) if g.special_c == BlockedC::Propagates => (g.base, Some(g.c_reach)),
+            _ => return None,
+        };
+        let (k, group) = (unit.shape.k, r.group.min(unit.shape.k));
+        let widths = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits);
+        let f32_out = widths(&unit.d) == widths(&F32) && (unit.c.emin() == unit.d.emin() || group == k);
+        let exact = r.frac_bits <= r.sum_bits && r.sum_bits + group.ilog2() <= 44 && in_f32(&unit.a) && in_f32(&unit.b);
+        let known = r.overflow_beside_c == OverflowBesideC::Infinity && unit.scale.is_none();
+        if !f32_out || !exact || !known || grouped.is_some_and(|reach| reach.abs() > 1000) {
+            return None;
+        }
+        // Halves, where there are two, one after the other within each group.
+        let mut blocks = Pattern::Runs.blocks(k, group);
+        if grouped.is_some() {
+            blocks.iter_mut().for_each(|block| block.sort_by_key(|k| (k % 2, *k)));
+        }
+        let narrow = unit.a.fraction_bits + unit.b.fraction_bits + 2 <= 24
+            && r.frac_bits <= 28
+            && (group as u64) << (r.frac_bits + 2) < 1 << 31;
+        let encode = Encode {
+            rounding: ToInt::NearestEven,
+            bits: 23,
+            emin: -126,
+            over: [f64::INFINITY, f64::NEG_INFINITY],
+            limit: power(128),
+            zero: -0.0,
+            least: 0.0,
+        };
+        Some((Self { r, c_emin: unit.c.emin(), reach: grouped, narrow, encode }, blocks))
+    }
 }
 
 impl Body for Sums {

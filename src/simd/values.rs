@@ -15,7 +15,7 @@ pub(super) const NR: usize = 16;
 /// An exponent that never wins, even twice.
 pub(super) const LOW: i16 = -8000;
 /// Exponents beyond which an f32 product could round.
-const WINDOW: i32 = 40;
+pub(super) const WINDOW: i32 = 40;
 
 /// An operand is special: an infinity, a NaN.
 pub(super) const SPECIAL: u8 = 1;
@@ -102,6 +102,13 @@ impl Decoder {
         let counts = x.is_finite() && (!x.is_zero() || self.reading.zeros_count);
         let exponent = if counts { x.exponent as i16 } else { LOW };
         Element { value, exponent, flags: flags(value) }
+    }
+
+    /// The value of an element, the exponent that alignment sees, and flags.
+    #[inline(always)]
+    pub(super) fn value(&self, code: u64) -> (f32, i16, u8) {
+        let x = self.element(code);
+        (x.value, x.exponent, x.flags)
     }
 
     #[inline(always)]
@@ -302,6 +309,28 @@ impl Values {
     }
 }
 
+/// Whether `from_ieee` reads a format.
+pub(super) fn is_ieee(f: &FormatSpec) -> bool {
+    f.specials == Specials::Ieee && f.signed && f.subnormals && in_f32(f) && f.storage_bits <= 32
+}
+
+/// The value of a code of an IEEE format that f32 holds.
+#[inline(always)]
+pub(super) fn from_ieee(spec: &FormatSpec, code: u32) -> f32 {
+    let width = spec.exponent_bits + spec.fraction_bits;
+    let code = code >> spec.ignored_low_bits;
+    let magnitude = code & ((1 << width) - 1);
+    let sign = (code >> width & 1) << 31;
+    let field = magnitude >> spec.fraction_bits;
+    let moved = magnitude << (23 - spec.fraction_bits);
+    let quantum = f32_power(spec.emin() - spec.fraction_bits as i32);
+    let subnormal = (magnitude as i32 as f32 * quantum).to_bits();
+    let special = moved | 0x7F80_0000;
+    let normal = moved.wrapping_add(((127 - spec.bias) as u32) << 23);
+    let bits = if field == (1 << spec.exponent_bits) - 1 { special } else { normal };
+    f32::from_bits(if field == 0 { subnormal } else { bits } | sign)
+}
+
 /// States of a unit's c and d on their way between codes and f32.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
@@ -314,14 +343,11 @@ pub(super) struct State {
 impl State {
     /// If f32 holds both formats and d holds c, as IEEE formats.
     pub(super) fn new(c: FormatSpec, d: FormatSpec, nan: crate::special::NanRule) -> Option<Self> {
-        let ieee = |f: &FormatSpec| {
-            f.specials == Specials::Ieee && f.signed && f.subnormals && in_f32(f) && f.storage_bits <= 32
-        };
         let fits = c.fraction_bits <= d.fraction_bits
             && c.max().exponent <= d.max().exponent
             && c.emin() - c.fraction_bits as i32 >= d.emin() - d.fraction_bits as i32;
         let nan = d.nan_code(nan)? as u32;
-        (ieee(&c) && ieee(&d) && fits).then_some(Self { c, d, nan })
+        (is_ieee(&c) && is_ieee(&d) && fits).then_some(Self { c, d, nan })
     }
 
     pub(super) const fn is_f32(spec: &FormatSpec) -> bool {
@@ -332,23 +358,7 @@ impl State {
     #[inline(always)]
     pub(super) fn load(&self, code: u32) -> f32 {
         let spec = &self.c;
-        if Self::is_f32(spec) {
-            return f32::from_bits(code);
-        }
-        let width = spec.exponent_bits + spec.fraction_bits;
-        let code = code >> spec.ignored_low_bits;
-        let magnitude = code & ((1 << width) - 1);
-        let sign = (code >> width & 1) << 31;
-        let field = magnitude >> spec.fraction_bits;
-        let bits = if field == 0 {
-            let quantum = f32_power(spec.emin() - spec.fraction_bits as i32);
-            (magnitude as f32 * quantum).to_bits()
-        } else if field == (1 << spec.exponent_bits) - 1 {
-            (magnitude << (23 - spec.fraction_bits)) | 0x7F80_0000
-        } else {
-            (magnitude << (23 - spec.fraction_bits)).wrapping_add(((127 - spec.bias) as u32) << 23)
-        };
-        f32::from_bits(bits | sign)
+        if Self::is_f32(spec) { f32::from_bits(code) } else { from_ieee(spec, code) }
     }
 
     /// The code of a value that d holds.

@@ -5,7 +5,9 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::finish::{finish, finish_narrow, start};
+use super::round_down::Floors;
 use super::{MR, NR};
+use core::ops::Range;
 use std::arch::x86_64::*;
 
 pub(super) const RZ: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
@@ -58,6 +60,8 @@ pub(super) struct Consts {
     pub(super) tiny: bool,
     /// `1.5 * 2^e` in f32's bits for the largest e_max at which no product is truncated; 0 where no integers are packed.
     pub(super) whole: i32,
+    /// Where results are rounded down.
+    pub(super) floors: Floors,
 }
 
 impl Consts {
@@ -68,16 +72,20 @@ impl Consts {
     }
 }
 
-/// Exponent fields of the largest product exponents of R rows, byte `4 j + t` that of column `16 t + j`, and a mask of
+/// Exponent fields of the largest exponents among `products` of 8 rows, byte `4 j + t` that of column `16 t + j`, and a mask of
 /// the pieces in which a tiny operand might matter.
 ///
 /// # Safety
 /// `p` points into panels of at least this step.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn max_exponents<const L: usize>(p: &Step, q: &Consts) -> ([__m512i; MR], u32) {
+pub(super) unsafe fn max_exponents<const L: usize>(
+    p: &Step,
+    q: &Consts,
+    products: Range<usize>,
+) -> ([__m512i; MR], u32) {
     let (mut best, l) = ([_mm512_setzero_si512(); MR], q.length::<L>());
-    for k in 0..l {
+    for k in products {
         // SAFETY: the caller's panels hold L * NR bytes of B and L * MR words of A.
         let e = unsafe { _mm512_load_si512(p.b_exp.add(k * NR).cast()) };
         for (r, m) in best.iter_mut().enumerate() {
@@ -135,7 +143,7 @@ pub(super) unsafe fn step_fast<const OUT: u8>(p: &Step, q: &Consts, skip: u32) -
 unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, skip: u32) -> u32 {
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        let (largest, doubt) = max_exponents::<L>(p, q);
+        let (largest, doubt) = max_exponents::<L>(p, q, 0..q.length::<L>());
         let mut skip = skip | doubt;
         for t in 0..p.vectors {
             skip |= if q.narrow {

@@ -190,7 +190,7 @@ pub(super) unsafe fn step_fixed<const OUT: u8>(p: &Step, q: &Consts, skip: u32) 
 unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, skip: u32) -> (u32, u32) {
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        let (largest, doubt) = max_exponents::<L>(p, q);
+        let (largest, doubt) = max_exponents::<L>(p, q, 0..q.length::<L>());
         let (mut skip, mut again) = (skip | doubt, 0);
         for t in 0..p.vectors {
             let truncates = quarter_fixed::<OUT, CHECK, L>(p, q, t, skip, &largest);

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
 use super::avx512::{Consts, EXP32, Step};
-use super::{MR, avx2, avx512, fixed, scratch, wide, wide_avx2};
+use super::{MR, avx2, avx512, fixed, out, round_down, scratch, wide, wide_avx2};
 use crate::simd::{Avx2, Avx512};
 use core::arch::x86_64::*;
 
@@ -46,7 +46,13 @@ impl Micro for Avx512 {
     #[inline(always)]
     unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> u32 {
         // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
-        unsafe { avx512::step_fast::<OUT>(p, q, skip) }
+        unsafe {
+            if OUT == out::ROUND_DOWN {
+                round_down::step_round_down(p, q, skip)
+            } else {
+                avx512::step_fast::<OUT>(p, q, skip)
+            }
+        }
     }
 
     #[inline(always)]
@@ -128,6 +134,10 @@ fn settle_avx512(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> 
 impl Micro for Avx2 {
     #[inline(always)]
     unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> u32 {
+        if OUT == out::ROUND_DOWN {
+            // Not for this set: all pieces are hard.
+            return !0;
+        }
         // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
         unsafe { avx2::step_fast::<OUT>(p, q, skip) }
     }

@@ -18,8 +18,10 @@ mod avx2;
 mod avx512;
 mod finish;
 mod fixed;
+mod hard;
 mod micro;
 mod pack;
+mod round_down;
 mod round_to_zero;
 mod run;
 mod scratch;
@@ -27,6 +29,8 @@ mod special;
 mod state;
 mod wide;
 mod wide_avx2;
+
+pub(super) use round_down::select as select_round_down;
 
 use super::buffer::Buffer;
 use super::{Avx2, Avx512, Isa};
@@ -61,6 +65,8 @@ mod out {
     pub(super) const F32_RNE: u8 = 1;
     /// f16 to nearest even.
     pub(super) const F16_RNE: u8 = 2;
+    /// f32 to nearest even after sums and c were rounded down (`round_down`).
+    pub(super) const ROUND_DOWN: u8 = 3;
 }
 
 /// One side's operands, packed.
@@ -135,6 +141,8 @@ struct Fda {
     narrow: bool,
     /// Operands as integers, for steps that truncate nothing.
     fixed: Option<fixed::Tables>,
+    /// The widths of [`out::ROUND_DOWN`], and what computes its hard pieces.
+    round_down: Option<hard::Hard>,
     set: Set,
 }
 
@@ -261,6 +269,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         via_f16: g.via_f16,
         c_last: g.c == CPosition::Last,
         unit: unit.clone(),
+        round_down: None,
         set,
     }))
 }
@@ -289,6 +298,7 @@ impl Fda {
 impl Kernel for Fda {
     fn name(&self) -> &'static str {
         match (self.narrow, self.frac_bits) {
+            _ if self.round_down.is_some() => "round-down-f64",
             (true, _) => "fda-f32",
             (_, 0..=25) => "fda-f64",
             _ => "fda-f64-wide",
@@ -297,6 +307,11 @@ impl Kernel for Fda {
 
     fn why(&self) -> String {
         let (f, l) = (self.frac_bits, self.block);
+        if self.round_down.is_some() {
+            return format!(
+                "products cut at F = {f} in groups of {l} are exact in f64, and their sums fit 31 bits with c"
+            );
+        }
         let accumulators = match (self.narrow, f) {
             (true, _) => "sums of a step fit 22 bits, so f32 accumulators do",
             (_, 0..=25) => "products are exact in f64 and sums fit 32 bits",

@@ -5,6 +5,7 @@
 
 use super::avx512::{Consts, Step};
 use super::fixed;
+use super::hard::Decoded;
 use super::micro::Micro;
 use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
@@ -24,6 +25,7 @@ struct Work {
     c: Tile,
     scratch: Scratch,
     lines: Lines,
+    decoded: Decoded,
 }
 
 thread_local! {
@@ -33,6 +35,7 @@ thread_local! {
         c: Tile([0.0; MC * NR]),
         scratch: Scratch::default(),
         lines: Lines::default(),
+        decoded: Decoded::default(),
     }));
 }
 
@@ -85,6 +88,7 @@ impl Fda {
                 .as_ref()
                 .filter(|_| fixed::fits(a, b, self.block))
                 .map_or(0, |f| whole(self.frac_bits as i32 + f.grid())),
+            floors: self.round_down.as_ref().map(|r| r.floors).unwrap_or_default(),
         };
         (q, self.frac_bits <= 25 && (-34..=50).contains(&top) && lowest >= ground)
     }
@@ -152,6 +156,7 @@ impl Fda {
         copy_in(state, ld, size, self.unit.c.fraction_bits == 10, &mut work.tile);
         work.scratch.key = None;
         work.lines.forget();
+        work.decoded.forget();
         let nan = f32::from_bits(crate::format::F32.nan_code(self.nan).unwrap_or_default() as u32);
         let mut run = TileRun {
             micro,
@@ -194,6 +199,7 @@ impl<M: Micro> TileRun<'_, M> {
             match self.fda.out {
                 out::F32_RZ => self.steps::<{ out::F32_RZ }>(fdas),
                 out::F32_RNE => self.steps::<{ out::F32_RNE }>(fdas),
+                out::ROUND_DOWN => self.steps::<{ out::ROUND_DOWN }>(fdas),
                 _ => self.steps::<{ out::F16_RNE }>(fdas),
             }
         }
@@ -213,7 +219,7 @@ impl<M: Micro> TileRun<'_, M> {
             let mut p = self.pointers(s);
             for g in 0..groups {
                 let any = self.a.any[self.a.at_a(self.at[0] + g, s)] | b_any;
-                if any & SPECIAL != 0 {
+                if any & SPECIAL != 0 && OUT != out::ROUND_DOWN {
                     // First, for these states are parked before finite operands can reach them.
                     self.special(s, g);
                 }
@@ -348,7 +354,10 @@ impl<M: Micro> TileRun<'_, M> {
         let mut redo = if self.fast { self.bad[g] } else { live };
         if any & RISK != 0 && l <= 16 {
             // Steps of more products look at the sums themselves instead of the risk.
-            redo |= self.risky(s, g) & live;
+            redo |= self.flagged(s, g, RISK) & live;
+        }
+        if any & SPECIAL != 0 && OUT == out::ROUND_DOWN {
+            redo |= (self.flagged(s, g, SPECIAL) | self.flagged_columns(s, SPECIAL)) & live;
         }
         let q = Consts { tiny: any & TINY != 0, ..self.q };
         if redo != live {
@@ -377,11 +386,18 @@ impl<M: Micro> TileRun<'_, M> {
         }
     }
 
-    /// Pieces of rows whose sums could pass 32 bits.
+    /// Pieces of rows with a flag.
     #[cold]
-    fn risky(&self, s: usize, g: usize) -> u32 {
+    fn flagged(&self, s: usize, g: usize, flag: u8) -> u32 {
         let flags = &self.a.flags[self.a.at_a(self.at[0] + g, s) * MR..][..MR];
-        flags.iter().enumerate().fold(0, |m, (r, flag)| if flag & RISK != 0 { m | 0xF << (4 * r) } else { m })
+        flags.iter().enumerate().fold(0, |m, (r, flags)| if flags & flag != 0 { m | 0xF << (4 * r) } else { m })
+    }
+
+    /// Pieces of columns with a flag.
+    #[cold]
+    fn flagged_columns(&self, s: usize, flag: u8) -> u32 {
+        let any = &self.b.any[self.b.at_b(self.at[1], s) * 4..][..4];
+        any.iter().enumerate().fold(0, |m, (t, any)| if any & flag != 0 { m | 0x1111_1111 << t } else { m })
     }
 
     /// The wide kernel for the pieces of the mask.
@@ -390,14 +406,21 @@ impl<M: Micro> TileRun<'_, M> {
     /// As `dispatch`.
     #[inline(never)]
     unsafe fn redo<const OUT: u8>(&mut self, s: usize, g: usize, redo: u32, p: &Step, q: &Consts) {
-        let (micro, scratch, fda, panels) = (self.micro, &mut self.work.scratch, self.fda, self.panels);
-        let at = [self.at[0] + g, self.at[1]];
-        micro.vectorise(
-            #[inline(always)]
-            || scratch.fill(micro, fda, panels, at, s),
-        );
-        // SAFETY: the panels hold this step for this tile.
-        unsafe { micro.step_wide::<OUT>(p, q, redo) }
+        if let Some(hard) = &self.fda.round_down {
+            let (at, here) = ([self.at[0] + g, self.at[1], s], g * MR * NR..(g + 1) * MR * NR);
+            let states = [&mut self.work.tile.0[here.clone()], &mut self.work.parked.0[here]];
+            // SAFETY: `round_down` is there for AVX-512 only, with the proof of it.
+            unsafe { hard.redo(self.fda, self.panels, at, redo, states, &mut self.work.decoded) }
+        } else {
+            let (micro, scratch, fda, panels) = (self.micro, &mut self.work.scratch, self.fda, self.panels);
+            let at = [self.at[0] + g, self.at[1]];
+            micro.vectorise(
+                #[inline(always)]
+                || scratch.fill(micro, fda, panels, at, s),
+            );
+            // SAFETY: the panels hold this step for this tile.
+            unsafe { micro.step_wide::<OUT>(p, q, redo) }
+        }
         (0..32).filter(|piece| redo >> piece & 1 == 1).for_each(|piece| self.settle(g, piece));
     }
 

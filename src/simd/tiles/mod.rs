@@ -1,0 +1,248 @@
+//! CDNA1's and CDNA2's sums on register tiles (AVX-512): 8 rows by 16 columns of states stay in registers while steps
+//! go by.
+//!
+//! A family has a step for ordinary operands and states (`exact`, `pairwise`); what that is, it says in exponents of
+//! operands, kept per line group and step, and by a look at the states. Everything else takes the family's body of
+//! all sets, on the same panels.
+
+#![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
+
+mod exact;
+mod pack;
+mod pairwise;
+
+pub(super) use exact::select as exact;
+pub(super) use pairwise::select as pairwise;
+
+use super::rows::{Block, Body};
+use super::values::NR;
+use super::{Avx512, buffer};
+use crate::format::{F32, FormatSpec};
+use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
+use crate::unit::Unit;
+use core::fmt::Debug;
+use core::ops::Range;
+use pack::{Fields, Packed, Source};
+
+/// Rows of a register tile.
+const MR: usize = 8;
+/// Bytes of B's panel that are kept in the first-level cache.
+const NEAR: usize = 1 << 14;
+
+/// States of a register tile.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Tile([[f32; NR]; MR]);
+
+/// Exponents of the powers of two that two panels' values are multiplied by.
+#[derive(Clone, Copy, Debug)]
+struct Scales {
+    a: i32,
+    b: i32,
+}
+
+/// A family's step.
+trait Family: Debug + Send + Sync + 'static {
+    type Body: Body;
+    /// What panels hold.
+    type Value: buffer::Plain + Default + Debug;
+
+    /// The body of all sets.
+    fn body(&self) -> &Self::Body;
+
+    /// A number, scaled.
+    fn value(x: f32, scale: i32) -> Self::Value;
+
+    /// The number again.
+    fn number(x: Self::Value, scale: i32) -> f32;
+
+    /// The exponent of the power that a panel's values are multiplied by, from the largest exponent field in it.
+    fn scale(&self, top: u8, columns: bool) -> i32;
+
+    /// Whether a step's operands are ordinary.
+    fn ordinary(&self, a: Fields, b: Fields, scales: Scales) -> bool;
+
+    /// What holds for them, for the body.
+    fn flags(&self, a: Fields, b: Fields) -> u8;
+
+    /// Steps of `k` products in all on the states of a register tile; false leaves them as they were.
+    ///
+    /// # Safety
+    /// The instructions are there, and the pointers are to `k * MR` and `k * NR` values aligned to 64 bytes.
+    unsafe fn steps(
+        &self,
+        a: *const Self::Value,
+        b: *const Self::Value,
+        k: usize,
+        tile: &mut Tile,
+        scales: Scales,
+    ) -> bool;
+}
+
+/// A kernel: panels around a family's steps.
+#[derive(Debug)]
+struct Tiles<F> {
+    family: F,
+    name: &'static str,
+    /// K of the unit, and of what the family calls a step: a group of products, or all.
+    k: usize,
+    step: usize,
+    /// The code of NaN.
+    nan: u32,
+    a: Source,
+    b: Source,
+    _proof: Avx512,
+}
+
+/// Whether c and d are f32.
+fn is_f32(unit: &Unit) -> bool {
+    [unit.c, unit.d].iter().all(|f| FormatSpec { name: F32.name, ..*f } == F32)
+}
+
+/// What one call works on.
+struct Job<'a, F: Family> {
+    kernel: &'a Tiles<F>,
+    a: &'a Packed,
+    b: &'a Packed,
+    /// Rows, columns and K of the panels.
+    size: [usize; 3],
+    scales: Scales,
+    /// Operands of a step for the body.
+    row: Vec<f32>,
+    columns: Vec<[f32; NR]>,
+}
+
+impl<F: Family> Job<'_, F> {
+    /// # Safety
+    /// The instructions are there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    fn run(&mut self, steps: Range<usize>, state: &mut [u32]) {
+        let [rows, columns, _] = self.size;
+        let per = self.kernel.k / self.kernel.step;
+        let (steps, together) = (steps.start * per..steps.end * per, NEAR / (NR * size_of::<F::Value>()));
+        let together = (together / self.kernel.step).max(1);
+        for from in steps.clone().step_by(together) {
+            let to = (from + together).min(steps.end);
+            for column in (0..columns).step_by(NR) {
+                for row in (0..rows).step_by(MR) {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.tile([row, column], from..to, state) }
+                }
+            }
+        }
+    }
+
+    /// Steps of a register tile.
+    ///
+    /// # Safety
+    /// The instructions are there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    unsafe fn tile(&mut self, [row, column]: [usize; 2], steps: Range<usize>, state: &mut [u32]) {
+        let [rows, columns, _] = self.size;
+        let (height, width) = (MR.min(rows - row), NR.min(columns - column));
+        let mut tile = Tile([[0.0; NR]; MR]);
+        for (r, to) in tile.0.iter_mut().enumerate().take(height) {
+            let from = &state[(row + r) * columns + column..][..width];
+            to.iter_mut().zip(from).for_each(|(d, c)| *d = f32::from_bits(*c));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.steps([row / MR, column / NR], steps, height, &mut tile) }
+        for (r, from) in tile.0.iter().enumerate().take(height) {
+            let to = &mut state[(row + r) * columns + column..][..width];
+            let nan = self.kernel.nan;
+            to.iter_mut().zip(from).for_each(|(c, d)| *c = if d.is_nan() { nan } else { d.to_bits() });
+        }
+    }
+
+    /// Runs of ordinary steps by the family's, all others by its body.
+    ///
+    /// # Safety
+    /// The instructions are there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    unsafe fn steps(&mut self, [ga, gb]: [usize; 2], steps: Range<usize>, height: usize, tile: &mut Tile) {
+        let (k, step) = (self.size[2], self.kernel.step);
+        let (fields_a, fields_b) = (&self.a.fields[ga * k / step..], &self.b.fields[gb * k / step..]);
+        let (family, scales) = (&self.kernel.family, self.scales);
+        let ordinary = |s: usize| family.ordinary(fields_a[s], fields_b[s], scales);
+        let mut from = steps.start;
+        while from < steps.end {
+            let is = ordinary(from);
+            let to = (from + 1..steps.end).find(|s| ordinary(*s) != is).unwrap_or(steps.end);
+            let (a, b) = (self.a.values.view::<F::Value>(), self.b.values.view::<F::Value>());
+            let (a, b) = (&a[(ga * k + from * step) * MR..], &b[(gb * k + from * step) * NR..]);
+            // SAFETY: the panels hold these steps of these lines.
+            let done = is && unsafe { family.steps(a.as_ptr(), b.as_ptr(), (to - from) * step, tile, scales) };
+            if !done {
+                for s in from..to {
+                    let flags = family.flags(fields_a[s], fields_b[s]);
+                    self.hard([ga * k + s * step, gb * k + s * step], flags, height, tile);
+                }
+            }
+            from = to;
+        }
+    }
+
+    /// The step whose operands start at these positions of the panels, by the body of all sets.
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    fn hard(&mut self, [a, b]: [usize; 2], flags: u8, height: usize, tile: &mut Tile) {
+        let (step, body) = (self.kernel.step, self.kernel.family.body());
+        let a = self.a.values.view::<F::Value>().as_chunks::<MR>().0[a..][..step].iter();
+        let b = self.b.values.view::<F::Value>().as_chunks::<NR>().0[b..][..step].iter();
+        self.columns.clear();
+        self.columns.extend(b.map(|b| b.map(|x| F::number(x, self.scales.b))));
+        for (r, tile) in tile.0.iter_mut().enumerate().take(height) {
+            self.row.clear();
+            self.row.extend(a.clone().map(|a| F::number(a[r], self.scales.a)));
+            let block = Block {
+                a: &self.row,
+                a_exponents: &[],
+                b: &self.columns,
+                b_exponents: &[],
+                flags,
+                scale_a: 0,
+                scale_b: &[0; NR],
+            };
+            let d = body.block::<true>(&block, body.begin(*tile));
+            *tile = body.end::<true>(*tile, d);
+        }
+    }
+}
+
+impl<F: Family> Kernel for Tiles<F> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn why(&self) -> String {
+        self.family.body().why()
+    }
+
+    fn tile(&self) -> [usize; 2] {
+        [64, 256]
+    }
+
+    fn panel_bytes(&self) -> usize {
+        size_of::<F::Value>() + size_of::<f32>()
+    }
+
+    fn pack_a(&self, panel: &mut Panel) {
+        // SAFETY: the kernel has the proof that the instructions are there.
+        unsafe { self.a.pack::<F, MR>(panel, &self.family, false) }
+    }
+
+    fn pack_b(&self, panel: &mut Panel) {
+        // SAFETY: the kernel has the proof that the instructions are there.
+        unsafe { self.b.pack::<F, NR>(panel, &self.family, true) }
+    }
+
+    fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {
+        let Lanes::Narrow(state) = state else { unreachable!("d is at most 32 bits wide") };
+        let size = [a.lines, b.lines, a.k];
+        let (a, b) = (a.packed::<Packed>(), b.packed::<Packed>());
+        let scales = Scales { a: a.scale, b: b.scale };
+        let mut job = Job { kernel: self, a, b, size, scales, row: Vec::new(), columns: Vec::new() };
+        // SAFETY: the kernel has the proof that the instructions are there.
+        unsafe { job.run(steps, state) }
+    }
+}

@@ -1,0 +1,155 @@
+//! Panels: numbers of line groups, position by position, and exponents of their steps.
+
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+#![allow(unsafe_code, reason = "functions for one instruction set")]
+
+use super::Family;
+use crate::format::FormatSpec;
+use crate::gemm::kernel::{Panel, Staged};
+use crate::simd::buffer::Buffer;
+use crate::simd::values::{Decoder, Reading, f32_power, from_ieee, is_ieee};
+
+/// f32 exponent fields of the smallest and the largest non-zero element of a line group and step: 255 and 0 where there
+/// is none, 0 and 255 beside an infinity or NaN.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields {
+    pub(super) low: u8,
+    pub(super) high: u8,
+}
+
+/// One side's operands: `values[(group * k + p) * width + line in group]`.
+#[derive(Debug, Default)]
+pub(super) struct Packed {
+    pub(super) values: Buffer,
+    /// By line group and step.
+    pub(super) fields: Vec<Fields>,
+    /// Exponent of the power that values are multiplied by.
+    pub(super) scale: i32,
+    /// The numbers themselves, on their way.
+    numbers: Buffer,
+    line: Vec<f32>,
+}
+
+/// How one operand is read.
+#[derive(Debug)]
+pub(super) struct Source {
+    spec: FormatSpec,
+    /// Magnitudes below are +0.
+    flush: f32,
+    /// For formats other than IEEE's.
+    decoder: Option<Decoder>,
+    /// The place of every element of a unit step.
+    order: Vec<usize>,
+    /// Elements that fields are of.
+    step: usize,
+}
+
+impl Source {
+    /// For a format that f32 holds, the products of a unit step as its groups take them, and the length of a step.
+    pub(super) fn new(spec: FormatSpec, reading: Reading, groups: &[Vec<usize>], step: usize) -> Self {
+        let mut order = vec![0; groups.iter().map(Vec::len).sum()];
+        groups.iter().flatten().enumerate().for_each(|(place, &k)| order[k] = place);
+        let flush = if reading.flush { f32_power(spec.emin()) } else { 0.0 };
+        let decoder = (!is_ieee(&spec)).then(|| Decoder::new(spec, reading));
+        Self { spec, flush, decoder, order, step }
+    }
+
+    /// Packs a panel: rows of A, or columns of B.
+    ///
+    /// # Safety
+    /// The instructions are there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    pub(super) fn pack<F: Family, const W: usize>(&self, panel: &mut Panel, family: &F, columns: bool) {
+        let mut to = panel.take_packed::<Packed>();
+        let k = panel.k;
+        let Packed { values, fields, scale, numbers, line } = &mut *to;
+        let count = panel.lines.div_ceil(W) * k;
+        let numbers = &mut numbers.room::<f32>(count * W).as_chunks_mut::<W>().0[..count];
+        if columns {
+            self.columns(panel, numbers);
+        } else {
+            self.rows(panel, line, numbers);
+        }
+        fields.clear();
+        fields.extend(numbers.chunks_exact(self.step).map(fields_of));
+        // Of steps without special values.
+        let finite = fields.iter().filter(|f| f.high < 255);
+        *scale = family.scale(finite.fold(0, |top, f| top.max(f.high)), columns);
+        let values = values.room::<F::Value>(count * W).as_chunks_mut::<W>().0;
+        for (to, from) in values.iter_mut().zip(numbers) {
+            for j in 0..W {
+                to[j] = F::value(from[j], *scale);
+            }
+        }
+        panel.put_packed(to);
+    }
+
+    /// Where position `p` of K goes.
+    fn place(&self, p: usize) -> usize {
+        let step = self.order.len();
+        p / step * step + self.order[p % step]
+    }
+
+    fn rows<const W: usize>(&self, panel: &Panel, line: &mut Vec<f32>, to: &mut [[f32; W]]) {
+        let k = panel.k;
+        for (group, to) in to.chunks_exact_mut(k).enumerate() {
+            for r in 0..W {
+                line.clear();
+                line.resize(k, 0.0);
+                if group * W + r < panel.lines {
+                    self.numbers(&panel.codes, (group * W + r) * k, line);
+                }
+                for (p, x) in line.iter().enumerate() {
+                    to[self.place(p)][r] = *x;
+                }
+            }
+        }
+    }
+
+    fn columns<const W: usize>(&self, panel: &Panel, to: &mut [[f32; W]]) {
+        let (k, lines) = (panel.k, panel.lines);
+        for (group, to) in to.chunks_exact_mut(k).enumerate() {
+            let width = W.min(lines - group * W);
+            for p in 0..k {
+                let to = &mut to[self.place(p)];
+                self.numbers(&panel.codes, p * lines + group * W, &mut to[..width]);
+                to[width..].fill(0.0);
+            }
+        }
+    }
+
+    /// The numbers of codes from `at` on.
+    #[inline(always)]
+    fn numbers(&self, codes: &Staged, at: usize, to: &mut [f32]) {
+        match (codes, &self.decoder) {
+            (Staged::Narrow(codes), None) => {
+                for (to, code) in to.iter_mut().zip(&codes[at..]) {
+                    let x = from_ieee(&self.spec, *code);
+                    *to = if x.abs() < self.flush { 0.0 } else { x };
+                }
+            }
+            (_, Some(decoder)) => {
+                to.iter_mut().enumerate().for_each(|(i, to)| *to = decoder.value(codes.get(at + i)).0);
+            }
+            (Staged::Wide(_), None) => unreachable!("f32 holds the format"),
+        }
+    }
+}
+
+/// The exponent fields of a step.
+#[inline(always)]
+fn fields_of<const W: usize>(numbers: &[[f32; W]]) -> Fields {
+    let (mut low, mut high) = ([255u32; W], [0u32; W]);
+    for numbers in numbers {
+        for j in 0..W {
+            let magnitude = numbers[j].to_bits() & 0x7FFF_FFFF;
+            let field = magnitude >> 23;
+            // An infinity or NaN is both, a zero neither.
+            let small = if field == 255 { 0 } else { field };
+            low[j] = low[j].min(if magnitude == 0 { 255 } else { small });
+            high[j] = high[j].max(field);
+        }
+    }
+    let fold = |x: [u32; W], of: fn(u32, u32) -> u32| x.into_iter().reduce(of).unwrap_or_default() as u8;
+    Fields { low: fold(low, u32::min), high: fold(high, u32::max) }
+}

@@ -1,0 +1,143 @@
+//! GPS(G) on register tiles: the machine's own f32 arithmetic, where nothing can be subnormal.
+//!
+//! Products of ordinary operands are exact in f32, so that the sum of two is one fused operation beside the other's
+//! product; and they are multiples of 2^-126 with every sum of them and of ordinary states, so that no result needs to
+//! be flushed, however sums cancel.
+
+#![allow(clippy::needless_range_loop, reason = "a loop over rows indexes several arrays")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "the function says once why its loads and stores are sound")]
+#![allow(unsafe_code, reason = "functions for one instruction set, loads through the panels' pointers")]
+
+use super::{Family, Fields, MR, Scales, Source, Tile, Tiles};
+use crate::format::F32;
+use crate::gemm::kernel::Kernel;
+use crate::simd::pairwise::{Pairwise, SAFE};
+use crate::simd::rows::Body;
+use crate::simd::values::{FAR, Reading, WINDOW};
+use crate::simd::{Avx512, Isa};
+use crate::special::NanRule;
+use crate::unit::Unit;
+use core::arch::x86_64::*;
+use std::sync::Arc;
+
+/// The family.
+#[derive(Debug)]
+struct Pairs(Pairwise);
+
+/// The kernel, for results in f32 and exact products.
+pub(crate) fn select(unit: &Unit, isa: Isa, body: Pairwise, reading: Reading, nan: NanRule) -> Option<Arc<dyn Kernel>> {
+    let _proof = Avx512::new(isa)?;
+    if !body.bounded || !super::is_f32(unit) {
+        return None;
+    }
+    let whole = [(0..unit.shape.k).collect()];
+    let source = |spec| Source::new(spec, reading, &whole, unit.shape.k);
+    Some(Arc::new(Tiles {
+        family: Pairs(body),
+        name: "pairwise-f32",
+        k: unit.shape.k,
+        step: unit.shape.k,
+        nan: F32.nan_code(nan)? as u32,
+        a: source(unit.a),
+        b: source(unit.b),
+        _proof,
+    }))
+}
+
+impl Family for Pairs {
+    type Body = Pairwise;
+    type Value = f32;
+
+    fn body(&self) -> &Pairwise {
+        &self.0
+    }
+
+    #[inline(always)]
+    fn value(x: f32, _scale: i32) -> f32 {
+        x
+    }
+
+    #[inline(always)]
+    fn number(x: f32, _scale: i32) -> f32 {
+        x
+    }
+
+    fn scale(&self, _top: u8, _columns: bool) -> i32 {
+        0
+    }
+
+    #[inline(always)]
+    fn ordinary(&self, a: Fields, b: Fields, _scales: Scales) -> bool {
+        const LOW: u8 = (127 - WINDOW) as u8;
+        const HIGH: u8 = (127 + WINDOW) as u8;
+        (a.low >= LOW) & (a.high <= HIGH) & (b.low >= LOW) & (b.high <= HIGH)
+    }
+
+    fn flags(&self, a: Fields, b: Fields) -> u8 {
+        if self.ordinary(a, b, Scales { a: 0, b: 0 }) { 0 } else { FAR }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    unsafe fn steps(&self, a: *const f32, b: *const f32, k: usize, tile: &mut Tile, _scales: Scales) -> bool {
+        let c = tile.0.map(
+            #[inline(always)]
+            |c| self.0.begin(c),
+        );
+        let small = c.as_flattened().iter().fold(false, |small, c| small | ((c.abs() < SAFE) & (*c != 0.0)));
+        if small {
+            return false;
+        }
+        tile.0 = c;
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.0.group {
+                1 => steps::<1>(a, b, k, tile),
+                2 => steps::<2>(a, b, k, tile),
+                4 => steps::<4>(a, b, k, tile),
+                _ => steps::<8>(a, b, k, tile),
+            }
+        }
+        true
+    }
+}
+
+/// d = d + group, group by group of `G` products.
+///
+/// # Safety
+/// As `Family::steps`.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma")]
+unsafe fn steps<const G: usize>(a: *const f32, b: *const f32, k: usize, tile: &mut Tile) {
+    // SAFETY (whole function): states are 64-byte aligned, the panels hold k positions, B's aligned.
+    let mut d: [__m512; MR] = core::array::from_fn(|r| unsafe { _mm512_load_ps(tile.0[r].as_ptr()) });
+    for from in (0..k).step_by(G) {
+        // SAFETY: as above.
+        let b: [__m512; G] = core::array::from_fn(|i| unsafe { _mm512_load_ps(b.add((from + i) * 16)) });
+        for r in 0..MR {
+            // SAFETY: as above.
+            let a: [__m512; G] = core::array::from_fn(|i| _mm512_set1_ps(unsafe { *a.add((from + i) * MR + r) }));
+            // The sum of two products, and of four.
+            macro_rules! two {
+                ($i:expr) => {
+                    _mm512_fmadd_ps(a[$i], b[$i], _mm512_mul_ps(a[$i + 1], b[$i + 1]))
+                };
+            }
+            macro_rules! four {
+                ($i:expr) => {
+                    _mm512_add_ps(two!($i), two!($i + 2))
+                };
+            }
+            d[r] = match G {
+                1 => _mm512_fmadd_ps(a[0], b[0], d[r]),
+                2 => _mm512_add_ps(d[r], two!(0)),
+                4 => _mm512_add_ps(d[r], four!(0)),
+                _ => _mm512_add_ps(d[r], _mm512_add_ps(four!(0), four!(4))),
+            };
+        }
+    }
+    for (d, to) in d.iter().zip(&mut tile.0) {
+        // SAFETY: as above.
+        unsafe { _mm512_store_ps(to.as_mut_ptr(), *d) }
+    }
+}
