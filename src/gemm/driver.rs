@@ -269,20 +269,20 @@ impl<W: Wide> Product<'_, W> {
         buffers.tiles.resize_with(buffers.tiles.len().max(1), Tile::default);
         let Buffers { a, b, tiles, row, .. } = buffers;
         let tile = &mut tiles[0];
-        for j in 0..across {
-            for i in 0..down {
+        for (j, b) in b.iter_mut().enumerate().take(across) {
+            for (i, a) in a.iter_mut().enumerate().take(down) {
                 let (rows, columns) = (lines(&rows, i, tm), lines(&columns, j, tn));
                 if chunk.to > 0 && j == 0 {
-                    self.pack_a(&mut a[i], rows.clone(), chunk);
+                    self.pack_a(a, rows.clone(), chunk);
                 }
                 if chunk.to > 0 && i == 0 {
-                    self.pack_b(&mut b[j], columns.clone(), chunk);
+                    self.pack_b(b, columns.clone(), chunk);
                 }
                 tile.place(rows, columns, &self.shared, 1);
                 if self.shared.reads_c {
                     self.read_c(tile, sink, row);
                 }
-                tile.advance((chunk.to > 0).then_some((&a[i], &b[j])), chunk, &self.shared);
+                tile.advance((chunk.to > 0).then_some((&*a, &*b)), chunk, &self.shared);
                 Self::deliver(tile, sink);
                 meter.add((tile.acc.len() * chunk.to) as u64);
                 if meter.stopped() {

@@ -239,7 +239,17 @@ impl<D> Gemm<'_, D> {
                 source,
                 Conversion { from, to: *to, rounding: self.rounding, overflow: self.overflow },
             ),
-            _ => Ok(Operand::codes(source)),
+            _ => {
+                let width = source.codes().map_or(64, |codes| codes.width());
+                if from.is_none() && width < to.storage_bits {
+                    return Err(Error::shape(
+                        name,
+                        format!("codes of at least {} bits", to.storage_bits),
+                        width.to_string(),
+                    ));
+                }
+                Ok(Operand::codes(source))
+            }
         }
     }
 

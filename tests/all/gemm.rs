@@ -536,6 +536,22 @@ fn empty_products() {
 }
 
 #[test]
+fn codes_narrower_than_their_format_are_errors() {
+    use gemmulate::gemm::{Codes, CodesMut};
+    let unit = Unit::find("cdna1/v_mfma_f32_32x32x4f16").unwrap();
+    let (bytes, words, mut d) = ([0x3Cu8; 16], [0x3C00u16; 16], [0u32; 16]);
+    let narrow = Codes::U8(View::from_slice(&bytes, [4, 4], [4, 1], 0).unwrap());
+    let wide = Codes::U16(View::from_slice(&words, [4, 4], [4, 1], 0).unwrap());
+    for (a, b, fits) in [(narrow, wide, false), (wide, narrow, false), (wide, wide, true)] {
+        let to = CodesMut::U32(ViewMut::from_slice(&mut d, [4, 4], [4, 1], 0).unwrap());
+        let result = Gemm::on(&unit).run_codes(&a, &b, to, &mut Workspace::new());
+        assert_eq!(result.is_ok(), fits);
+        assert!(result.err().is_none_or(|e| e.to_string().contains("at least 16 bits")));
+    }
+    assert_eq!(d, [4f32.to_bits(); 16]);
+}
+
+#[test]
 fn products_too_large_for_any_memory_are_errors() {
     let unit = Unit::find("cdna1/v_mfma_f32_32x32x4f16").unwrap();
     for size in [1usize << 40, 1 << 62] {

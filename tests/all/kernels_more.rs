@@ -430,13 +430,13 @@ fn edge(spec: &FormatSpec, kind: usize, negative: u64, draw: u64) -> u64 {
     let low = draw >> 8 & (fraction - 1);
     let field = |below: u64| (exponent - 2).saturating_sub(below);
     let magnitude = match (kind, draw % 8) {
-        (0, _) => (exponent / 2) * fraction | (fraction - 1),
-        (1, n @ 0..=5) => field([0, 30, 31, 32, 33, 34][n as usize] / 2 * (1 + (draw >> 40 & 1))) * fraction | low,
+        (0, _) => ((exponent / 2) * fraction) | (fraction - 1),
+        (1, n @ 0..=5) => (field([0, 30, 31, 32, 33, 34][n as usize] / 2 * (1 + (draw >> 40 & 1))) * fraction) | low,
         (1, _) | (_, 0) => 0,
         (_, 1) => low,
         (_, 2) => fraction | low,
-        (3, 3) if draw >> 50 & 7 == 0 => (exponent - 1) * fraction | (draw >> 53 & 1),
-        (_, n) => (exponent / 2 + n - 4) * fraction | low,
+        (3, 3) if draw >> 50 & 7 == 0 => ((exponent - 1) * fraction) | (draw >> 53 & 1),
+        (_, n) => ((exponent / 2 + n - 4) * fraction) | low,
     };
     (magnitude | negative << (spec.exponent_bits + spec.fraction_bits)) << spec.ignored_low_bits
 }

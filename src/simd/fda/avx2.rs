@@ -25,7 +25,7 @@ static COUNTS: Counts = {
     let mut counts = [[0; 16]; 16];
     let mut i = 0;
     while i < 256 {
-        counts[i / 16][i % 16] = (i / 16 ^ i % 16).count_ones() as u8;
+        counts[i / 16][i % 16] = ((i / 16) ^ (i % 16)).count_ones() as u8;
         i += 1;
     }
     Counts(counts)
