@@ -2,7 +2,9 @@
 
 use crate::io::{self, Failure, Outcome};
 use crate::target::input_json;
+use crate::units;
 use gemmulate::Unit;
+use gemmulate::arch::ArchInfo;
 use gemmulate::probe::{Classes, classes};
 use serde_json::json;
 use std::io::Write;
@@ -11,18 +13,18 @@ use std::io::Write;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  gemmulate classes --arch hopper")]
+  gemmulate classes --arch hopper,L40S")]
 pub(crate) struct Args {
-    /// Only the units of these architectures
-    #[arg(long)]
-    arch: Vec<String>,
+    /// Only these architectures' units: names, sm_90, gfx942 or GPUs, divided by commas
+    #[arg(long, value_delimiter = ',', value_parser = units::arch)]
+    arch: Vec<ArchInfo>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let wanted = |u: &Unit| args.arch.is_empty() || args.arch.iter().any(|a| a.eq_ignore_ascii_case(u.arch));
+    let wanted = |u: &Unit| args.arch.is_empty() || args.arch.iter().any(|a| a.name == u.arch);
     let found = classes(Unit::all().filter(wanted))?;
     let mut out = io::output();
     if args.json {

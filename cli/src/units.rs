@@ -36,8 +36,9 @@ pub(crate) fn arch(text: &str) -> Result<ArchInfo, String> {
     match split_architecture(text) {
         Some((arch, "")) => Ok(*arch),
         _ => Err(format!(
-            "expected one of {}, or a GPU",
-            ARCHITECTURES.iter().map(|a| a.name).collect::<Vec<_>>().join(", ")
+            "expected one of {}, or a GPU: {}",
+            ARCHITECTURES.iter().map(|a| a.name).collect::<Vec<_>>().join(", "),
+            ARCHITECTURES.iter().flat_map(|a| a.gpus).copied().collect::<Vec<_>>().join(", ")
         )),
     }
 }

@@ -86,6 +86,9 @@ fn classes_as_json() {
     }
     assert!(found["same_step"].as_array().unwrap().iter().all(|g| g.as_array().unwrap().len() > 1));
     let text = gemmulate(&["classes", "--arch", "volta"], b"").out;
+    assert_eq!(text, gemmulate(&["classes", "--arch", "V100"], b"").out);
+    let run = gemmulate(&["classes", "--arch", "volta,nonsense"], b"");
+    assert!(run.err.contains("H200") && run.code == 2, "{}", run.err);
     assert!(text.starts_with("class 0: ") && !text.contains("no input found"), "{text}");
 }
 

@@ -47,10 +47,13 @@ fn page(width: f64, height: f64, body: &str) -> String {
 /// Overlaid histograms on one axis.
 pub(crate) fn histogram(title: &str, series: &[(&str, Vec<f64>)]) -> String {
     const BINS: usize = 101;
-    let reach = series.iter().flat_map(|(_, x)| x).fold(0.0f64, |m, x| m.max(x.abs())).max(1e-300);
+    // All but the few largest.
+    let mut sizes: Vec<f64> = series.iter().flat_map(|(_, x)| x).map(|x| x.abs()).collect();
+    sizes.sort_by(f64::total_cmp);
+    let reach = sizes.get(sizes.len() * 995 / 1000).copied().unwrap_or_default().max(1e-300);
     let count = |values: &[f64]| {
         let mut bins = [0usize; BINS];
-        for x in values {
+        for x in values.iter().filter(|x| x.abs() < reach) {
             bins[(((x / reach + 1.0) / 2.0 * BINS as f64) as usize).min(BINS - 1)] += 1;
         }
         bins
@@ -67,13 +70,18 @@ pub(crate) fn histogram(title: &str, series: &[(&str, Vec<f64>)]) -> String {
         let (colour, name) = (COLOURS[t % 8], series[t].0);
         let _ =
             writeln!(body, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>");
-        let _ = writeln!(body, "<text x=\"440\" y=\"{}\" fill=\"{colour}\">{name}</text>", 40 + 16 * t);
+        let mean = series[t].1.iter().sum::<f64>() / series[t].1.len().max(1) as f64;
+        let x = 320.0 + mean / reach * 300.0;
+        let _ = writeln!(body, "<path d=\"M{x:.1} 50v250\" stroke=\"{colour}\" stroke-dasharray=\"5 3\"/>");
+        let _ =
+            writeln!(body, "<text x=\"420\" y=\"{}\" fill=\"{colour}\">{name}: mean {mean:+.4}</text>", 40 + 16 * t);
     }
-    let _ = writeln!(body, "<path d=\"M20 300h600M320 50v250\" stroke=\"#999\"/>");
-    for (x, text) in [(20, -reach), (320, 0.0), (600, reach)] {
-        let _ = writeln!(body, "<text x=\"{x}\" y=\"318\">{text:.2e}</text>");
+    let _ = writeln!(body, "<path d=\"M20 300h600M320 50v250\" stroke=\"#999\" fill=\"none\"/>");
+    for (x, anchor, text) in [(20, "start", -reach), (320, "middle", 0.0), (620, "end", reach)] {
+        let _ = writeln!(body, "<text x=\"{x}\" y=\"318\" text-anchor=\"{anchor}\">{text:.2}</text>");
     }
-    page(640.0, 330.0, &body)
+    let _ = writeln!(body, "<text x=\"320\" y=\"336\" text-anchor=\"middle\">error; dashed: means</text>");
+    page(640.0, 348.0, &body)
 }
 
 /// Named curves.
