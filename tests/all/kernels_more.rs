@@ -479,3 +479,35 @@ fn edges_of_fda_kernels_are_the_references() {
         }
     }
 }
+
+/// Pieces in which every state is infinite: finite operands leave them alone, infinite ones of the other sign do not.
+#[test]
+fn states_that_are_all_infinite_are_the_references() {
+    for name in [
+        "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
+        "ampere/mma.m16n8k16.f16.f16.f16.f16",
+        "hopper/mma.m16n8k32.f32.e5m2.e4m3.f32",
+        "hopper/wgmma.m64n8k32.f32.e5m2.e5m2",
+        "rtx-blackwell/mma.m16n8k32.block32.f32.e5m2.e4m3.f32.ue8m0",
+        "cdna3/v_mfma_f32_32x32x8_f16",
+    ] {
+        let unit = Unit::find(name).unwrap();
+        for seed in 0..4 {
+            let mut problem = Problem::new(&unit, &[Kind::NearOne], seed, [17, 70, 6]);
+            let [m, n, k] = problem.size;
+            let infinite = |spec: &FormatSpec, negative: bool| spec.infinity_code(negative).unwrap_or_default();
+            for (t, c) in problem.c.iter_mut().enumerate() {
+                // Rows of one sign, of both, and one with a finite state here and there.
+                let (i, j) = (t / n, t % n);
+                if i % 5 != 4 || j % 23 != 7 {
+                    *c = infinite(&unit.c, i % 3 == 1 || (i % 3 == 2 && j % 2 == 1));
+                }
+            }
+            for i in (seed as usize..m).step_by(3) {
+                // In the fourth step, for rows of either sign.
+                problem.a[i * k + 3 * unit.shape.k + 1] = infinite(&unit.a, i % 2 == 0);
+            }
+            problem.check(&isas());
+        }
+    }
+}

@@ -65,6 +65,11 @@ pub(super) struct Consts {
 }
 
 impl Consts {
+    /// The exponent field from which on up a state is a multiple of the coarsest step the exponent floor can cause.
+    pub(super) const fn lowest(&self) -> u32 {
+        if self.narrow { 83 } else { 31 }
+    }
+
     /// L, known to the compiler or not.
     #[inline(always)]
     pub(super) const fn length<const L: usize>(&self) -> usize {

@@ -25,11 +25,12 @@ pub(super) trait Micro: Copy {
         (unsafe { self.step_fast::<OUT>(p, q, skip) }, 0)
     }
 
-    /// The step of the pieces of a mask, for all finite operands and states and F up to 40.
+    /// The step of the pieces of a mask, for all finite operands and states and F up to 40. Returns which of them
+    /// have states out of the fast kernel's range, and which have some that may not be finite: `settle` looks at those.
     ///
     /// # Safety
     /// As `step_fast`, and the wide panels are filled in.
-    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32);
+    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32) -> [u32; 2];
 
     /// The exponents of 16 values of B's f64 panel, as the wide kernel wants them.
     fn exponents(self, v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]);
@@ -62,23 +63,26 @@ impl Micro for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32) {
+    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32) -> [u32; 2] {
+        let mut found = [0; 2];
+        let mut add = |more: [u32; 2]| found = [found[0] | more[0], found[1] | more[1]];
         for half in 0..2 {
             let rows = [0, 1].map(|i| redo >> (2 * half + i) & 0x1111_1111);
             let whole = rows.map(|rows| rows == 0x1111_1111);
             // SAFETY: as above.
             unsafe {
                 if whole != [false; 2] {
-                    wide::step_wide::<MR, OUT>(p, q, 0, half, whole);
+                    add(wide::step_wide::<MR, OUT>(p, q, 0, half, whole));
                 }
                 for r in 0..MR {
                     let wanted = [0, 1].map(|i| !whole[i] && rows[i] >> (4 * r) & 1 == 1);
                     if wanted != [false; 2] {
-                        wide::step_wide::<1, OUT>(p, q, r, half, wanted);
+                        add(wide::step_wide::<1, OUT>(p, q, r, half, wanted));
                     }
                 }
             }
         }
+        found
     }
 
     #[inline(always)]
@@ -124,11 +128,17 @@ fn settle_avx512(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> 
             _mm512_storeu_ps(states.as_mut_ptr(), x);
         }
     }
-    let above =
-        _mm512_sub_epi32(_mm512_and_si512(_mm512_castps_si512(x), exponent), _mm512_set1_epi32((low << 23) as i32));
+    (special != 0, is_ordinary(_mm512_castps_si512(x), low))
+}
+
+/// Whether 16 states are zeros or have exponent fields from `low` to 180.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn is_ordinary(states: __m512i, low: u32) -> bool {
+    let field = _mm512_and_si512(states, _mm512_set1_epi32(EXP32));
+    let above = _mm512_sub_epi32(field, _mm512_set1_epi32((low << 23) as i32));
     let ordinary = _mm512_cmple_epu32_mask(above, _mm512_set1_epi32(((180 - low) << 23) as i32));
-    let zero = _mm512_testn_epi32_mask(_mm512_castps_si512(x), _mm512_set1_epi32(i32::MAX));
-    (special != 0, ordinary | zero == !0)
+    ordinary | _mm512_testn_epi32_mask(states, _mm512_set1_epi32(i32::MAX)) == !0
 }
 
 impl Micro for Avx2 {
@@ -143,11 +153,12 @@ impl Micro for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32) {
+    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32) -> [u32; 2] {
         for piece in (0..32).filter(|piece| redo >> piece & 1 == 1) {
             // SAFETY: as above.
             unsafe { wide_avx2::step_wide::<OUT>(p, q, piece / 4, piece % 4) }
         }
+        [redo; 2]
     }
 
     #[inline(always)]

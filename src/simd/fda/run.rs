@@ -60,6 +60,8 @@ struct TileRun<'a, M> {
     balance: i32,
     /// States out of the fast kernel's range, bit `4 row + vector`.
     bad: [u32; GROUPS],
+    /// Pieces whose states are all parked: only rule (S) changes them.
+    done: [u32; GROUPS],
 }
 
 /// `1.5 * 2^e` as f32; 0 where f32 has none.
@@ -173,6 +175,7 @@ impl Fda {
             any_parked: false,
             balance: 0,
             bad: [0; GROUPS],
+            done: [0; GROUPS],
         };
         // SAFETY: the panels were packed by this kernel.
         unsafe {
@@ -250,7 +253,7 @@ impl<M: Micro> TileRun<'_, M> {
         for s in fdas.step_by(per) {
             // Zeros are settled.
             self.work.tile.0[..live].fill(0.0);
-            self.bad = [0; GROUPS];
+            (self.bad, self.done) = ([0; GROUPS], [0; GROUPS]);
             // SAFETY: the caller's promise.
             unsafe { self.dispatch(s..s + per) }
             let nan = self.nan;
@@ -293,10 +296,11 @@ impl<M: Micro> TileRun<'_, M> {
     fn settle(&mut self, g: usize, piece: u32) {
         let at = Self::piece(g, piece);
         let (x, parked) = (&mut self.work.tile.0[at..at + 16], &mut self.work.parked.0[at..at + 16]);
-        // From here on up a state is a multiple of the coarsest step the exponent floor can cause.
-        let low = if self.q.narrow { 83 } else { 31 };
-        let (special, ordinary) = self.micro.settle(x, parked, self.nan, low);
+        let (special, ordinary) = self.micro.settle(x, parked, self.nan, self.q.lowest());
         self.any_parked |= special;
+        if special && self.fda.round_down.is_none() && self.work.parked.0[at..at + 16].iter().all(|x| *x != 0.0) {
+            self.done[g] |= 1 << piece;
+        }
         self.bad[g] = self.bad[g] & !(1 << piece) | u32::from(!ordinary) << piece;
     }
 
@@ -350,8 +354,11 @@ impl<M: Micro> TileRun<'_, M> {
     #[inline]
     unsafe fn step<const OUT: u8>(&mut self, s: usize, g: usize, any: u8, p: &Step) {
         let l = self.fda.block;
-        let live = self.live();
-        let mut redo = if self.fast { self.bad[g] } else { live };
+        let (done, live) = (self.done[g], self.live() & !self.done[g]);
+        if live == 0 {
+            return;
+        }
+        let mut redo = if self.fast { self.bad[g] | done } else { !0 };
         if any & RISK != 0 && l <= 16 {
             // Steps of more products look at the sums themselves instead of the risk.
             redo |= self.flagged(s, g, RISK) & live;
@@ -360,7 +367,7 @@ impl<M: Micro> TileRun<'_, M> {
             redo |= (self.flagged(s, g, SPECIAL) | self.flagged_columns(s, SPECIAL)) & live;
         }
         let q = Consts { tiny: any & TINY != 0, ..self.q };
-        if redo != live {
+        if redo & live != live {
             // SAFETY: the panels hold this step for this tile.
             redo = unsafe {
                 if q.whole == 0 {
@@ -406,6 +413,7 @@ impl<M: Micro> TileRun<'_, M> {
     /// As `dispatch`.
     #[inline(never)]
     unsafe fn redo<const OUT: u8>(&mut self, s: usize, g: usize, redo: u32, p: &Step, q: &Consts) {
+        let [mut far, mut special] = [redo; 2];
         if let Some(hard) = &self.fda.round_down {
             let (at, here) = ([self.at[0] + g, self.at[1], s], g * MR * NR..(g + 1) * MR * NR);
             let states = [&mut self.work.tile.0[here.clone()], &mut self.work.parked.0[here]];
@@ -419,9 +427,10 @@ impl<M: Micro> TileRun<'_, M> {
                 || scratch.fill(micro, fda, panels, at, s),
             );
             // SAFETY: the panels hold this step for this tile.
-            unsafe { micro.step_wide::<OUT>(p, q, redo) }
+            [far, special] = unsafe { micro.step_wide::<OUT>(p, q, redo) };
         }
-        (0..32).filter(|piece| redo >> piece & 1 == 1).for_each(|piece| self.settle(g, piece));
+        self.bad[g] = self.bad[g] & !redo | far;
+        (0..32).filter(|piece| special >> piece & 1 == 1).for_each(|piece| self.settle(g, piece));
     }
 
     /// Rule (S) where a row or a column is special in this step.

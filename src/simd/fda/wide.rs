@@ -5,11 +5,13 @@
 
 use super::avx512::{Consts, EXP32, ODD, RZ, Step};
 use super::finish::narrow_widen;
+use super::micro::is_ordinary;
 use super::{NR, out};
 use std::arch::x86_64::*;
 
 /// FDA steps of R rows (from row `row` of the tile) by vectors `2 half` and `2 half + 1`, of those that are wanted, for all
-/// finite operands and states and F up to 40.
+/// finite operands and states and F up to 40. Returns which pieces, bit `4 row + vector`,
+/// have states out of the fast kernel's range, and which have some that are not finite.
 ///
 /// # Safety
 /// As `step_fast`, and the exponents are filled in.
@@ -20,7 +22,7 @@ pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(
     row: usize,
     half: usize,
     wanted: [bool; 2],
-) {
+) -> [u32; 2] {
     let (mut best, l) = ([_mm512_set1_epi16(i16::MIN); R], q.block);
     for k in 0..l {
         // SAFETY: the caller's promise.
@@ -33,12 +35,15 @@ pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(
     }
     // SAFETY: the caller's promise, handed on.
     unsafe {
+        let mut found = [0; 2];
         if wanted[0] {
-            vector::<R, OUT>(p, q, row, 2 * half, best.map(|e| _mm512_castsi512_si256(e)));
+            found = vector::<R, OUT>(p, q, row, 2 * half, best.map(|e| _mm512_castsi512_si256(e)));
         }
         if wanted[1] {
-            vector::<R, OUT>(p, q, row, 2 * half + 1, best.map(|e| _mm512_extracti64x4_epi64::<1>(e)));
+            let more = vector::<R, OUT>(p, q, row, 2 * half + 1, best.map(|e| _mm512_extracti64x4_epi64::<1>(e)));
+            found = [found[0] | more[0], found[1] | more[1]];
         }
+        found
     }
 }
 
@@ -47,8 +52,14 @@ pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(
 /// # Safety
 /// As `step_wide`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn vector<const R: usize, const OUT: u8>(p: &Step, q: &Consts, row: usize, t: usize, best: [__m256i; R]) {
-    let l = q.block;
+unsafe fn vector<const R: usize, const OUT: u8>(
+    p: &Step,
+    q: &Consts,
+    row: usize,
+    t: usize,
+    best: [__m256i; R],
+) -> [u32; 2] {
+    let (l, mut found) = (q.block, [0; 2]);
     // SAFETY (whole function): as in `quarter`.
     let mut acc = [[_mm512_setzero_pd(); 2]; R];
     let mut magic = [[_mm512_setzero_si512(); 2]; R];
@@ -106,7 +117,14 @@ unsafe fn vector<const R: usize, const OUT: u8>(p: &Step, q: &Consts, row: usize
             _mm512_add_ps(_mm512_castsi512_ps(kept), _mm512_setzero_ps())
         };
         unsafe { _mm512_store_ps(at, d) };
+        if !is_ordinary(_mm512_castps_si512(d), q.lowest()) {
+            let exponent = _mm512_set1_epi32(EXP32);
+            let special = _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(d), exponent), exponent) != 0;
+            found[0] |= 1 << (4 * (row + r) + t);
+            found[1] |= u32::from(special) << (4 * (row + r) + t);
+        }
     }
+    found
 }
 
 /// The f32 in the low half of each 64-bit lane as f64, exactly (subnormals included).
