@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Seconds after which no other model is looked for
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 60)]
     time: u64,
     /// Print JSON
     #[arg(long)]
@@ -55,6 +55,9 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
     writeln!(out, "{}", found.model)?;
     writeln!(out, "  {}", interface_in_words(interface))?;
     writeln!(out, "  {} vectors, {} mismatches", found.vectors, found.mismatches)?;
+    if found.out_of_time && found.mismatches > 0 {
+        writeln!(out, "  time ran out: --time SECONDS gives the search more")?;
+    }
     if let Some(c) = &found.counterexample {
         let value = |d: u64| number(interface.d.to_f64(d));
         writeln!(out, "  counterexample: {}", in_words(&c.input, interface))?;
@@ -112,6 +115,7 @@ fn to_json(found: &Fit) -> serde_json::Value {
         "accumulator": found.recipe.to_string(),
         "vectors": found.vectors,
         "mismatches": found.mismatches,
+        "out_of_time": found.out_of_time,
         "counterexample": found.counterexample.as_ref().map(|c| json!({
             "input": input_json(&c.input),
             "d": format!("{:x}", c.answer),
