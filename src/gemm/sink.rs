@@ -3,7 +3,7 @@
 use crate::format::{Format, FormatSpec, Overflow};
 use crate::round::Rounding;
 use crate::view::ViewMut;
-use ndarray::{ArrayViewMut1, ArrayViewMut2, s};
+use ndarray::{ArrayViewMut1, ArrayViewMut2};
 
 /// Codes of D on their way out.
 #[derive(Clone, Copy, Debug)]
@@ -37,14 +37,20 @@ fn value<T: Format>(d: &FormatSpec, code: u64) -> T {
     T::from_bits(widened.unwrap_or(0))
 }
 
-/// Values of codes, as many as there are.
-fn put<T: Format, C: Copy>(mut to: ArrayViewMut1<'_, T>, codes: &[C], d: &FormatSpec, code: impl Fn(C) -> u64) {
+/// Values of codes, as many as there are, into a row from an element on.
+fn put<T: Format, C: Copy>(
+    mut row: ArrayViewMut1<'_, T>,
+    from: usize,
+    codes: &[C],
+    d: &FormatSpec,
+    code: impl Fn(C) -> u64,
+) {
     // Once for all: formats are compared by their names too.
     let own = T::SPEC == *d;
     let value = |x: C| if own { T::from_bits(code(x)) } else { value(d, code(x)) };
-    match to.as_slice_mut() {
-        Some(to) => to.iter_mut().zip(codes).for_each(|(to, &x)| *to = value(x)),
-        None => to.iter_mut().zip(codes).for_each(|(to, &x)| *to = value(x)),
+    match row.as_slice_mut() {
+        Some(row) => row[from..].iter_mut().zip(codes).for_each(|(to, &x)| *to = value(x)),
+        None => row.iter_mut().skip(from).zip(codes).for_each(|(to, &x)| *to = value(x)),
     }
 }
 
@@ -54,11 +60,10 @@ impl<T: Format> Sink for Values<'_, T> {
     }
 
     fn write(&mut self, i: usize, j: usize, codes: Run<'_>) {
-        let (d, mut row) = (self.d, self.array.row_mut(i));
-        let to = row.slice_mut(s![j..]);
+        let (d, row) = (self.d, self.array.row_mut(i));
         match codes {
-            Run::Narrow(codes) => put(to, codes, &d, u64::from),
-            Run::Wide(codes) => put(to, codes, &d, |code| code),
+            Run::Narrow(codes) => put(row, j, codes, &d, u64::from),
+            Run::Wide(codes) => put(row, j, codes, &d, |code| code),
         }
     }
 

@@ -106,9 +106,10 @@ impl Fda {
         let mut words = core::mem::take(&mut to.fixed);
         let out = words.room::<i16>(groups * MR * k);
         let (mut most, mut ordered) = (_mm512_setzero_si512(), Vec::new());
+        let in_order = self.is_in_order();
         for row in 0..rows.next_multiple_of(MR) {
             let mut codes = codes.get(row * k..).and_then(|c| c.get(..k)).unwrap_or_default();
-            if !self.is_in_order() {
+            if !in_order {
                 self.gather(codes, &mut ordered);
                 codes = &ordered;
             }

@@ -289,9 +289,10 @@ impl Fda {
         to.exponents.room::<u32>(groups * MR * k);
         to.signs.room::<u32>(groups * MR * steps).fill(0);
         let mut ordered = Vec::new();
+        let in_order = self.is_in_order();
         for row in 0..rows {
             let codes = &codes[row * k..][..k];
-            if self.is_in_order() {
+            if in_order {
                 panel.row(row, codes, to);
             } else {
                 self.gather(codes, &mut ordered);

@@ -214,9 +214,10 @@ impl Fda {
         to.signs.room::<u32>(groups * MR * steps);
         let decoder = Decoder::new(&self.unit.a, self.scales().0, self, false, to.top);
         let (mut ordered, zeros) = (Vec::new(), vec![0; k]);
+        let in_order = self.is_in_order();
         for row in 0..rows.next_multiple_of(MR) {
             let mut codes = codes.get(row * k..).and_then(|c| c.get(..k)).unwrap_or(&zeros);
-            if !self.is_in_order() {
+            if !in_order {
                 self.gather(codes, &mut ordered);
                 codes = &ordered;
             }
