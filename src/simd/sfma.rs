@@ -90,7 +90,13 @@ macro_rules! sfma {
                         // The next tile's states are on other pages: ask for them early.
                         for r in MR..2 * MR {
                             let row = state.as_ptr().wrapping_add(r * n);
-                            (0..VECTORS).for_each(|v| _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(v * $lanes).cast()));
+                            for v in 0..VECTORS {
+                                #[allow(unused_unsafe, reason = "a safe function in later versions of Rust")]
+                                // SAFETY: a hint; any address will do.
+                                unsafe {
+                                    _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(v * $lanes).cast());
+                                }
+                            }
                         }
                         match columns.div_ceil($lanes) {
                             1 => self.tile_of::<1>(a, b, [rows, columns], state, n),

@@ -105,6 +105,7 @@ impl Decoder {
     }
 
     /// The value of an element, the exponent that alignment sees, and flags.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn value(&self, code: u64) -> (f32, i16, u8) {
         let x = self.element(code);
