@@ -42,6 +42,10 @@ impl Target {
             Err(_) => {}
         }
         if !target.special {
+            // A file of somebody else's is not replaced, though its folder would let us.
+            if target.path.exists() {
+                File::options().write(true).open(&target.path).map_err(|why| target.fail(&why))?;
+            }
             // Made and dropped again: a long computation must not end with "no such folder".
             target.temporary().map_err(|why| target.fail(&why))?;
         }

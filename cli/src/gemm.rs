@@ -156,7 +156,7 @@ fn errors(
     d: &Array,
     format: &FormatSpec,
 ) -> Result<(metrics::Errors, bool), Failure> {
-    let (reference, exact) = product.reference(plan)?;
+    let (reference, exact) = product.reference(plan, format)?;
     let m = product.size[0];
     let values =
         Array2::from_shape_fn(reference.dim(), |(i, j)| format.to_f64(d.code([i / m.max(1), i % m.max(1), j])));

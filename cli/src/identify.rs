@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 /// as many workers as the architecture's GPUs have. Bit patterns of 16 bits in D may be f16 or bf16.
 ///
 /// Candidates are sampled first, those that agree are computed whole while --limit lasts. If none
-/// fits, the closest by the sample are computed whole and shown. Exit status 1 if none fits.
+/// fits, the closest by the sample are computed whole and shown. Exit status 1 if none fits. A and B
+/// are one product's: of a batch, save the matrices one by one.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -126,7 +127,9 @@ impl<'a> Question<'a> {
     fn new(args: &'a Args) -> Result<Self, Failure> {
         let inputs = Inputs::read(&args.inputs, None)?;
         if inputs.batch().is_some() {
-            return Err(Failure::Message("identify takes one product; pick one of the batch".into()));
+            return Err(Failure::Message(
+                "identify takes one product: save one matrix of the batch, as np.save('a0.npy', a[0])".into(),
+            ));
         }
         let vectors = if inputs.a.dimensions == 1 { Vectors::Row } else { Vectors::Column };
         let d = Array::read(&args.d, vectors)?;

@@ -366,7 +366,19 @@ fn check_size(path: &Path, length: u64) -> Result<(), String> {
     if start.get(6).is_some_and(|&version| version > 1) && u64::from(size) > length {
         return Err(format!("the file is cut short: its header does not fit in {length} bytes"));
     }
+    let header = match start.get(6) {
+        Some(1) => u64::from(size & 0xFFFF),
+        _ => u64::from(size),
+    };
+    if start.len() > 10 && header > MAX_HEADER - 12 {
+        return Err(format!("a header of {header} bytes is no matrix's"));
+    }
     let text = String::from_utf8_lossy(&start).replace('"', "'");
+    // The parser's time doubles with every bracket inside of another.
+    let brackets = text.bytes().take(header as usize + 12).filter(|b| *b == b'[').count();
+    if brackets > 4 {
+        return Err("arrays of structures are no matrices".into());
+    }
     let shape =
         text.split_once("'shape'").and_then(|(_, rest)| rest.split_once('(')).and_then(|(_, x)| x.split_once(')'));
     let Some((shape, _)) = shape else { return Ok(()) };

@@ -57,7 +57,8 @@ impl Inputs {
                 return Err(failure(format!("{name} is bit patterns, {needed}; floats would be quantised")));
             }
             None => {
-                for t in 0..file.batch.unwrap_or(1) {
+                let count = file.batch.unwrap_or(1);
+                for t in 0..if file.len() == 0 { count.min(1) } else { count } {
                     side.quantised.push(quantise::for_unit(&file.operand(t, &format)?, unit, Axis(axis), self.round)?);
                 }
             }
@@ -206,7 +207,11 @@ impl Prepared<'_> {
             .scale_a(outer_a)
             .scale_b(outer_b);
         if let Some(c) = &inputs.c {
-            gemm = gemm.c_any(c.operand(t, &self.unit.c)?);
+            let format = self.c_format(c, out);
+            gemm = gemm.c_any(match c.operand(t, &format)? {
+                AnyMatrix::Codes(codes) => AnyMatrix::Typed(codes, format),
+                values => values,
+            });
         }
         if let Some(rule) = self.unit.scale {
             let scales = |side: usize| self.sides[side].block_scales(t, &rule.format);
@@ -226,6 +231,11 @@ impl Prepared<'_> {
         f(&gemm, [self.sides[0].operand(t)?, self.sides[1].operand(t)?])
     }
 
+    /// What C's bit patterns are: D's type if they are as wide, else the unit's c.
+    fn c_format(&self, c: &Array, out: &FormatSpec) -> FormatSpec {
+        if c.pattern_width() == Some(out.storage_bits.next_power_of_two().max(8)) { *out } else { self.unit.c }
+    }
+
     /// All of D, its progress told as (done, total).
     pub(crate) fn run(
         &self,
@@ -235,7 +245,7 @@ impl Prepared<'_> {
     ) -> Result<Array, Failure> {
         let ([m, n, _], batch) = (self.size, self.inputs.batch());
         let mut d = Array::zeros(batch, [m, n], out)?;
-        let (count, mut workspace) = (batch.unwrap_or(1), Workspace::new());
+        let (count, mut workspace) = (self.products(), Workspace::new());
         for t in 0..count {
             let tell = |p: Progress| {
                 tell(p.total * t as u64 + p.done, p.total * count as u64);
@@ -245,6 +255,12 @@ impl Prepared<'_> {
             self.with(plan, out, t, Some(&tell), |gemm, [a, b]| Ok(gemm.run_codes(&a, &b, target, &mut workspace)?))?;
         }
         Ok(d)
+    }
+
+    /// How many products there are to compute: of empty ones, one tells what is wrong with all.
+    fn products(&self) -> usize {
+        let count = self.inputs.batch().unwrap_or(1);
+        if self.size[0] == 0 || self.size[1] == 0 { count.min(1) } else { count }
     }
 
     /// Some elements of D's first product.
@@ -263,8 +279,8 @@ impl Prepared<'_> {
 
     /// The product of the files' numbers, scales, alpha, beta, C and bias in f64, product under
     /// product, and whether it is exact.
-    pub(crate) fn reference(&self, plan: &Plan) -> Result<(Array2<f64>, bool), Failure> {
-        let ([m, n, _], count) = (self.size, self.inputs.batch().unwrap_or(1));
+    pub(crate) fn reference(&self, plan: &Plan, out: &FormatSpec) -> Result<(Array2<f64>, bool), Failure> {
+        let ([m, n, _], count) = (self.size, self.products());
         let (mut all, mut exact) = (Array2::zeros((count * m, n)), true);
         for t in 0..count {
             let factors = self.factors(plan, t)?;
@@ -276,7 +292,7 @@ impl Prepared<'_> {
                 && (inputs.alpha, inputs.beta) == (1.0, 0.0)
                 && inputs.bias.is_none();
             exact &= reference.exact && plain;
-            let c = inputs.c.as_ref().filter(|_| inputs.beta != 0.0).map(|c| c.values(t, &self.unit.c));
+            let c = inputs.c.as_ref().filter(|_| inputs.beta != 0.0).map(|c| c.values(t, &self.c_format(c, out)));
             for ((i, j), x) in reference.product.indexed_iter() {
                 let c = c.as_ref().map_or(0.0, |c| inputs.beta * c[[i, j]]);
                 let bias = inputs.bias.as_ref().map_or(0.0, |bias| f64::from(bias[j]));

@@ -306,6 +306,33 @@ fn patterns_orders_and_types() {
 }
 
 #[test]
+fn bit_patterns_of_c_are_of_the_type_of_d() {
+    let folder = Folder::new();
+    let (a, b) = (folder.floats("a.npy", &[5, 33], wave), folder.floats("b.npy", &[33, 7], wave));
+    let (c, d, twice) = (folder.path("c.npy"), folder.path("d.npy"), folder.path("twice.npy"));
+    for out in ["bf16", "f16", "f32"] {
+        gemm(&[UNIT, &a, &b, "-o", &c, "--out", out, "--bits"]);
+        // 0 A B + C is C.
+        gemm(&[UNIT, &a, &b, "-c", &c, "--alpha", "0", "-o", &d, "--out", out, "--bits"]);
+        assert_eq!(fs::read(&c).expect("written"), fs::read(&d).expect("written"), "{out}");
+        gemm(&[UNIT, &a, &b, "-c", &c, "-o", &twice, "--out", out, "--bits", "--compare"]);
+        assert_ne!(fs::read(&c).expect("written"), fs::read(&twice).expect("written"), "{out}");
+    }
+}
+
+#[test]
+fn batches_of_nothing_are_soon_done() {
+    let folder = Folder::new();
+    let b = folder.floats("b.npy", &[3, 5], wave);
+    let many = folder.npy("many.npy", "<f4", &[1_000_000_000_000, 0, 3], false, &[]);
+    let d = folder.path("d.npy");
+    gemm(&[UNIT, &many, &b, "-o", &d, "--compare"]);
+    assert!(fs::read(&d).expect("written").len() <= 128);
+    let run = gemmulate(&["identify", &many, &b, &d], b"");
+    assert!(run.err.contains("np.save") && run.code == 2, "{}", run.err);
+}
+
+#[test]
 fn comparison_tells_units_apart() {
     let folder = Folder::new();
     let (a, b) = (folder.floats("a.npy", &[4, 64], wave), folder.floats("b.npy", &[64, 4], wave));
@@ -331,12 +358,14 @@ fn bad_input_is_an_error_and_leaves_no_file() {
     let number = folder.npy("number.npy", "<f4", &[], false, &[0; 4]);
     let signed = folder.npy("signed.npy", "<i4", &[2, 16], false, &[0; 128]);
     let wide = folder.npy("wide.npy", "<u4", &[2, 16], false, &[0; 128]);
+    let nested = format!("{}{}", "[".repeat(40), "]".repeat(40));
+    let nested = folder.npy("nested.npy", &nested, &[2, 16], false, &[0; 128]);
     let junk = folder.path("junk.npy");
     fs::write(&junk, "junk").expect("written");
     let d = folder.path("d.npy");
     let fp4 = "rtx-blackwell/mma.m16n8k32.f32.e2m1.e2m1.f32";
     let mx = "rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e4m3.f32.ue8m0";
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 16] = [
         (&[UNIT, &b, &b], "B must be"),
         (&[UNIT, &deep, &b], "has 4"),
         (&[UNIT, &number, &b], "single number"),
@@ -346,6 +375,7 @@ fn bad_input_is_an_error_and_leaves_no_file() {
         (&[UNIT, &signed, &b], "unsigned integers"),
         (&[UNIT, &wide, &b], "32 bits per element"),
         (&[UNIT, &junk, &b], "no .npy file"),
+        (&[UNIT, &nested, &b], "structures"),
         (&[UNIT, "absent.npy", &b], "absent.npy"),
         (&[fp4, &a, &b, "--alpha", "1e300"], "beyond f32"),
         (&[UNIT, &a, &b, "--plan", "cutlass3 split-k=9"], "empty"),
