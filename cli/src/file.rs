@@ -1,7 +1,6 @@
 //! Files that appear whole or not at all.
 
 use crate::io::Failure;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -61,11 +60,8 @@ impl Target {
     /// A new file beside the old one, with the old one's permissions or the usual ones.
     fn temporary(&self) -> io::Result<NamedTempFile> {
         let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut prefix = OsString::from(".");
-        prefix.push(self.path.file_name().unwrap_or_default());
-        prefix.push(".");
         let mut builder = tempfile::Builder::new();
-        builder.prefix(&prefix);
+        builder.prefix(".gemmulate-");
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         let file = builder.tempfile_in(folder)?;

@@ -51,9 +51,6 @@ pub(crate) struct Args {
     unit: Unit,
     #[command(flatten)]
     inputs: Operands,
-    /// N floats, added to every row of D in f32 before it is rounded
-    #[arg(long, value_name = "FILE")]
-    bias: Option<PathBuf>,
     /// Where D goes; the file appears whole or not at all
     #[arg(short, long, value_name = "D.npy")]
     output: Option<PathBuf>,
@@ -92,8 +89,12 @@ fn element(text: &str) -> Result<[usize; 3], String> {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let target = args.output.as_deref().map(Target::new).transpose()?;
-    let inputs = Inputs::read(&args.inputs, args.bias.as_deref())?;
-    let product = inputs.on(&args.unit)?;
+    let mut inputs = Inputs::read(&args.inputs)?;
+    let ready = inputs.ready(&args.unit)?;
+    if !args.compare {
+        inputs.keep_only(&ready);
+    }
+    let product = inputs.product(&args.unit, ready)?;
     let format = args.out.unwrap_or(args.unit.d);
     let mut out = io::output();
     if let Some(at) = args.trace {

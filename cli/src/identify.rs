@@ -125,7 +125,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 impl<'a> Question<'a> {
     fn new(args: &'a Args) -> Result<Self, Failure> {
-        let inputs = Inputs::read(&args.inputs, None)?;
+        let inputs = Inputs::read(&args.inputs)?;
         if inputs.batch().is_some() {
             return Err(Failure::Message(
                 "identify takes one product: save one matrix of the batch, as np.save('a0.npy', a[0])".into(),

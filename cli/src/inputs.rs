@@ -15,6 +15,9 @@ pub(crate) struct Operands {
     /// C: as D
     #[arg(short, long)]
     c: Option<PathBuf>,
+    /// N floats, added to every row of D in f32 before it is rounded
+    #[arg(long, value_name = "FILE")]
+    bias: Option<PathBuf>,
     /// The factor of A B
     #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
     alpha: f64,
@@ -101,7 +104,7 @@ impl Inputs {
         Ok(inputs)
     }
 
-    pub(crate) fn read(args: &Operands, bias: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn read(args: &Operands) -> Result<Self, Failure> {
         let mut inputs = Self::plain(&args.a, &args.b, args.round, args.overflow)?;
         let transposed = args.transposed.as_deref().unwrap_or_default();
         if transposed.contains('a') {
@@ -122,7 +125,7 @@ impl Inputs {
             }))
         };
         inputs.scales = [scales(&args.scale_a, along_a)?, scales(&args.scale_b, along_b)?];
-        if let Some(path) = bias {
+        if let Some(path) = &args.bias {
             let n = inputs.b.shape[1];
             inputs.bias = Some(Array::read(path, Vectors::Row)?.vector(n, "one per column of D")?);
         }

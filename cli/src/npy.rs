@@ -262,6 +262,11 @@ impl Array {
         (0..batch).flat_map(move |t| (0..rows).flat_map(move |i| (0..columns).map(move |j| [t, i, j])))
     }
 
+    /// Frees the elements; the shape remains.
+    pub(crate) fn clear(&mut self) {
+        each!(&mut self.data, x => *x = Vec::new());
+    }
+
     /// How many elements there are.
     pub(crate) fn len(&self) -> usize {
         each!(&self.data, x => x.len())

@@ -15,17 +15,45 @@ use std::ops::ControlFlow;
 const SIDES: [(&str, usize, &str); 2] = [("A", 1, "--scale-a"), ("B", 0, "--scale-b")];
 
 impl Inputs {
+    /// The operands ready for a unit.
+    pub(crate) fn on<'a>(&'a self, unit: &'a Unit) -> Result<Prepared<'a>, Failure> {
+        self.product(unit, self.ready(unit)?)
+    }
+
     /// Makes the operands ready for a unit: unpacks them, and quantises values for a block-scaled one
     /// whose scales are not given.
-    pub(crate) fn on<'a>(&'a self, unit: &'a Unit) -> Result<Prepared<'a>, Failure> {
+    pub(crate) fn ready(&self, unit: &Unit) -> Result<[Ready; 2], Failure> {
         if self.packed && unit.a.storage_bits.min(unit.b.storage_bits) >= 8 {
             return Err(failure(format!("--packed is for fp4 and fp6, but {unit} takes {} and {}", unit.a, unit.b)));
         }
         if self.swizzled && unit.scale.is_none() {
             return Err(failure(format!("--swizzled is about block scales, and {unit} takes none")));
         }
-        let side = |t: usize| self.side(unit, t);
-        let (a, b) = (side(0)?, side(1)?);
+        Ok([self.ready_side(unit, 0)?, self.ready_side(unit, 1)?])
+    }
+
+    /// Frees what the files of A and B hold, where their codes are all that is still needed.
+    pub(crate) fn keep_only(&mut self, ready: &[Ready; 2]) {
+        for (file, ready) in [&mut self.a, &mut self.b].into_iter().zip(ready) {
+            if ready.unpacked.is_some() || !ready.quantised.is_empty() {
+                file.clear();
+            }
+        }
+    }
+
+    /// A product of operands that were made ready.
+    pub(crate) fn product<'a>(&'a self, unit: &'a Unit, ready: [Ready; 2]) -> Result<Prepared<'a>, Failure> {
+        let [a, b] = ready;
+        let side = |t: usize, ready| Side {
+            file: [&self.a, &self.b][t],
+            format: [unit.a, unit.b][t],
+            scales: match &self.scales[t] {
+                Some(Scales::File(scales)) if unit.scale.is_some() && !self.swizzled => Some(scales),
+                _ => None,
+            },
+            ready,
+        };
+        let (a, b) = (side(0, a), side(1, b));
         let ([m, k], [rows, n]) = (a.array().shape, b.array().shape);
         if k != rows {
             let packed = if self.packed { " (unpacked)" } else { "" };
@@ -34,23 +62,24 @@ impl Inputs {
         Ok(Prepared { inputs: self, unit, sides: [a, b], size: [m, n, k] })
     }
 
-    fn side<'a>(&'a self, unit: &'a Unit, t: usize) -> Result<Side<'a>, Failure> {
+    fn ready_side(&self, unit: &Unit, t: usize) -> Result<Ready, Failure> {
         let (name, axis, option) = SIDES[t];
         let (file, format) = ([&self.a, &self.b][t], [unit.a, unit.b][t]);
-        let unpacked =
-            if self.is_packed(file, &format) { Some(file.unpacked(format.storage_bits, axis)?) } else { None };
-        let mut side = Side { file, unpacked, format, quantised: Vec::new(), scales: None, unswizzled: None };
-        let Some(rule) = unit.scale else { return Ok(side) };
+        let mut ready = Ready::default();
+        if self.is_packed(file, &format) {
+            ready.unpacked = Some(file.unpacked(format.storage_bits, axis)?);
+        }
+        let Some(rule) = unit.scale else { return Ok(ready) };
         match &self.scales[t] {
             Some(Scales::Number(_)) => {
                 return Err(failure(format!("{unit} takes block scales of {name}: {option} is a file of them")));
             }
             Some(Scales::File(scales)) if self.swizzled => {
-                let shape = side.array().shape;
+                let shape = ready.unpacked.as_ref().unwrap_or(file).shape;
                 let codes = scales.unswizzled(shape[1 - axis], shape[axis].div_ceil(rule.block))?;
-                side.unswizzled = Some(if axis == 1 { codes } else { codes.reversed_axes() });
+                ready.unswizzled = Some(if axis == 1 { codes } else { codes.reversed_axes() });
             }
-            Some(Scales::File(scales)) => side.scales = Some(scales),
+            Some(Scales::File(_)) => {}
             None if file.pattern_width().is_some() => {
                 let (format, block) = (rule.format, rule.block);
                 let needed = format!("so its block scales are needed, one {format} per {block} of K ({option})");
@@ -59,34 +88,40 @@ impl Inputs {
             None => {
                 let count = file.batch.unwrap_or(1);
                 for t in 0..if file.len() == 0 { count.min(1) } else { count } {
-                    side.quantised.push(quantise::for_unit(&file.operand(t, &format)?, unit, Axis(axis), self.round)?);
+                    ready.quantised.push(quantise::for_unit(&file.operand(t, &format)?, unit, Axis(axis), self.round)?);
                 }
             }
         }
-        Ok(side)
+        Ok(ready)
     }
+}
+
+/// What was made of an operand's file.
+#[derive(Default)]
+pub(crate) struct Ready {
+    unpacked: Option<Array>,
+    /// Quantised values with their scales, one for each matrix of the batch.
+    quantised: Vec<Quantised>,
+    /// Block scales out of the swizzled layout.
+    unswizzled: Option<Array2<u8>>,
 }
 
 /// One operand of a product, ready for a unit.
 struct Side<'a> {
     file: &'a Array,
-    unpacked: Option<Array>,
     format: FormatSpec,
-    /// Quantised values with their scales, one for each matrix of the batch.
-    quantised: Vec<Quantised>,
     /// Block scales from a file.
     scales: Option<&'a Array>,
-    /// Block scales out of the swizzled layout.
-    unswizzled: Option<Array2<u8>>,
+    ready: Ready,
 }
 
 impl Side<'_> {
     fn array(&self) -> &Array {
-        self.unpacked.as_ref().unwrap_or(self.file)
+        self.ready.unpacked.as_ref().unwrap_or(self.file)
     }
 
     fn quantised(&self, t: usize) -> Option<&Quantised> {
-        self.quantised.get(t).or(self.quantised.first())
+        self.ready.quantised.get(t).or(self.ready.quantised.first())
     }
 
     fn operand(&self, t: usize) -> Result<AnyMatrix<'_>, Failure> {
@@ -98,7 +133,7 @@ impl Side<'_> {
 
     /// Block scales in `format`, if there are any.
     fn block_scales(&self, t: usize, format: &FormatSpec) -> Result<Option<AnyMatrix<'_>>, Failure> {
-        Ok(match (self.quantised(t), &self.unswizzled, self.scales) {
+        Ok(match (self.quantised(t), &self.ready.unswizzled, self.scales) {
             (Some(q), ..) => Some(AnyMatrix::Typed(q.scale_codes(), q.scale_format)),
             (_, Some(codes), _) => Some(AnyMatrix::Codes(Codes::U8(View::from(codes)))),
             (.., Some(file)) => Some(file.operand(t, format)?),
@@ -108,7 +143,7 @@ impl Side<'_> {
 
     /// The scale of values that were not quantised.
     fn block_scale(&self, t: usize, [i, j]: [usize; 2], format: &FormatSpec) -> f64 {
-        match (&self.unswizzled, self.scales) {
+        match (&self.ready.unswizzled, self.scales) {
             (Some(codes), _) => format.to_f64(codes[[i, j]].into()),
             (_, Some(file)) => file.format(format).to_f64(file.code([t, i, j])),
             _ => 1.0,
@@ -137,9 +172,9 @@ impl Prepared<'_> {
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (side, (name, ..)) in self.sides.iter().zip(SIDES) {
-            let Some(q) = side.quantised.first() else { continue };
+            let Some(q) = side.quantised(0) else { continue };
             let kind = format!("{} in blocks of {} with {} scales", q.format, q.block, q.scale_format);
-            let factors: Vec<String> = side.quantised.iter().map(|q| q.tensor_scale.to_string()).collect();
+            let factors: Vec<String> = side.ready.quantised.iter().map(|q| q.tensor_scale.to_string()).collect();
             let whole = if q.scale_format == UE8M0 { "" } else { &format!(" and the factor {}", factors.join(", ")) };
             notes.push(format!("{name} was quantised to {kind}{whole}"));
         }

@@ -164,11 +164,13 @@ fn plans_are_found_again() {
     let f16 = |t: usize| half(wave(t));
     let (a, b) = (folder.floats("a.npy", &[m, k], f16), folder.floats("b.npy", &[k, n], f16));
     let (c, d) = (folder.floats("c.npy", &[m, n], f16), folder.path("d.npy"));
+    let bias = folder.floats("bias.npy", &[n], wave);
     for (plan, out, extra, name) in [
         ("cutlass3 block=128x128x64 stream-k=8", "f32", &[][..], "stream-k=8"),
         ("in-order split-k=3 order=1,2,0", "f32", &[], "order=1,2,0"),
         ("cutlass2 split-k=2", "f16", &["-c", &c, "--alpha", "1.5", "--beta", "-0.75"], "cutlass2 split-k=2"),
         ("in-order start=c", "bf16", &["-c", &c], "start=c"),
+        ("in-order split-k=4", "f16", &["--bias", &bias, "--scale-a", "0.3"], "in-order split-k=4"),
     ] {
         gemm(&[&[UNIT, &a, &b, "-o", &d, "--plan", plan, "--out", out], extra].concat());
         let found = gemmulate(&[&["identify", &a, &b, &d, "--arch", "H100", "--json"], extra].concat(), b"");
@@ -226,6 +228,9 @@ fn output_files_are_whole_or_not_there() {
     assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
     assert_eq!(fs::metadata(&d).expect("there").permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::read(&d).expect("written"), right);
+    let long = folder.path(&format!("{}.npy", "n".repeat(250)));
+    gemm(&[UNIT, &a, &b, "-o", &long]);
+    fs::remove_file(&long).expect("written");
     gemm(&[UNIT, &a, &b, "-o", "/dev/null"]);
     assert!(!fs::metadata("/dev/null").expect("there").is_file());
     gemm(&[UNIT, &a, &b, "-o", &a]);
