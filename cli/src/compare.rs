@@ -2,7 +2,7 @@
 
 use crate::bar::Bar;
 use crate::file::Target;
-use crate::inputs::Inputs;
+use crate::inputs::{Inputs, overflow};
 use crate::io::{self, Failure, Outcome};
 use crate::svg;
 use crate::units::plain_table;
@@ -40,9 +40,12 @@ pub(crate) struct Args {
     /// How values are rounded to the units' formats
     #[arg(long, value_name = "ROUNDING", default_value = "rne")]
     round: Rounding,
-    /// Saturate values beyond the units' formats
-    #[arg(long)]
-    saturate: bool,
+    /// What becomes of values beyond the units' formats: inf (where there is one) or saturate
+    #[arg(long, value_parser = overflow, default_value = "inf")]
+    overflow: Overflow,
+    /// Threads; 0 for all there are. The result never depends on it
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
     /// Draw the distributions of errors
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -57,12 +60,13 @@ struct Row {
     plan: Plan,
     values: Array2<f64>,
     errors: metrics::Errors,
+    notes: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let target = args.svg.as_deref().map(Target::new).transpose()?;
-    let overflow = if args.saturate { Overflow::Saturate } else { Overflow::Ieee };
-    let inputs = Inputs::plain(&args.a, &args.b, args.round, overflow)?;
+    let mut inputs = Inputs::plain(&args.a, &args.b, args.round, args.overflow)?;
+    inputs.threads = args.threads;
     if inputs.batch().is_some() {
         return Err(Failure::Message("compare takes single matrices; batches are gemm's".into()));
     }
@@ -79,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             let d = product.run(plan, &unit.d, &|done, total| bar.tell(done, total))?;
             let values = d.values(0, &unit.d);
             let errors = metrics::errors(&values, &reference.product, &unit.d)?;
-            rows.push(Row { unit: unit.clone(), plan: plan.clone(), values, errors });
+            rows.push(Row { unit: unit.clone(), plan: plan.clone(), values, errors, notes: product.notes() });
         }
     }
     if let Some(target) = &target {
@@ -148,6 +152,12 @@ fn table(out: &mut impl Write, rows: &[Row], exact: bool) -> Result<(), Failure>
     for (t, row) in rows.iter().enumerate().filter(|(_, r)| r.errors.special > 0) {
         writeln!(out, "{}: {} elements are NaN or infinite and not counted", t + 1, row.errors.special)?;
     }
+    // Once for all plans of a unit.
+    for (t, row) in rows.iter().enumerate().filter(|&(t, row)| t == 0 || rows[t - 1].unit.name != row.unit.name) {
+        for note in &row.notes {
+            writeln!(out, "{}: {note}", t + 1)?;
+        }
+    }
     Ok(())
 }
 
@@ -158,7 +168,7 @@ fn json(out: &mut impl Write, rows: &[Row], exact: bool) -> Result<(), Failure> 
         serde_json::json!({
             "unit": row.unit.name, "plan": row.plan.to_string(), "max_abs": number(e.max_abs),
             "max_ulp": number(e.max_ulp), "relative_frobenius": number(e.relative_frobenius), "bias": number(e.bias),
-            "special": e.special,
+            "special": e.special, "notes": row.notes,
             "differs": rows.iter().map(|other| differ(row, other)).collect::<Vec<_>>(),
         })
     };

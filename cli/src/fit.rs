@@ -29,8 +29,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Seconds after which no other model is looked for
-    #[arg(long, default_value_t = 60)]
-    time: u64,
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    limit: u64,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let (mut target, _) = args.target.open()?;
-    let options = FitOptions { vectors: args.vectors, seed: args.seed, time: Duration::from_secs(args.time) };
+    let options = FitOptions { vectors: args.vectors, seed: args.seed, time: Duration::from_secs(args.limit) };
     let found = fit(&mut *target, &options)?;
     let interface = target.interface();
     let mut out = io::output();
@@ -56,7 +56,7 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
     writeln!(out, "  {}", interface_in_words(interface))?;
     writeln!(out, "  {} vectors, {} mismatches", found.vectors, found.mismatches)?;
     if found.out_of_time && found.mismatches > 0 {
-        writeln!(out, "  time ran out: --time SECONDS gives the search more")?;
+        writeln!(out, "  time ran out: --limit SECONDS gives the search more")?;
     }
     if let Some(c) = &found.counterexample {
         let value = |d: u64| number(interface.d.to_f64(d));

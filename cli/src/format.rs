@@ -1,5 +1,6 @@
 //! `gemmulate format`: a format's table, one code or one value.
 
+use crate::inputs::overflow;
 use crate::io::{self, Failure, Outcome};
 use crate::words;
 use gemmulate::format::{FormatSpec, Overflow, Value};
@@ -18,7 +19,7 @@ Examples:
   gemmulate format e4m3                    its limits and all of its codes
   gemmulate format f16 3c01                decodes a code
   gemmulate format e2m1 -- -5.1            encodes a value
-  gemmulate format e5m2 1e6 --saturate --rounding rz")]
+  gemmulate format e5m2 1e6 --overflow saturate --round rz")]
 pub(crate) struct Args {
     /// The format: f64 f32 tf32 f16 bf16 e5m2 e4m3 e5m2fnuz e4m3fnuz e3m2 e2m3 e2m1 ue8m0 ue4m3
     #[arg(value_parser = crate::units::format)]
@@ -33,11 +34,11 @@ pub(crate) struct Args {
     #[arg(long)]
     value: bool,
     /// How a value is rounded: rne rna rnz rnu rnd rno rz ra rd ru
-    #[arg(long, default_value = "rne")]
-    rounding: Rounding,
-    /// Values beyond the largest become the largest
-    #[arg(long)]
-    saturate: bool,
+    #[arg(long, value_name = "ROUNDING", default_value = "rne")]
+    round: Rounding,
+    /// What becomes of values beyond the largest: inf (where there is one) or saturate
+    #[arg(long, value_parser = overflow, default_value = "inf")]
+    overflow: Overflow,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -86,8 +87,7 @@ fn decoded(format: &FormatSpec, code: u64, out: &mut impl Write) -> std::io::Res
 }
 
 fn encoded(args: &Args, word: &str, value: Value, also_a_code: bool, out: &mut impl Write) -> Result<(), Failure> {
-    let overflow = if args.saturate { Overflow::Saturate } else { Overflow::Ieee };
-    match args.format.encode(value, args.rounding, overflow) {
+    match args.format.encode(value, args.round, args.overflow) {
         Ok(code) => writeln!(out, "{word} -> {} {code:x} = {}", args.format, describe(&args.format, code))?,
         // The word has been decoded as a code already, which was probably what was meant.
         Err(error) if also_a_code => writeln!(out, "{word} as a value: {error}")?,

@@ -43,8 +43,8 @@ Examples:
     --swizzled --alpha 3.1e-5 --out bf16 -o y.npy
 
 JSON: {unit, plan, m, n, k, seconds, gmacs}; with a batch also {batch}, with
-quantised operands {notes}, with --compare {errors} (null where nothing is
-finite), with --expect {expect: {differ, of, first}}.")]
+operands that were quantised or overflowed {notes}, with --compare {errors}
+(null where nothing is finite), with --expect {expect: {differ, of, first}}.")]
 pub(crate) struct Args {
     /// The unit, by any of its names
     #[arg(value_parser = Unit::find)]
@@ -196,8 +196,9 @@ impl Report<'_> {
         if let Some(batch) = batch {
             json["batch"] = json!(batch);
         }
-        if !self.product.notes().is_empty() {
-            json["notes"] = json!(self.product.notes());
+        let notes = self.product.notes();
+        if !notes.is_empty() {
+            json["notes"] = json!(notes);
         }
         if let Some((e, exact)) = &self.errors {
             let number = |x: f64| (e.counted > 0).then_some(x);

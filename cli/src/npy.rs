@@ -262,6 +262,16 @@ impl Array {
         (0..batch).flat_map(move |t| (0..rows).flat_map(move |i| (0..columns).map(move |j| [t, i, j])))
     }
 
+    /// How many of a file's values `which` picks; bit patterns are none.
+    pub(crate) fn count(&self, which: impl Fn(f64) -> bool) -> usize {
+        match &self.data {
+            Data::F16(x) => x.iter().filter(|&&x| which(F16.to_f64(x.into()))).count(),
+            Data::F32(x) => x.iter().filter(|&&x| which(x.into())).count(),
+            Data::F64(x) => x.iter().filter(|&&x| which(x)).count(),
+            _ => 0,
+        }
+    }
+
     /// Frees the elements; the shape remains.
     pub(crate) fn clear(&mut self) {
         each!(&mut self.data, x => *x = Vec::new());

@@ -141,6 +141,20 @@ impl Side<'_> {
         })
     }
 
+    /// Finite values that the unit's format turns into infinities or NaN, told in words.
+    fn overflowing(&self, name: &str, inputs: &Inputs) -> Option<String> {
+        let (format, file) = (&self.format, self.file);
+        let largest = format.to_f64(format.max_code(false));
+        let lost = |x: f64| {
+            let code = format.encode_f64(x, inputs.round, inputs.overflow);
+            code.is_ok_and(|code| !format.to_f64(code).is_finite())
+        };
+        let count = file.count(|x| x.is_finite() && x.abs() > largest && lost(x));
+        let becomes = if format.has_infinity() { "infinite" } else { "NaN" };
+        let why = format!("of {} values of {name} are beyond {format}, whose largest is {largest}", file.len());
+        (count > 0).then(|| format!("{count} {why}, and became {becomes} (but for --overflow saturate)"))
+    }
+
     /// The scale of values that were not quantised.
     fn block_scale(&self, t: usize, [i, j]: [usize; 2], format: &FormatSpec) -> f64 {
         match (&self.ready.unswizzled, self.scales) {
@@ -172,7 +186,10 @@ impl Prepared<'_> {
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (side, (name, ..)) in self.sides.iter().zip(SIDES) {
-            let Some(q) = side.quantised(0) else { continue };
+            let Some(q) = side.quantised(0) else {
+                notes.extend(side.overflowing(name, self.inputs));
+                continue;
+            };
             let kind = format!("{} in blocks of {} with {} scales", q.format, q.block, q.scale_format);
             let factors: Vec<String> = side.ready.quantised.iter().map(|q| q.tensor_scale.to_string()).collect();
             let whole = if q.scale_format == UE8M0 { "" } else { &format!(" and the factor {}", factors.join(", ")) };

@@ -236,6 +236,7 @@ fn a_child_needs_formats_and_sizes_that_fit() {
     }
     // Absurd limits are limits all the same.
     let unit = Unit::find("volta/mma.m8n8k4.f32.f16.f16.f32").unwrap();
-    let run = through_a_child("fit", &unit, &["--timeout", "1e18", "--time", "18446744073709551615", "--vectors", "9"]);
+    let run =
+        through_a_child("fit", &unit, &["--timeout", "1e18", "--limit", "18446744073709551615", "--vectors", "9"]);
     assert_eq!(run.code, 0, "{}", run.err);
 }

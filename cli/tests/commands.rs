@@ -161,14 +161,14 @@ fn format_shows_decodes_and_encodes() {
     assert_eq!(out(&["f16", "0x3c01"]), "f16 3c01 = 1.0009765625 (+ 2^0 x 1.0000000001)\n");
     assert_eq!(out(&["e2m1", "-5.1"]), "-5.1 -> e2m1 f = -6 (- 2^2 x 1.1)\n");
     assert_eq!(out(&["f16", "-1e-9"]), "-1e-9 -> f16 8000 = -0 (- 2^-14 x 0.0000000000)\n");
-    assert!(out(&["e4m3", "1e9", "--saturate", "--value"]).contains("7e = 448"));
-    assert!(out(&["--value", "--rounding", "ru", "bf16", "1.00001"]).contains("3f81"));
+    assert!(out(&["e4m3", "1e9", "--overflow", "saturate", "--value"]).contains("7e = 448"));
+    assert!(out(&["--value", "--round", "ru", "bf16", "1.00001"]).contains("3f81"));
     for (arguments, message) in [
         (&["f12"][..], "expected one of"),
         (&["f16", "12345g"], "expected"),
         (&["f16", "--code", "12345"], "16 bits"),
         (&["ue8m0", "--value", "-1"], "no negative"),
-        (&["f16", "1.5", "--rounding", "up"], "rne"),
+        (&["f16", "1.5", "--round", "up"], "rne"),
     ] {
         let run = gemmulate(&[&["format"], arguments].concat(), b"");
         assert!(run.err.contains(message) && run.code == 2, "{arguments:?}: {}", run.err);

@@ -311,6 +311,24 @@ fn patterns_orders_and_types() {
 }
 
 #[test]
+fn overflowing_operands_are_told() {
+    let folder = Folder::new();
+    let (a, b) = (folder.floats("a.npy", &[2, 32], |t| 100.0 * t as f32), folder.floats("b.npy", &[32, 2], wave));
+    let fp8 = "hopper/wgmma.m64n8k32.f32.e4m3.e4m3";
+    let unit = fp8.replace("e4m3.e4m3", "e5m2.e4m3");
+    // 464 is the first that e4m3 does not round to 448.
+    let told = "59 of 64 values of A are beyond e4m3, whose largest is 448, and became NaN";
+    assert!(gemm(&[fp8, &a, &b]).contains(told), "{}", gemm(&[fp8, &a, &b]));
+    assert!(gemm(&[fp8, &a, &b, "--json"]).contains(told));
+    for quiet in [&[fp8, &a, &b, "--overflow", "saturate"][..], &[&unit, &a, &b]] {
+        let run = gemm(quiet);
+        assert!(!run.contains("beyond"), "{run}");
+    }
+    let run = gemmulate(&["compare", &a, &b, "--units", &format!("{unit},{fp8}"), "--plans", "in-order;cutlass3"], b"");
+    assert!(run.out.matches(told).count() == 1 && run.out.contains(&format!("3: {told}")), "{}{}", run.out, run.err);
+}
+
+#[test]
 fn bit_patterns_of_c_are_of_the_type_of_d() {
     let folder = Folder::new();
     let (a, b) = (folder.floats("a.npy", &[5, 33], wave), folder.floats("b.npy", &[33, 7], wave));
