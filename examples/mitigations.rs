@@ -11,17 +11,20 @@ use ndarray::Array2;
 fn main() -> Result<(), Error> {
     let mut normal = support::Normal(7);
     println!("CDNA3's rounding down, A and B 1000 N(0, 1), C N(0, 1)");
-    let (a, b, c) = (normal.matrix(64, 8, 1000.0), normal.matrix(8, 64, 1000.0), normal.matrix(64, 64, 1.0));
+    let (a, b, c) = (normal.matrix(512, 64, 1000.0), normal.matrix(64, 512, 1000.0), normal.matrix(512, 512, 1.0));
     let (ha, hb) = (a.mapv(f16::from_f32), b.mapv(f16::from_f32));
     let exact = metrics::reference(&ha.mapv(f64::from), &hb.mapv(f64::from))?.product + c.mapv(f64::from);
     let cdna3 = Unit::find("cdna3/v_mfma_f32_32x32x8_f16")?;
     let gemm = Gemm::on(&cdna3).beta(1.0).c(&c);
     let inside = gemm.clone().plan(Plan::in_order().start(Start::C)).run(&ha, &hb)?;
-    // The default: the unit starts at +0, C is added in f32.
-    let outside = gemm.run(&ha, &hb)?;
+    // The default: the unit starts at +0, C is added in f32 in the end.
+    let outside = gemm.clone().run(&ha, &hb)?;
     assert_eq!(outside, ha.dot_on(&hb, &cdna3)? + &c);
+    // Every instruction starts at +0; their results are summed in f32.
+    let step = gemm.plan(Plan::in_order().promote(cdna3.shape.k)).run(&ha, &hb)?;
     report("C inside the unit", &inside, &exact, &cdna3)?;
-    report("C = 0, outer f32 sum", &outside, &exact, &cdna3)?;
+    report("C added in f32", &outside, &exact, &cdna3)?;
+    report("C = 0, outer f32 sum", &step, &exact, &cdna3)?;
 
     println!("fp8 on Hopper");
     let (a, b) = (normal.matrix(12, 2048, 1.0), normal.matrix(2048, 12, 1.0));

@@ -1,7 +1,9 @@
 //! Progress bars: on terminals, for work that takes more than a second.
 
+use gemmulate::gemm::OnProgress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 pub(crate) struct Bar {
@@ -18,6 +20,14 @@ impl Bar {
         }
         bar.set_message(what);
         Self { bar, start: Instant::now(), terminal: std::io::stderr().is_terminal() }
+    }
+
+    /// Does work that tells how far it has come.
+    pub(crate) fn watch<R>(&self, work: impl FnOnce(OnProgress<'_>) -> R) -> R {
+        work(&|p| {
+            self.tell(p.done, p.total);
+            ControlFlow::Continue(())
+        })
     }
 
     /// Shows how far the work has come.

@@ -4,6 +4,8 @@ use crate::bar::Bar;
 use crate::file::Target;
 use crate::inputs::{Inputs, overflow};
 use crate::io::{self, Failure, Outcome};
+use crate::npy::Array;
+use crate::prepared::Against;
 use crate::svg;
 use crate::units::plain_table;
 use gemmulate::format::Overflow;
@@ -17,7 +19,7 @@ use std::path::PathBuf;
 ///
 /// Errors are against the f64 product of the matrices as they stand in the files (exact where
 /// possible), so they include what rounding the operands costs. The last columns count the elements
-/// in which two results differ, as numbers, bit for bit. Block-scaled units get their operands
+/// in which two results differ in their bits (results of different types: as numbers). Block-scaled units get their operands
 /// quantised to MX or NVFP4.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -58,6 +60,7 @@ pub(crate) struct Args {
 struct Row {
     unit: Unit,
     plan: Plan,
+    d: Array,
     values: Array2<f64>,
     errors: metrics::Errors,
     notes: Vec<String>,
@@ -74,7 +77,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     for unit in &args.units {
         check_patterns(&inputs, [first, unit])?;
     }
-    let reference = metrics::reference(&inputs.a.values(0, &first.a), &inputs.b.values(0, &first.b))?;
+    let (a, b) = (inputs.a.values(0, &first.a), inputs.b.values(0, &first.b));
+    let reference = Bar::new("reference").watch(|tell| metrics::reference_with(&a, &b, args.threads, tell))?;
     let mut rows = Vec::new();
     for unit in &args.units {
         let product = inputs.on(unit)?;
@@ -83,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             let d = product.run(plan, &unit.d, &|done, total| bar.tell(done, total))?;
             let values = d.values(0, &unit.d);
             let errors = metrics::errors(&values, &reference.product, &unit.d)?;
-            rows.push(Row { unit: unit.clone(), plan: plan.clone(), values, errors, notes: product.notes() });
+            rows.push(Row { unit: unit.clone(), plan: plan.clone(), d, values, errors, notes: product.notes() });
         }
     }
     if let Some(target) = &target {
@@ -119,8 +123,11 @@ impl Row {
     }
 }
 
-/// In how many elements two results differ.
+/// In how many elements two results differ: in their bits, or across formats as numbers.
 fn differ(x: &Row, y: &Row) -> usize {
+    if x.unit.d == y.unit.d {
+        return x.d.differences(&y.d).0;
+    }
     let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
     x.values.iter().zip(&y.values).filter(|(a, b)| !same(**a, **b)).count()
 }
@@ -146,7 +153,7 @@ fn table(out: &mut impl Write, rows: &[Row], exact: bool) -> Result<(), Failure>
         table.add_row(cells);
     }
     writeln!(out, "{table}")?;
-    let against = if exact { "the exact product" } else { "a product in twice f64's precision" };
+    let against = if exact { Against::Exact } else { Against::Pairs }.words();
     let elements = rows.first().map_or(0, |r| r.values.len());
     writeln!(out, "against {against}; \u{2260} counts elements that differ, of {elements}; ulps are of each unit's d")?;
     for (t, row) in rows.iter().enumerate().filter(|(_, r)| r.errors.special > 0) {
@@ -172,7 +179,7 @@ fn json(out: &mut impl Write, rows: &[Row], exact: bool) -> Result<(), Failure> 
             "differs": rows.iter().map(|other| differ(row, other)).collect::<Vec<_>>(),
         })
     };
-    let reference = if exact { "exact" } else { "f64 pairs" };
+    let reference = if exact { Against::Exact } else { Against::Pairs }.name();
     writeln!(out, "{}", serde_json::json!({"reference": reference, "rows": rows.iter().map(one).collect::<Vec<_>>()}))?;
     Ok(())
 }

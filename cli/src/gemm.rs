@@ -5,7 +5,7 @@ use crate::file::Target;
 use crate::inputs::{Inputs, Operands};
 use crate::io::{self, Failure, Outcome};
 use crate::npy::{self, Array, Vectors};
-use crate::prepared::Prepared;
+use crate::prepared::{Against, Prepared};
 use crate::units::plain_table;
 use gemmulate::format::FormatSpec;
 use gemmulate::gemm::metrics;
@@ -156,12 +156,12 @@ fn errors(
     plan: &Plan,
     d: &Array,
     format: &FormatSpec,
-) -> Result<(metrics::Errors, bool), Failure> {
-    let (reference, exact) = product.reference(plan, format)?;
+) -> Result<(metrics::Errors, Against), Failure> {
+    let (reference, against) = product.reference(plan, format)?;
     let m = product.size[0];
     let values =
         Array2::from_shape_fn(reference.dim(), |(i, j)| format.to_f64(d.code([i / m.max(1), i % m.max(1), j])));
-    Ok((metrics::errors(&values, &reference, format)?, exact))
+    Ok((metrics::errors(&values, &reference, format)?, against))
 }
 
 /// What was done, for people and programs.
@@ -172,7 +172,7 @@ struct Report<'a> {
     d: &'a Array,
     format: FormatSpec,
     seconds: f64,
-    errors: Option<(metrics::Errors, bool)>,
+    errors: Option<(metrics::Errors, Against)>,
     expected: Option<Array>,
 }
 
@@ -200,11 +200,11 @@ impl Report<'_> {
         if !notes.is_empty() {
             json["notes"] = json!(notes);
         }
-        if let Some((e, exact)) = &self.errors {
+        if let Some((e, against)) = &self.errors {
             let number = |x: f64| (e.counted > 0).then_some(x);
             json["errors"] = json!({
                 "max_abs": number(e.max_abs), "max_ulp": number(e.max_ulp),
-                "relative_frobenius": number(e.relative_frobenius), "bias": number(e.bias), "special": e.special, "reference": if *exact { "exact" } else { "f64 pairs" },
+                "relative_frobenius": number(e.relative_frobenius), "bias": number(e.bias), "special": e.special, "reference": against.name(),
             });
         }
         if let Some((count, first)) = self.differences() {
@@ -221,8 +221,8 @@ impl Report<'_> {
         if args.output.is_none() && self.expected.is_none() && self.errors.is_none() {
             self.preview(out)?;
         }
-        if let Some((e, exact)) = &self.errors {
-            let against = if *exact { "the exact product" } else { "a product in twice f64's precision" };
+        if let Some((e, against)) = &self.errors {
+            let against = against.words();
             if e.counted == 0 {
                 writeln!(out, "against {against}: nothing to compare")?;
             } else {

@@ -75,6 +75,8 @@ struct Candidate {
     /// Of all of D.
     differ: usize,
     first: Option<[usize; 3]>,
+    /// What the candidate has there.
+    found: u64,
 }
 
 struct Question<'a> {
@@ -214,7 +216,7 @@ impl<'a> Question<'a> {
                 match product.elements(&plans[0], &out, &self.sample) {
                     Ok(codes) => {
                         let (misses, plans) = (self.misses(&self.sample, &codes, &out), plans.clone());
-                        candidates.push(Candidate { group, plans, out, misses, differ: 0, first: None });
+                        candidates.push(Candidate { group, plans, out, misses, differ: 0, first: None, found: 0 });
                     }
                     // What the plan or the scales exclude.
                     Err(why) => *refused = Some(why),
@@ -310,6 +312,7 @@ impl<'a> Question<'a> {
             let tell = |part: u64, of: u64| bar.tell(done * of + part, total * of);
             let found = product.run(&candidate.plans[0], &candidate.out, &tell)?;
             (candidate.differ, candidate.first) = found.differences(&self.d);
+            candidate.found = candidate.first.map_or(0, |at| found.code(at));
             done += 1;
         }
         let left = candidates.len() - done as usize;
@@ -329,11 +332,15 @@ impl<'a> Question<'a> {
         for c in &answer.matches {
             let names: Vec<String> = self.groups[c.group].iter().map(ToString::to_string).collect();
             let plans: Vec<String> = c.plans.iter().map(ToString::to_string).collect();
-            let first = c.first.map_or("-".into(), |[_, i, j]| format!("row {i}, column {j}"));
+            let value = |code: u64| format!("{:e}", c.out.to_f64(code));
+            let first = c.first.map_or("-".into(), |at @ [_, i, j]| {
+                format!("row {i}, column {j}: {}, not {}", value(c.found), value(self.d.code(at)))
+            });
             let differ = format!("{} of {total}", c.differ);
             table.add_row([names.join("\n"), plans.join("\n"), c.out.to_string(), differ, first]);
         }
         writeln!(out, "{table}")?;
+        writeln!(out, "a unit stands for every M and N of its instruction")?;
         if answer.left > 0 {
             let why = "agree on samples and were not computed whole: --limit gives them time";
             writeln!(out, "{} more {why}", answer.left)?;
@@ -350,6 +357,7 @@ impl<'a> Question<'a> {
                 "units": self.groups[c.group].iter().map(|u| u.name.clone()).collect::<Vec<_>>(),
                 "plans": c.plans.iter().map(ToString::to_string).collect::<Vec<_>>(), "output": c.out.name,
                 "differ": c.differ, "of": self.d.len(), "first": c.first.map(|[_, i, j]| [i, j]),
+                "bits": c.first.map(|at| [format!("{:x}", c.found), format!("{:x}", self.d.code(at))]),
             })
         };
         let matches: Vec<_> = answer.matches.iter().map(one).collect();

@@ -2,9 +2,11 @@
 
 use crate::io::Failure;
 use crate::npy::{Array, Vectors};
-use gemmulate::format::{FormatSpec, Overflow};
+use gemmulate::Unit;
+use gemmulate::format::{F64, FormatSpec, Overflow};
 use gemmulate::round::Rounding;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 #[derive(clap::Args)]
 pub(crate) struct Operands {
@@ -32,7 +34,7 @@ pub(crate) struct Operands {
     /// Scales of B, likewise: ceil(K / block) x N block scales, or a number, or N floats, one per column
     #[arg(long, value_name = "SCALES")]
     scale_b: Option<String>,
-    /// The files hold A and B transposed where named: a, b or ab (weights often are N x K)
+    /// The files hold A and B transposed where named, and their scales: a, b or ab (weights often are N x K)
     #[arg(long, value_name = "WHICH", value_parser = ["a", "b", "ab"])]
     transposed: Option<String>,
     /// Bytes of fp4 and fp6 operands are packed along K, the first code in the lowest bits, as
@@ -68,11 +70,22 @@ pub(crate) enum Scales {
     File(Array),
 }
 
+impl Scales {
+    fn transposed(self) -> Self {
+        match self {
+            Self::File(file) => Self::File(file.transposed()),
+            number @ Self::Number(_) => number,
+        }
+    }
+}
+
 /// Everything read from files.
 pub(crate) struct Inputs {
     pub(crate) a: Array,
     pub(crate) b: Array,
     pub(crate) c: Option<Array>,
+    /// C in single precision, for units that are no wider.
+    single_c: OnceLock<Array>,
     pub(crate) scales: [Option<Scales>; 2],
     pub(crate) bias: Option<Vec<f32>>,
     pub(crate) alpha: f64,
@@ -99,7 +112,9 @@ impl Inputs {
         }
         let (scales, bias, c) = ([None, None], None, None);
         let (packed, swizzled, threads) = (false, false, 0);
-        let inputs = Self { a, b, c, scales, bias, alpha: 1.0, beta: 0.0, packed, swizzled, round, overflow, threads };
+        let single_c = OnceLock::new();
+        let inputs =
+            Self { a, b, c, single_c, scales, bias, alpha: 1.0, beta: 0.0, packed, swizzled, round, overflow, threads };
         inputs.check_batches()?;
         Ok(inputs)
     }
@@ -125,6 +140,11 @@ impl Inputs {
             }))
         };
         inputs.scales = [scales(&args.scale_a, along_a)?, scales(&args.scale_b, along_b)?];
+        for (scales, name) in inputs.scales.iter_mut().zip(['a', 'b']) {
+            if transposed.contains(name) && !args.swizzled {
+                *scales = scales.take().map(Scales::transposed);
+            }
+        }
         if let Some(path) = &args.bias {
             let n = inputs.b.shape[1];
             inputs.bias = Some(Array::read(path, Vectors::Row)?.vector(n, "one per column of D")?);
@@ -173,6 +193,15 @@ impl Inputs {
     /// Whether an operand is to be unpacked to get at codes of a format.
     pub(crate) const fn is_packed(&self, file: &Array, format: &FormatSpec) -> bool {
         self.packed && format.storage_bits < 8 && matches!(file.pattern_width(), Some(8))
+    }
+
+    /// C as a unit's epilogue takes it: f64 is rounded, where the unit is no wider than f32.
+    pub(crate) fn c_for(&self, unit: &Unit) -> Option<&Array> {
+        let c = self.c.as_ref()?;
+        if !c.is_double() || unit.d == F64 {
+            return Some(c);
+        }
+        Some(self.single_c.get_or_init(|| c.single(self.round, self.overflow)))
     }
 
     /// Whether C enters.

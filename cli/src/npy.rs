@@ -3,8 +3,9 @@
 
 use crate::file::Target;
 use crate::io::Failure;
-use gemmulate::format::{BF16, F16, F32, F64, FormatSpec};
+use gemmulate::format::{BF16, F16, F32, F64, FormatSpec, Overflow};
 use gemmulate::gemm::{AnyMatrix, Codes, CodesMut, quantise};
+use gemmulate::round::Rounding;
 use gemmulate::view::{View, ViewMut};
 use ndarray::Array2;
 use npyz::{DType, Deserialize, NpyFile, Order, TypeChar, WriterBuilder};
@@ -264,12 +265,29 @@ impl Array {
 
     /// How many of a file's values `which` picks; bit patterns are none.
     pub(crate) fn count(&self, which: impl Fn(f64) -> bool) -> usize {
+        self.all_values().filter(|&x| which(x)).count()
+    }
+
+    /// A file's values in memory order; of bit patterns none.
+    fn all_values(&self) -> Box<dyn Iterator<Item = f64> + '_> {
         match &self.data {
-            Data::F16(x) => x.iter().filter(|&&x| which(F16.to_f64(x.into()))).count(),
-            Data::F32(x) => x.iter().filter(|&&x| which(x.into())).count(),
-            Data::F64(x) => x.iter().filter(|&&x| which(x)).count(),
-            _ => 0,
+            Data::F16(x) => Box::new(x.iter().map(|&x| half::f16::from_bits(x).into())),
+            Data::F32(x) => Box::new(x.iter().map(|&x| x.into())),
+            Data::F64(x) => Box::new(x.iter().copied()),
+            _ => Box::new([].into_iter()),
         }
+    }
+
+    pub(crate) const fn is_double(&self) -> bool {
+        matches!(self.data, Data::F64(_))
+    }
+
+    /// The same values in f32.
+    pub(crate) fn single(&self, round: Rounding, overflow: Overflow) -> Self {
+        let code = |x: f64| F32.encode_f64(x, round, overflow).unwrap_or_else(|_| F32.max_code(x < 0.0));
+        let values = self.all_values().map(|x| f32::from_bits(code(x) as u32)).collect();
+        let Self { batch, shape, dimensions, strides, .. } = *self;
+        Self { batch, shape, dimensions, strides, data: Data::F32(values), name: self.name.clone() }
     }
 
     /// Frees the elements; the shape remains.
@@ -398,7 +416,10 @@ fn check_size(path: &Path, length: u64) -> Result<(), String> {
         text.split_once("'shape'").and_then(|(_, rest)| rest.split_once('(')).and_then(|(_, x)| x.split_once(')'));
     let Some((shape, _)) = shape else { return Ok(()) };
     let sizes = shape.split(',').map(str::trim).filter(|x| !x.is_empty()).map(str::parse::<u64>);
-    let elements = sizes.map(Result::ok).try_fold(1u64, |n, size| n.checked_mul(size?));
+    let Ok(sizes) = sizes.collect::<Result<Vec<_>, _>>() else {
+        return Err(format!("({shape}) is no shape of an array"));
+    };
+    let elements = sizes.into_iter().try_fold(1u64, u64::checked_mul);
     match elements {
         // Every element takes a byte at least.
         Some(n) if n <= length => Ok(()),

@@ -1,5 +1,6 @@
 //! A product's inputs made ready for a unit: unpacked, quantised, scaled.
 
+use crate::bar::Bar;
 use crate::inputs::{Inputs, Scales, failure};
 use crate::io::Failure;
 use crate::npy::Array;
@@ -165,6 +166,35 @@ impl Side<'_> {
     }
 }
 
+/// What a result is measured against.
+#[derive(Clone, Copy)]
+pub(crate) enum Against {
+    /// The exact product, rounded once.
+    Exact,
+    /// A product in twice f64's precision.
+    Pairs,
+    /// What f64 makes of a product and what is applied to it.
+    Double,
+}
+
+impl Against {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Pairs => "f64 pairs",
+            Self::Double => "f64",
+        }
+    }
+
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Exact => "the exact product",
+            Self::Pairs => "a product in twice f64's precision",
+            Self::Double => "the product with scales, alpha, beta C and bias applied in f64",
+        }
+    }
+}
+
 /// A product on a unit, but for its plan.
 pub(crate) struct Prepared<'a> {
     inputs: &'a Inputs,
@@ -246,6 +276,8 @@ impl Prepared<'_> {
         tell: Option<OnProgress<'_>>,
         f: impl FnOnce(&Gemm<'_>, [AnyMatrix<'_>; 2]) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
+        let [m, n, k] = self.size;
+        plan.check(self.unit, m, n, k)?;
         let (inputs, factors) = (self.inputs, self.factors(plan, t)?);
         let [outer_a, outer_b] = factors.outer;
         let mut gemm = Gemm::on(self.unit)
@@ -258,7 +290,7 @@ impl Prepared<'_> {
             .output(*out)
             .scale_a(outer_a)
             .scale_b(outer_b);
-        if let Some(c) = &inputs.c {
+        if let Some(c) = inputs.c_for(self.unit) {
             let format = self.c_format(c, out);
             gemm = gemm.c_any(match c.operand(t, &format)? {
                 AnyMatrix::Codes(codes) => AnyMatrix::Typed(codes, format),
@@ -330,20 +362,21 @@ impl Prepared<'_> {
     }
 
     /// The product of the files' numbers, scales, alpha, beta, C and bias in f64, product under
-    /// product, and whether it is exact.
-    pub(crate) fn reference(&self, plan: &Plan, out: &FormatSpec) -> Result<(Array2<f64>, bool), Failure> {
+    /// product, and how it was made.
+    pub(crate) fn reference(&self, plan: &Plan, out: &FormatSpec) -> Result<(Array2<f64>, Against), Failure> {
         let ([m, n, _], count) = (self.size, self.products());
-        let (mut all, mut exact) = (Array2::zeros((count * m, n)), true);
+        let (mut all, mut exact, mut plain) = (Array2::zeros((count * m, n)), true, true);
         for t in 0..count {
             let factors = self.factors(plan, t)?;
             let (a, b) = (self.scaled(&factors, plan, 0, t), self.scaled(&factors, plan, 1, t));
-            let reference = metrics::reference(&a, &b)?;
+            let bar = Bar::new("reference");
+            let reference = bar.watch(|tell| metrics::reference_with(&a, &b, self.inputs.threads, tell))?;
             let inputs = self.inputs;
-            let plain = factors.promotion.is_none()
+            exact &= reference.exact;
+            plain &= factors.promotion.is_none()
                 && factors.outer.iter().all(|s| matches!(s, Scaling::One))
                 && (inputs.alpha, inputs.beta) == (1.0, 0.0)
                 && inputs.bias.is_none();
-            exact &= reference.exact && plain;
             let c = inputs.c.as_ref().filter(|_| inputs.beta != 0.0).map(|c| c.values(t, &self.c_format(c, out)));
             for ((i, j), x) in reference.product.indexed_iter() {
                 let c = c.as_ref().map_or(0.0, |c| inputs.beta * c[[i, j]]);
@@ -351,7 +384,12 @@ impl Prepared<'_> {
                 all[[t * m + i, j]] = inputs.alpha * x + c + bias;
             }
         }
-        Ok((all, exact))
+        let against = match (plain, exact) {
+            (false, _) => Against::Double,
+            (true, false) => Against::Pairs,
+            (true, true) => Against::Exact,
+        };
+        Ok((all, against))
     }
 
     /// An operand's numbers with its scales; quantised ones as the file has them.

@@ -34,14 +34,18 @@ pub(crate) fn histograms(series: &[(String, Vec<f64>)], axis: &str) -> String {
             );
         }
         let name = name.replace('&', "&amp;").replace('<', "&lt;");
-        let _ = writeln!(svg, "<text x=\"20\" y=\"{:.1}\">{name}</text>", bottom - HEIGHT + 18.0);
+        // Names too long for the picture are pressed into it.
+        let fit = if name.chars().count() > 95 { " textLength=\"640\" lengthAdjust=\"spacingAndGlyphs\"" } else { "" };
+        let _ = writeln!(svg, "<text x=\"20\" y=\"{:.1}\"{fit}>{name}</text>", bottom - HEIGHT + 18.0);
         let _ = writeln!(svg, "<path d=\"M20 {bottom}h{WIDTH}\" stroke=\"black\"/>");
     }
     let y = total - 30.0;
-    for (x, text) in
-        [(20.0, format!("{:.2e}", -reach)), (20.0 + WIDTH / 2.0, "0".into()), (20.0 + WIDTH, format!("{reach:.2e}"))]
-    {
-        let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>");
+    for (x, anchor, text) in [
+        (20.0, "start", format!("{:.2e}", -reach)),
+        (20.0 + WIDTH / 2.0, "middle", "0".into()),
+        (20.0 + WIDTH, "end", format!("{reach:.2e}")),
+    ] {
+        let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>");
     }
     let _ = writeln!(
         svg,

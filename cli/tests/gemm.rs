@@ -126,6 +126,12 @@ fn block_scales_in_every_form() {
     assert!(said.contains("A was quantised to e2m1 in blocks of 16 with ue4m3 scales and the factor"), "{said}");
     let found = gemmulate(&["identify", &x, &y, &d, "--arch", "rtx-blackwell", "--json"], b"");
     assert!(found.out.contains("\"exact\":true") && found.out.contains(nvfp4), "{}{}", found.out, found.err);
+    // Scales that lie beside transposed weights.
+    let (whole, beside) =
+        (folder.bytes("nk.npy", &[n, k], turned), folder.bytes("ns.npy", &[n, 4], |t| scale(t / 4, t % 4)));
+    gemm(&[&[nvfp4, &a, &b, "-o", &d], &scales[..]].concat());
+    let turned = ["--transposed", "b", "--scale-a", &sa, "--scale-b", &beside, "--expect", &d];
+    assert_eq!(gemm(&[&[nvfp4, &a, &whole], &turned[..]].concat()), "all 6 elements are bit-identical\n");
     for (args, why) in [
         (&[nvfp4, &a, &b][..], "--scale-a"),
         (&[nvfp4, &a, &b, "--scale-a", &sb, "--scale-b", &sb], "scale_a must be 3 x 4"),
@@ -151,6 +157,15 @@ fn scales_and_bias_outside_the_unit() {
     let scaled = ["--scale-a", &rows, "--scale-b", "0.25", "--bias", &bias, "-c", &c, "--alpha", "3", "--beta", "0.5"];
     let run = gemm(&[&[UNIT, &a, &b, "--expect", &want, "--compare"], &scaled[..]].concat());
     assert!(run.contains("all 6 elements are bit-identical") && run.contains("max abs 0e0"), "{run}");
+    assert!(run.contains("applied in f64"), "{run}");
+    // C in double precision is rounded to single.
+    let double = |t: usize| (t as f64).exp().to_le_bytes();
+    let bytes = |one: &dyn Fn(usize) -> Vec<u8>| (0..6).flat_map(one).collect::<Vec<u8>>();
+    let exact = folder.npy("c64.npy", "<f8", &[2, 3], false, &bytes(&|t| double(t).to_vec()));
+    let rounded = |t: usize| (f64::from_le_bytes(double(t)) as f32).to_le_bytes().to_vec();
+    let rounded = folder.npy("c32.npy", "<f4", &[2, 3], false, &bytes(&rounded));
+    gemm(&[UNIT, &a, &b, "-c", &rounded, "-o", &want]);
+    gemm(&[UNIT, &a, &b, "-c", &exact, "--expect", &want]);
     let run = gemmulate(&["gemm", UNIT, &a, &b, "--bias", &rows], b"");
     assert!(run.err.contains("expected 3 floats, one per column of D"), "{}", run.err);
     let run = gemmulate(&["gemm", UNIT, &a, &b, "--beta", "1"], b"");
@@ -326,6 +341,16 @@ fn overflowing_operands_are_told() {
     }
     let run = gemmulate(&["compare", &a, &b, "--units", &format!("{unit},{fp8}"), "--plans", "in-order;cutlass3"], b"");
     assert!(run.out.matches(told).count() == 1 && run.out.contains(&format!("3: {told}")), "{}{}", run.out, run.err);
+}
+
+#[test]
+fn comparison_counts_bits_of_nan() {
+    let folder = Folder::new();
+    let a = folder.floats("a.npy", &[2, 16], |t| if t == 3 { f32::NAN } else { 1.0 });
+    let units = format!("{UNIT},cdna3/v_mfma_f32_32x32x8_f16");
+    let b = folder.floats("b.npy", &[16, 3], |_| 1.0);
+    let run = gemmulate(&["compare", &a, &b, "--units", &units, "--json"], b"");
+    assert!(run.out.contains("\"differs\":[0,3]"), "{}{}", run.out, run.err);
 }
 
 #[test]

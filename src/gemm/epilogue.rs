@@ -101,11 +101,19 @@ pub enum Scaling {
 }
 
 impl Scaling {
+    /// The factor of a line.
+    fn of(&self, line: usize) -> f32 {
+        match self {
+            Self::One => 1.0,
+            Self::Tensor(scale) => *scale,
+            Self::Lines(scales) => scales[line],
+        }
+    }
+
     fn apply<W: Wide>(&self, line: usize, x: W) -> W {
         match self {
             Self::One => x,
-            Self::Tensor(scale) => W::from_f64((*scale).into()).mul(x),
-            Self::Lines(scales) => W::from_f64(scales[line].into()).mul(x),
+            Self::Tensor(_) | Self::Lines(_) => W::from_f64(self.of(line).into()).mul(x),
         }
     }
 }
@@ -152,6 +160,29 @@ impl<W: Wide> Finish<'_, W> {
             }
         };
         self.bias.map_or(x, |bias| x.add(W::from_f64(bias[j].into())))
+    }
+
+    /// What [`Self::scaled`] and [`Self::combine`] do, for people.
+    pub(crate) fn words(&self, [i, j]: [usize; 2], acc: W, beta: W, c: Option<W>) -> String {
+        let (mut lines, by) = (Vec::new(), self.scaled(i, j, acc));
+        if *self.scale_a != Scaling::One || *self.scale_b != Scaling::One {
+            let [a, b] = [self.scale_a.of(i), self.scale_b.of(j)];
+            lines.push(format!("== scales: scale_a {a:?} * (scale_b {b:?} * {acc:?}) = {by:?}"));
+        }
+        let plain = Self { bias: None, ..*self };
+        let x = plain.combine(j, by, beta, || c.unwrap_or_default());
+        let (alpha, c) = (self.alpha, c.unwrap_or_default());
+        let how = match self.form {
+            _ if beta == W::default() => format!("alpha {alpha:?} * {by:?}"),
+            Epilogue::TwoX => format!("fma(alpha {alpha:?}, {by:?}, beta {beta:?} * C {c:?})"),
+            Epilogue::ThreeX | Epilogue::Plain => format!("fma(beta {beta:?}, C {c:?}, alpha {alpha:?} * {by:?})"),
+        };
+        lines.push(format!("== epilogue: {how} = {x:?}"));
+        if let Some(bias) = self.bias {
+            let bias = bias[j];
+            lines.push(format!("== bias: {x:?} + {bias:?} = {:?}", self.combine(j, by, beta, || c)));
+        }
+        lines.join("\n")
     }
 
     /// `RNE(x)` in D's format.

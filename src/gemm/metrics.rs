@@ -1,8 +1,12 @@
 //! How far a product is from the exact one.
 
+use super::driver::{OnProgress, Progress};
+use super::workspace::Workspace;
 use crate::error::Error;
 use crate::format::FormatSpec;
-use ndarray::{Array2, ArrayBase, Data, Ix2};
+use core::ops::ControlFlow;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ndarray::{Array2, ArrayBase, ArrayView2, Data, Ix2, s};
 use rayon::prelude::*;
 
 /// The product that a unit's is measured against.
@@ -24,44 +28,118 @@ pub fn reference<S: Data<Elem = f64>, R: Data<Elem = f64>>(
     a: &ArrayBase<S, Ix2>,
     b: &ArrayBase<R, Ix2>,
 ) -> Result<Reference, Error> {
+    reference_with(a, b, 0, &|_| ControlFlow::Continue(()))
+}
+
+/// [`reference()`] on so many threads (0 for all there are), told of its progress.
+///
+/// # Errors
+/// As [`reference()`]; [`Error::Cancelled`] where `tell` breaks off.
+pub fn reference_with<S: Data<Elem = f64>, R: Data<Elem = f64>>(
+    a: &ArrayBase<S, Ix2>,
+    b: &ArrayBase<R, Ix2>,
+    threads: usize,
+    tell: OnProgress<'_>,
+) -> Result<Reference, Error> {
     if a.ncols() != b.nrows() {
         let found = format!("{} x {}", b.nrows(), b.ncols());
         return Err(Error::shape("B", format!("{} x N", a.ncols()), found));
     }
-    let (a, b) = (a.as_standard_layout(), b.t().as_standard_layout().into_owned());
-    let (m, n) = (a.nrows(), b.nrows());
+    let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
+    let ([m, k], n) = ([a.nrows(), a.ncols()], b.ncols());
     let too_large = || Error::shape("D", "small enough for this machine's memory", format!("{m} x {n}"));
     let (mut product, size) = (Vec::new(), m.checked_mul(n).ok_or_else(too_large)?);
     product.try_reserve_exact(size).map_err(|_| too_large())?;
     product.resize(size, 0.0);
-    let integers = fixed(a.iter())
-        .zip(fixed(b.iter()))
-        .filter(|((_, _, bits_a), (_, _, bits_b))| bits_a + bits_b + a.ncols().max(1).ilog2() < 125);
+    let integers = fixed(a.iter()).zip(fixed(b.iter())).filter(|(a, b)| a.bits + b.bits + k.max(1).ilog2() < 125);
     let exact = integers.is_some();
-    let k = a.ncols();
-    let rows = product.par_chunks_mut(n.max(1)).enumerate();
-    match &integers {
-        Some(((a, unit_a, _), (b, unit_b, _))) => rows.for_each(|(i, row)| {
-            for (j, d) in row.iter_mut().enumerate() {
-                let pairs = a[i * k..(i + 1) * k].iter().zip(&b[j * k..(j + 1) * k]);
-                let sum: i128 = pairs.map(|(&x, &y)| i128::from(x) * i128::from(y)).sum();
-                *d = scaled(sum, unit_a + unit_b);
-            }
-        }),
-        None => rows.for_each(|(i, row)| {
-            for (j, d) in row.iter_mut().enumerate() {
-                *d = compensated(a.row(i).iter().zip(b.row(j)).map(|(&x, &y)| (x, y)));
-            }
-        }),
-    }
+    let done = AtomicU64::new(0);
+    let told = |rows: usize| {
+        let macs = |rows: usize| (rows as u64).saturating_mul(n as u64).saturating_mul(k as u64);
+        let done = done.fetch_add(macs(rows), Relaxed) + macs(rows);
+        tell(Progress { done, total: macs(m) }).is_continue().then_some(()).ok_or(Error::Cancelled)
+    };
+    let mut work = || match &integers {
+        Some(integers) => exact_sums(integers, [m, n, k], &mut product, &told),
+        None => compensated_sums(&a.view(), &b.view(), &mut product, &told),
+    };
+    if threads == 0 { work() } else { Workspace::new().pool(threads)?.install(work) }?;
     let product = Array2::from_shape_vec((m, n), product);
     let product = product.map_err(|e| Error::shape("D", format!("{m} x {n}"), e.to_string()))?;
     Ok(Reference { product, exact })
 }
 
-/// Numbers as integers in units of a common power of two, that power, and the bits they take; `None`
-/// where they do not fit or are not finite.
-fn fixed<'a>(x: impl Iterator<Item = &'a f64> + Clone) -> Option<(Vec<i64>, i32, u32)> {
+/// Told of finished rows; an error stops the work.
+type Told<'a> = &'a (dyn Fn(usize) -> Result<(), Error> + Sync);
+
+/// Exact sums by native products of slices, rounded once.
+fn exact_sums((a, b): &(Fixed, Fixed), [m, n, k]: [usize; 3], to: &mut [f64], told: Told<'_>) -> Result<(), Error> {
+    let (width, unit) = (slice_width(k), a.unit + b.unit);
+    let (slices_a, slices_b) = (a.slices(width, [m, k]), b.slices(width, [k, n]));
+    to.par_chunks_mut((ROWS * n).max(1)).enumerate().try_for_each(|(block, to)| {
+        let rows = block * ROWS..m.min((block + 1) * ROWS);
+        let mut sums = vec![0i128; to.len()];
+        for (s, a) in slices_a.iter().enumerate() {
+            for (t, b) in slices_b.iter().enumerate() {
+                let part = a.slice(s![rows.clone(), ..]).dot(b);
+                let by = width * (s + t) as u32;
+                sums.iter_mut().zip(&part).for_each(|(sum, &x)| *sum += i128::from(x as i64) << by);
+            }
+        }
+        to.iter_mut().zip(sums).for_each(|(d, sum)| *d = scaled(sum, unit));
+        told(rows.len())
+    })
+}
+
+/// Sums in twice f64's precision.
+fn compensated_sums(
+    a: &ArrayView2<'_, f64>,
+    b: &ArrayView2<'_, f64>,
+    to: &mut [f64],
+    told: Told<'_>,
+) -> Result<(), Error> {
+    let columns = b.t().as_standard_layout().into_owned();
+    to.par_chunks_mut(b.ncols().max(1)).enumerate().try_for_each(|(i, row)| {
+        for (j, d) in row.iter_mut().enumerate() {
+            *d = compensated(a.row(i).iter().zip(columns.row(j)).map(|(&x, &y)| (x, y)));
+        }
+        told(1)
+    })
+}
+
+/// Rows that are summed together.
+const ROWS: usize = 64;
+
+/// Numbers as integers in units of a common power of two.
+struct Fixed {
+    integers: Vec<i64>,
+    /// The power's exponent.
+    unit: i32,
+    /// Bits of the largest.
+    bits: u32,
+}
+
+impl Fixed {
+    /// The integers cut into slices of `width` bits, the lowest first, each with its integer's sign.
+    fn slices(&self, width: u32, shape: [usize; 2]) -> Vec<Array2<f64>> {
+        let slice = |at: u32| {
+            let digit = |&x: &i64| {
+                let magnitude = ((x.unsigned_abs() >> at) & ((1 << width) - 1)) as f64;
+                if x < 0 { -magnitude } else { magnitude }
+            };
+            Array2::from_shape_fn(shape, |(i, j)| digit(&self.integers[i * shape[1] + j]))
+        };
+        (0..self.bits.max(1)).step_by(width as usize).map(slice).collect()
+    }
+}
+
+/// Bits of slices whose products f64 sums without error, `k` of them (the splitting of Ozaki et al.).
+fn slice_width(k: usize) -> u32 {
+    ((53 - k.max(1).next_power_of_two().ilog2().min(51)) / 2).max(1)
+}
+
+/// Numbers as integers; `None` where they do not fit or are not finite.
+fn fixed<'a>(x: impl Iterator<Item = &'a f64> + Clone) -> Option<Fixed> {
     let (mut low, mut high) = (i32::MAX, i32::MIN);
     for &x in x.clone() {
         if !x.is_finite() {
@@ -74,7 +152,7 @@ fn fixed<'a>(x: impl Iterator<Item = &'a f64> + Clone) -> Option<(Vec<i64>, i32,
         }
     }
     if low == i32::MAX {
-        return Some((vec![0; x.count()], 0, 1));
+        return Some(Fixed { integers: vec![0; x.count()], unit: 0, bits: 1 });
     }
     let bits = (high - low) as u32;
     if bits > 62 {
@@ -89,7 +167,7 @@ fn fixed<'a>(x: impl Iterator<Item = &'a f64> + Clone) -> Option<(Vec<i64>, i32,
         let magnitude = if by >= 0 { significand << by } else { significand >> -by };
         if x < 0.0 { -(magnitude as i64) } else { magnitude as i64 }
     };
-    Some((x.map(integer).collect(), low, bits))
+    Some(Fixed { integers: x.map(integer).collect(), unit: low, bits })
 }
 
 /// A finite number's integer significand and the exponent of its last bit.
@@ -208,6 +286,44 @@ mod tests {
         assert!(!r.exact);
         assert_eq!(r.product[[0, 0]], 3.0);
         assert!(reference(&a, &a).is_err());
+    }
+
+    /// The sum itself, for numbers that are integers over 2^120.
+    fn direct(a: &Array2<f64>, b: &Array2<f64>) -> Array2<f64> {
+        let whole = |x: f64| (x * 2f64.powi(60)) as i128;
+        Array2::from_shape_fn((a.nrows(), b.ncols()), |(i, j)| {
+            let sum: i128 = (0..a.ncols()).map(|p| whole(a[[i, p]]) * whole(b[[p, j]])).sum();
+            sum as f64 * 2f64.powi(-120)
+        })
+    }
+
+    #[test]
+    fn slices_sum_exactly() {
+        let mut state = 1u64;
+        let mut draw = |bits: u32| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state as i64 >> (64 - bits)) as f64 * 2f64.powi(-60)
+        };
+        for (m, k, n, bits) in [(3, 5, 4, 53), (70, 33, 2, 40), (1, 3000, 3, 50), (65, 1, 65, 12), (2, 0, 2, 20)] {
+            let a = Array2::from_shape_simple_fn((m, k), || draw(bits));
+            let b = Array2::from_shape_simple_fn((n, k), || draw(bits)).reversed_axes();
+            let r = reference(&a, &b).expect("fits");
+            assert_eq!((r.product, r.exact), (direct(&a, &b), true), "{m} {k} {n} {bits}");
+        }
+    }
+
+    #[test]
+    fn references_tell_and_stop() {
+        let (a, last) = (Array2::<f64>::ones((200, 30)), AtomicU64::new(0));
+        let tell = |p: Progress| {
+            last.fetch_max(p.done, Relaxed);
+            assert_eq!(p.total, 200 * 30 * 200);
+            ControlFlow::Continue(())
+        };
+        let r = reference_with(&a, &a.t(), 2, &tell).expect("fits");
+        assert!(r.exact && r.product.iter().all(|&x| x == 30.0) && last.load(Relaxed) == 200 * 30 * 200);
+        let stopped = reference_with(&a, &a.t(), 1, &|_| ControlFlow::Break(()));
+        assert!(matches!(stopped, Err(Error::Cancelled)));
     }
 
     #[test]

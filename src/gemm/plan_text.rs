@@ -31,7 +31,9 @@ pub(crate) fn write(plan: &Plan) -> String {
     if plan.slices != preset.slices {
         put("split-k", plan.slices.to_string());
     }
-    if plan.mode != preset.mode {
+    // An order alone would read as atomic.
+    let ordered = plan.order != AtomicOrder::Ascending;
+    if plan.mode != preset.mode || (ordered && plan.mode != SplitMode::Atomic) {
         put("split-mode", name_of(&MODES, plan.mode).into());
     }
     match &plan.order {
@@ -52,7 +54,9 @@ pub(crate) fn write(plan: &Plan) -> String {
         Promotion::Never => put("promote", "none".into()),
         Promotion::Every(interval) => put("promote", interval.to_string()),
     }
-    if plan.scales != preset.scales {
+    // Without promotion there are none unless they are named.
+    let scales = if plan.promotion == Promotion::Never { None } else { preset.scales };
+    if plan.scales != scales {
         put("scales", plan.scales.map_or("none".into(), |s| format!("{}x{}x{}", s.rows, s.k, s.columns)));
     }
     if plan.tail != preset.tail {

@@ -217,8 +217,9 @@ impl<W: Wide> Tile<W> {
                 continue;
             }
             if let Some(x) = self.fold(at, [i, j], acc, chunk, shared) {
-                shared.say(|| format!("== epilogue: {acc:?} -> {x:?}, then to {}", finish.out));
-                self.acc[at] = W::lane(finish.store(x));
+                let code = finish.store(x);
+                shared.say(|| format!("== D: {x:?} to {}, {code:#x}", finish.out));
+                self.acc[at] = W::lane(code);
             } else if last {
                 self.acc[at] = W::lane(finish.store(self.c[at]));
             }
@@ -238,8 +239,12 @@ impl<W: Wide> Tile<W> {
                 Some(before) => format!("== sum of pieces: {before:?} + {acc:?} = {sum:?}"),
                 None => format!("== sum of pieces: {acc:?}"),
             });
-            return last.then(|| finish.combine(j, finish.scaled(i, j, sum), finish.beta, || self.c[at]));
+            return last.then(|| {
+                shared.say(|| finish.words([i, j], sum, finish.beta, self.c.get(at).copied()));
+                finish.combine(j, finish.scaled(i, j, sum), finish.beta, || self.c[at])
+            });
         }
+        let unscaled = acc;
         let acc = finish.scaled(i, j, acc);
         if shared.schedule.mode == SplitMode::Atomic {
             let before = self.c[at];
@@ -248,12 +253,13 @@ impl<W: Wide> Tile<W> {
             return None;
         }
         let beta = if first { finish.beta } else { W::from_f64(1.0) };
+        shared.say(|| finish.words([i, j], unscaled, beta, self.c.get(at).copied()));
         let x = finish.combine(j, acc, beta, || self.c[at]);
         if last {
             return Some(x);
         }
         self.c[at] = finish.through_d(x);
-        shared.say(|| format!("== serial split: the epilogue gives {x:?}, D becomes {:?}", self.c[at]));
+        shared.say(|| format!("== serial split: D becomes {:?}", self.c[at]));
         None
     }
 }

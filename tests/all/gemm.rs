@@ -6,7 +6,7 @@ use crate::oracle::gemm_oracle::{self, Matrices};
 use crate::oracle::names;
 use gemmulate::Error;
 use gemmulate::format::{FormatSpec, format_named};
-use gemmulate::gemm::{AnyMatrix, Codes, CodesMut, ScaleBlocks, Workspace};
+use gemmulate::gemm::{AnyMatrix, Codes, CodesMut, ScaleBlocks, Scaling, Workspace};
 use gemmulate::prelude::*;
 use gemmulate::view::{View, ViewMut};
 use ndarray::{Array1, Array2, Array3, Axis, s};
@@ -139,14 +139,22 @@ fn random_case(rng: &mut Rng) -> Case {
     let unit = all[rng.below(all.len())].clone();
     let desc = names::describe(&unit.name).unwrap();
     let (mut plan, mut o) = random_plan(rng, &unit, &desc);
-    let size = [rng.below(7), rng.below(7), rng.below(5 * desc.k.min(40))].map(|n| n.max(usize::from(!rng.one_in(9))));
+    let columns = if rng.one_in(20) { 150 } else { 7 };
+    let size =
+        [rng.below(7), rng.below(columns), rng.below(5 * desc.k.min(40))].map(|n| n.max(usize::from(!rng.one_in(9))));
     let [m, n, k] = size;
     random_epilogue(rng, &desc, &mut plan, &mut o);
+    let mut factors = |lines: usize| (0..lines).map(|_| rng.value(2) as f32).collect::<Vec<_>>();
+    let (rows, all, bias) = (factors(m), factors(n), factors(n));
+    if rng.one_in(4) {
+        o.outer = [rng.one_in(2).then_some(rows), rng.one_in(2).then_some(all)];
+    }
+    o.bias = rng.one_in(6).then_some(bias);
     let c_spec = format_named(o.c_type).unwrap();
     let block = desc.block.max(1);
     let (blocks, scale) = (k.div_ceil(block), unit.scale.map(|s| s.format));
     let scales = |rng: &mut Rng, lines: usize| scale.map_or(vec![], |s| rng.codes(&s, lines * blocks));
-    let promotion = random_promotion_scales(rng, &plan, &mut o, size);
+    let promotion = random_promotion_scales(rng, &mut plan, &mut o, size);
     Case {
         a: rng.codes(&unit.a, m * k),
         b: rng.codes(&unit.b, k * n),
@@ -179,18 +187,20 @@ fn random_epilogue(rng: &mut Rng, desc: &names::Desc, plan: &mut Plan, o: &mut w
     *plan = plan.clone().epilogue(form);
 }
 
-/// Scales for plans that take them: DeepGEMM's, at widths that small products can show.
+/// Scales for plans that take them: DeepGEMM's, or in blocks that small products have several of.
 fn random_promotion_scales(
     rng: &mut Rng,
-    plan: &Plan,
+    plan: &mut Plan,
     o: &mut want::Options,
     [m, n, k]: [usize; 3],
 ) -> Option<[Array2<f32>; 2]> {
-    let takes = plan.to_string().starts_with("deepgemm") && o.promotion.as_ref().is_some_and(|_| true);
-    if !takes || plan.to_string().contains("scales=none") {
-        return None;
+    let interval = o.promotion.as_ref()?.interval;
+    if plan.scale_widths().is_none() && rng.one_in(2) {
+        let blocks =
+            ScaleBlocks { rows: 1 + rng.below(3), k: interval * (1 + rng.below(2)), columns: 1 + rng.below(3) };
+        *plan = plan.clone().promote(interval).scale_blocks(Some(blocks));
     }
-    let ScaleBlocks { rows, k: width, columns } = ScaleBlocks::DEEPGEMM;
+    let ScaleBlocks { rows, k: width, columns } = plan.scale_widths()?;
     let mut scales = |i: usize, j: usize| Array2::from_shape_fn((i, j), |_| rng.value(2) as f32);
     let (a, b) = (scales(m.div_ceil(rows), k.div_ceil(width)), scales(k.div_ceil(width), n.div_ceil(columns)));
     let lists = |x: &Array2<f32>| x.outer_iter().map(|r| r.to_vec()).collect();
@@ -260,6 +270,11 @@ fn found(rng: &mut Rng, case: &Case, threads: usize) -> Result<Vec<u64>, Error> 
         let sa = View::from_slice(&case.scale_a, [m, blocks], [blocks as isize, 1], 0).unwrap();
         let sb = View::from_slice(&case.scale_b, [n, blocks], [blocks as isize, 1], 0).unwrap().transposed();
         gemm = gemm.block_scales(&Codes::U64(sa), &Codes::U64(sb));
+    }
+    let [outer_a, outer_b] = o.outer.clone().map(|scales| scales.map_or(Scaling::One, Scaling::Lines));
+    gemm = gemm.scale_a(outer_a).scale_b(outer_b);
+    if let Some(bias) = &o.bias {
+        gemm = gemm.bias(bias);
     }
     if let Some([sa, sb]) = &case.promotion {
         gemm = gemm.promotion_scales(sa, sb);
@@ -348,7 +363,9 @@ fn plans_print_and_parse() {
         "cutlass2 split-k=3",
         "cutlass3 block=128x128x64 split-k=4",
         "deepgemm",
-        "deepgemm promote=none scales=none",
+        "deepgemm promote=none",
+        "deepgemm promote=none scales=1x128x128",
+        "deepgemm split-k=2 split-mode=parallel seed=5",
         "cutlass3 split-k=3 split-mode=atomic order=2,0,1 flush=no",
         "cutlass3 split-k=3 split-mode=atomic seed=9",
         "cutlass2 stream-k=132 tail=last start=c epilogue=3x",
@@ -358,8 +375,23 @@ fn plans_print_and_parse() {
         let plan: Plan = text.parse().unwrap();
         assert_eq!(plan.to_string(), text);
     }
+    assert_eq!("deepgemm promote=none scales=none".parse::<Plan>().unwrap(), Plan::deepgemm().no_promotion());
+    let mut plans: Vec<Plan> = Preset::ALL.map(|(preset, _)| Plan::from(preset)).to_vec();
+    let mut vary = |changes: &[&dyn Fn(Plan) -> Plan]| {
+        let old = plans.clone();
+        plans.extend(old.iter().flat_map(|plan| changes.iter().map(|change| change(plan.clone()))));
+    };
+    vary(&[&|p| p.atomic_seed(5), &|p| p.atomic_order(&[1, 0])]);
+    vary(&[&|p| p.split_mode(SplitMode::Parallel), &|p| p.split_mode(SplitMode::Atomic)]);
+    vary(&[&Plan::no_promotion, &|p| p.promote(64)]);
+    vary(&[&|p| p.scale_blocks(None), &|p| p.scale_blocks(Some(ScaleBlocks::DEEPGEMM))]);
+    vary(&[&|p| p.block(128, 64, 32).split_k(2), &|p| p.resolved(&Unit::all().next().unwrap())]);
+    vary(&[&|p| p.tail(Tail::First).start(Start::C), &|p| p.epilogue(Epilogue::Plain).atomic_flush(false).stream_k(7)]);
+    for plan in plans {
+        assert_eq!(plan.to_string().parse::<Plan>().unwrap(), plan, "{plan}");
+    }
     let same: Plan = " CUTLASS3  seed=9 split-k=3 ".parse().unwrap();
-    assert_eq!(same, texts[6].parse().unwrap());
+    assert_eq!(same, texts[8].parse().unwrap());
     let bad = [
         "",
         "cutlass",
@@ -375,6 +407,34 @@ fn plans_print_and_parse() {
     for text in bad {
         let error = text.parse::<Plan>().unwrap_err().to_string();
         assert!(error.contains("plan: expected"), "{error}");
+    }
+}
+
+#[test]
+fn a_trace_says_what_happens_outside_the_unit() {
+    let unit = Unit::find("hopper/wgmma.m64n128k16.f32.f16.f16").unwrap();
+    let (a, b, c) = (Array2::<f32>::ones((2, 32)), Array2::<f32>::ones((32, 2)), Array2::from_elem((2, 2), 4f32));
+    let bias = [0.25, 0.5];
+    for (plan, lines) in [
+        (
+            "cutlass3 block=16x16x16 split-k=2",
+            ["sum of pieces: 16.0 + 16.0 = 32.0", "fma(beta 3.0, C 4.0, alpha 2.0 * 8.0) = 28.0"],
+        ),
+        ("in-order stream-k=2 block=16x16x16", ["sum of pieces: 16.0 + 16.0 = 32.0", "alpha 2.0 * 8.0) = 28.0"]),
+        ("cutlass2", ["k = 0..32", "fma(alpha 2.0, 8.0, beta 3.0 * C 4.0) = 28.0"]),
+    ] {
+        let gemm = Gemm::on(&unit).plan(plan.parse().unwrap()).alpha(2.0).beta(3.0).c(&c).bias(&bias);
+        let gemm = gemm.scale_a(Scaling::Lines(vec![1.0, 0.5])).scale_b(Scaling::Tensor(0.5));
+        let (code, text) = gemm.trace(&a, &b, [1, 1]).unwrap();
+        assert_eq!(f32::from_bits(code as u32), 28.5, "{text}");
+        let outside = [
+            "scales: scale_a 0.5 * (scale_b 0.5 * 32.0) = 8.0",
+            "bias: 28.0 + 0.5 = 28.5",
+            "D: 28.5 to f32, 0x41e40000",
+        ];
+        for line in lines.iter().chain(&outside) {
+            assert!(text.contains(line), "{line}:\n{text}");
+        }
     }
 }
 

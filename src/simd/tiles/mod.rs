@@ -27,7 +27,7 @@ use pack::{Fields, Packed, Source};
 /// Rows of a register tile.
 const MR: usize = 8;
 /// Bytes of B's panel that are kept in the first-level cache.
-const NEAR: usize = 1 << 14;
+const NEAR: usize = 1 << 15;
 
 /// States of a register tile.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ trait Family: Debug + Send + Sync + 'static {
     /// The exponent of the power that a panel's values are multiplied by, from the largest exponent field in it.
     fn scale(&self, top: u8, columns: bool) -> i32;
 
-    /// Whether a step's operands are ordinary.
+    /// Whether a step's operands are ordinary. If they are with fields that are further apart, they are.
     fn ordinary(&self, a: Fields, b: Fields, scales: Scales) -> bool;
 
     /// What holds for them, for the body.
@@ -107,6 +107,8 @@ struct Job<'a, F: Family> {
     /// Rows, columns and K of the panels.
     size: [usize; 3],
     scales: Scales,
+    /// Fields of all steps at hand, by line group: A's and B's.
+    spans: [Vec<Fields>; 2],
     /// Operands of a step for the body.
     row: Vec<f32>,
     columns: Vec<[f32; NR]>,
@@ -123,12 +125,22 @@ impl<F: Family> Job<'_, F> {
         let together = (together / self.kernel.step).max(1);
         for from in steps.clone().step_by(together) {
             let to = (from + together).min(steps.end);
+            self.look(from..to);
             for column in (0..columns).step_by(NR) {
                 for row in (0..rows).step_by(MR) {
                     // SAFETY: the caller's promise.
                     unsafe { self.tile([row, column], from..to, state) }
                 }
             }
+        }
+    }
+
+    /// Notes the fields of all of these steps together.
+    fn look(&mut self, steps: Range<usize>) {
+        let per_group = self.size[2] / self.kernel.step;
+        for (spans, panel) in self.spans.iter_mut().zip([self.a, self.b]) {
+            spans.clear();
+            spans.extend(panel.fields.chunks_exact(per_group).map(|fields| Fields::all(&fields[steps.clone()])));
         }
     }
 
@@ -143,14 +155,22 @@ impl<F: Family> Job<'_, F> {
         let mut tile = Tile([[0.0; NR]; MR]);
         for (r, to) in tile.0.iter_mut().enumerate().take(height) {
             let from = &state[(row + r) * columns + column..][..width];
-            to.iter_mut().zip(from).for_each(|(d, c)| *d = f32::from_bits(*c));
+            match <&[u32; NR]>::try_from(from) {
+                // Known to be a whole vector.
+                Ok(from) => *to = from.map(f32::from_bits),
+                Err(_) => to.iter_mut().zip(from).for_each(|(d, c)| *d = f32::from_bits(*c)),
+            }
         }
         // SAFETY: the caller's promise.
         unsafe { self.steps([row / MR, column / NR], steps, height, &mut tile) }
         for (r, from) in tile.0.iter().enumerate().take(height) {
             let to = &mut state[(row + r) * columns + column..][..width];
             let nan = self.kernel.nan;
-            to.iter_mut().zip(from).for_each(|(c, d)| *c = if d.is_nan() { nan } else { d.to_bits() });
+            let code = |d: f32| if d.is_nan() { nan } else { d.to_bits() };
+            match <&mut [u32; NR]>::try_from(&mut *to) {
+                Ok(to) => *to = from.map(code),
+                Err(_) => to.iter_mut().zip(from).for_each(|(c, d)| *c = code(*d)),
+            }
         }
     }
 
@@ -164,10 +184,12 @@ impl<F: Family> Job<'_, F> {
         let (fields_a, fields_b) = (&self.a.fields[ga * k / step..], &self.b.fields[gb * k / step..]);
         let (family, scales) = (&self.kernel.family, self.scales);
         let ordinary = |s: usize| family.ordinary(fields_a[s], fields_b[s], scales);
+        let all = family.ordinary(self.spans[0][ga], self.spans[1][gb], scales);
         let mut from = steps.start;
         while from < steps.end {
-            let is = ordinary(from);
-            let to = (from + 1..steps.end).find(|s| ordinary(*s) != is).unwrap_or(steps.end);
+            let is = all || ordinary(from);
+            let change = if all { None } else { (from + 1..steps.end).find(|s| ordinary(*s) != is) };
+            let to = change.unwrap_or(steps.end);
             let (a, b) = (self.a.values.view::<F::Value>(), self.b.values.view::<F::Value>());
             let (a, b) = (&a[(ga * k + from * step) * MR..], &b[(gb * k + from * step) * NR..]);
             // SAFETY: the panels hold these steps of these lines.
@@ -219,7 +241,7 @@ impl<F: Family> Kernel for Tiles<F> {
     }
 
     fn tile(&self) -> [usize; 2] {
-        [64, 256]
+        [64, 512]
     }
 
     fn panel_bytes(&self) -> usize {
@@ -241,7 +263,8 @@ impl<F: Family> Kernel for Tiles<F> {
         let size = [a.lines, b.lines, a.k];
         let (a, b) = (a.packed::<Packed>(), b.packed::<Packed>());
         let scales = Scales { a: a.scale, b: b.scale };
-        let mut job = Job { kernel: self, a, b, size, scales, row: Vec::new(), columns: Vec::new() };
+        let (spans, row, columns) = Default::default();
+        let mut job = Job { kernel: self, a, b, size, scales, spans, row, columns };
         // SAFETY: the kernel has the proof that the instructions are there.
         unsafe { job.run(steps, state) }
     }

@@ -17,6 +17,14 @@ pub(super) struct Fields {
     pub(super) high: u8,
 }
 
+impl Fields {
+    /// Those of several steps at once.
+    pub(super) fn all(steps: &[Self]) -> Self {
+        let join = |x: Self, y: &Self| Self { low: x.low.min(y.low), high: x.high.max(y.high) };
+        steps.iter().fold(Self { low: 255, high: 0 }, join)
+    }
+}
+
 /// One side's operands: `values[(group * k + p) * width + line in group]`.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
@@ -27,7 +35,7 @@ pub(super) struct Packed {
     pub(super) scale: i32,
     /// The numbers themselves, on their way.
     numbers: Buffer,
-    line: Vec<f32>,
+    lines: Vec<f32>,
 }
 
 /// How one operand is read.
@@ -62,13 +70,13 @@ impl Source {
     pub(super) fn pack<F: Family, const W: usize>(&self, panel: &mut Panel, family: &F, columns: bool) {
         let mut to = panel.take_packed::<Packed>();
         let k = panel.k;
-        let Packed { values, fields, scale, numbers, line } = &mut *to;
+        let Packed { values, fields, scale, numbers, lines } = &mut *to;
         let count = panel.lines.div_ceil(W) * k;
         let numbers = &mut numbers.room::<f32>(count * W).as_chunks_mut::<W>().0[..count];
         if columns {
             self.columns(panel, numbers);
         } else {
-            self.rows(panel, line, numbers);
+            self.rows(panel, lines, numbers);
         }
         fields.clear();
         fields.extend(numbers.chunks_exact(self.step).map(fields_of));
@@ -84,36 +92,33 @@ impl Source {
         panel.put_packed(to);
     }
 
-    /// Where position `p` of K goes.
-    fn place(&self, p: usize) -> usize {
-        let step = self.order.len();
-        p / step * step + self.order[p % step]
-    }
-
-    fn rows<const W: usize>(&self, panel: &Panel, line: &mut Vec<f32>, to: &mut [[f32; W]]) {
-        let k = panel.k;
+    fn rows<const W: usize>(&self, panel: &Panel, lines: &mut Vec<f32>, to: &mut [[f32; W]]) {
+        let (k, step) = (panel.k, self.order.len());
         for (group, to) in to.chunks_exact_mut(k).enumerate() {
-            for r in 0..W {
-                line.clear();
-                line.resize(k, 0.0);
-                if group * W + r < panel.lines {
-                    self.numbers(&panel.codes, (group * W + r) * k, line);
-                }
-                for (p, x) in line.iter().enumerate() {
-                    to[self.place(p)][r] = *x;
+            lines.clear();
+            lines.resize(W * k, 0.0);
+            for (r, line) in lines.chunks_exact_mut(k).enumerate().take(panel.lines - group * W) {
+                self.numbers(&panel.codes, (group * W + r) * k, line);
+            }
+            let lines: [&[f32]; W] = core::array::from_fn(|r| &lines[r * k..][..k]);
+            for (from, to) in to.chunks_exact_mut(step).enumerate() {
+                for (p, place) in self.order.iter().enumerate() {
+                    to[*place] = lines.map(|line| line[from * step + p]);
                 }
             }
         }
     }
 
     fn columns<const W: usize>(&self, panel: &Panel, to: &mut [[f32; W]]) {
-        let (k, lines) = (panel.k, panel.lines);
+        let (k, lines, step) = (panel.k, panel.lines, self.order.len());
         for (group, to) in to.chunks_exact_mut(k).enumerate() {
             let width = W.min(lines - group * W);
-            for p in 0..k {
-                let to = &mut to[self.place(p)];
-                self.numbers(&panel.codes, p * lines + group * W, &mut to[..width]);
-                to[width..].fill(0.0);
+            for (from, to) in to.chunks_exact_mut(step).enumerate() {
+                for (p, place) in self.order.iter().enumerate() {
+                    let (to, at) = (&mut to[*place], (from * step + p) * lines + group * W);
+                    self.numbers(&panel.codes, at, &mut to[..width]);
+                    to[width..].fill(0.0);
+                }
             }
         }
     }

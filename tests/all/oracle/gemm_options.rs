@@ -59,6 +59,10 @@ pub(crate) struct Options {
     /// Must be exact in f32, or in f64 for units whose d is f64.
     pub(crate) alpha: f64,
     pub(crate) beta: f64,
+    /// Factors of A's rows and of B's columns, outside the unit.
+    pub(crate) outer: [Option<Vec<f32>>; 2],
+    /// Added to every row of D before it is rounded.
+    pub(crate) bias: Option<Vec<f32>>,
     pub(crate) c_type: &'static str,
     pub(crate) d_type: &'static str,
 }
@@ -79,6 +83,8 @@ impl Options {
             epilogue: Epilogue::ThreeX,
             alpha: 1.0,
             beta: 0.0,
+            outer: [None, None],
+            bias: None,
             c_type: unit.d,
             d_type: unit.d,
         }

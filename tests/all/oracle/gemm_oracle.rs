@@ -99,6 +99,10 @@ impl Run<'_> {
         refuse(o.stream_k.is_some() && (o.slices > 1 || atomic), "stream-K excludes split-K")?;
         refuse(atomic && !["f32", "f64"].contains(&o.d_type), "atomics need D in f32 or f64")?;
         refuse(o.promotion.as_ref().is_some_and(|p| !multiple(p.interval)), "promotion interval")?;
+        let factors = o.outer.iter().any(Option::is_some) || o.bias.is_some();
+        refuse(o.start_at_c && factors, "a start at C excludes scales and bias")?;
+        let in_pieces = atomic || (o.reduce == Reduce::Serial && o.slices > 1);
+        refuse(o.bias.is_some() && in_pieces, "a bias would enter several times")?;
         self.check_start(atomic)?;
         self.check_reduction()
     }
@@ -141,23 +145,23 @@ impl Run<'_> {
             return Ok(self.store(&self.chain(i, j, 0, self.blocks(), Some(&c))?));
         }
         if let Some(workers) = self.o.stream_k {
-            return Ok(self.store(&self.epilogue(&self.stream_k(i, j, workers)?, &self.beta, &c)));
+            return Ok(self.store(&self.epilogue(&self.stream_k(i, j, workers)?, &self.beta, &c, [i, j])));
         }
         let per = self.blocks().div_ceil(self.o.slices);
         let slice = |s: usize| self.chain(i, j, s * per, ((s + 1) * per).min(self.blocks()), None);
         let parts = (0..self.o.slices).map(slice).collect::<Result<Vec<_>, _>>()?;
         Ok(match &self.o.reduce {
-            Reduce::Atomic { order, flush } => self.atomic(&parts, order, *flush, &c),
+            Reduce::Atomic { order, flush } => self.atomic(&parts, order, *flush, &c, [i, j]),
             Reduce::Serial => {
                 let one = Val::of(&Exact::new(1, 0));
-                let first = self.store(&self.epilogue(&parts[0], &self.beta, &c));
-                parts[1..].iter().fold(first, |d, p| self.store(&self.epilogue(p, &one, &d)))
+                let first = self.store(&self.epilogue(&parts[0], &self.beta, &c, [i, j]));
+                parts[1..].iter().fold(first, |d, p| self.store(&self.epilogue(p, &one, &d, [i, j])))
             }
             // One slice is no split: nothing is added to it.
-            Reduce::Parallel if parts.len() == 1 => self.store(&self.epilogue(&parts[0], &self.beta, &c)),
+            Reduce::Parallel if parts.len() == 1 => self.store(&self.epilogue(&parts[0], &self.beta, &c, [i, j])),
             Reduce::Parallel => {
                 let x = parts.iter().fold(Val::zero(false), |x, p| ieee_add(self.wide, &x, p));
-                self.store(&self.epilogue(&x, &self.beta, &c))
+                self.store(&self.epilogue(&x, &self.beta, &c, [i, j]))
             }
         })
     }
@@ -166,7 +170,22 @@ impl Run<'_> {
         ieee_round(self.o.d_type, x, Round::Rne)
     }
 
-    fn epilogue(&self, acc: &Val, beta: &Val, c: &Val) -> Val {
+    /// `scale_a (scale_b acc)`, each product rounded.
+    fn scaled(&self, acc: &Val, [i, j]: [usize; 2]) -> Val {
+        let [a, b] = &self.o.outer;
+        let by = |acc: &Val, scales: &Option<Vec<f32>>, line: usize| match scales {
+            Some(scales) => ieee_mul(self.wide, &of_f32(scales[line]), acc),
+            None => acc.clone(),
+        };
+        by(&by(acc, b, j), a, i)
+    }
+
+    fn epilogue(&self, acc: &Val, beta: &Val, c: &Val, at: [usize; 2]) -> Val {
+        let x = self.linear(&self.scaled(acc, at), beta, c);
+        self.o.bias.as_ref().map_or(x.clone(), |bias| ieee_add(self.wide, &x, &of_f32(bias[at[1]])))
+    }
+
+    fn linear(&self, acc: &Val, beta: &Val, c: &Val) -> Val {
         let unit_alpha = !matches!(self.alpha, Val::Nan | Val::Inf(_)) && self.o.alpha == 1.0;
         let fma = |a: &Val, b: &Val, c: &Val| ieee_fma(self.wide, a, b, c, Round::Rne);
         let product = || ieee_mul(self.wide, &self.alpha, acc);
@@ -178,14 +197,14 @@ impl Run<'_> {
         }
     }
 
-    fn atomic(&self, parts: &[Val], order: &[usize], flush: bool, c: &Val) -> Val {
+    fn atomic(&self, parts: &[Val], order: &[usize], flush: bool, c: &Val, at: [usize; 2]) -> Val {
         let kept = |v: &Val| {
             let subnormal = matches!(v, Val::Num { .. }) && v.value().cmp_pow2(-126).is_lt();
             if flush && self.o.d_type == "f32" && subnormal { Val::zero(v.is_negative()) } else { v.clone() }
         };
         let start = if self.beta.is_zero() { Val::zero(false) } else { ieee_mul(self.wide, &self.beta, c) };
         order.iter().fold(self.store(&start), |d, s| {
-            let p = self.store(&ieee_mul(self.wide, &self.alpha, &parts[*s]));
+            let p = self.store(&ieee_mul(self.wide, &self.alpha, &self.scaled(&parts[*s], at)));
             kept(&ieee_add(self.o.d_type, &kept(&d), &kept(&p)))
         })
     }
@@ -274,13 +293,17 @@ impl Run<'_> {
         let Some(s) = self.o.promotion.as_ref().and_then(|p| p.scales.as_ref()) else {
             return Ok(ieee_add(self.wide, master, acc));
         };
-        let f32_of = |x: f32| decode("f32", u64::from(x.to_bits()));
         let scale = match single(run.iter().flatten().map(|k| k / s.k_width))? {
             None => Val::of(&Exact::new(1, 0)),
-            Some(g) => ieee_mul(self.wide, &f32_of(s.a[i / s.rows][g])?, &f32_of(s.b[g][j / s.cols])?),
+            Some(g) => ieee_mul(self.wide, &of_f32(s.a[i / s.rows][g]), &of_f32(s.b[g][j / s.cols])),
         };
         Ok(ieee_fma(self.wide, &scale, acc, master, Round::Rne))
     }
+}
+
+/// A finite number.
+fn of_f32(x: f32) -> Val {
+    decode("f32", u64::from(x.to_bits())).expect("f32 is known")
 }
 
 /// The one block that real elements belong to, if there are any.
