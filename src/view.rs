@@ -123,6 +123,12 @@ impl<'a, T> View<'a, T> {
         let ([down, right], width) = (self.strides, columns.len());
         // SAFETY: every element (i, j) of the block lies in the shape, as `get` argues.
         let at = |i: usize, j: usize| unsafe { self.first.as_ptr().offset(i as isize * down + j as isize * right) };
+        if right == 1 && down == width as isize && ld == width {
+            // SAFETY: the rows follow one another.
+            let run = unsafe { core::slice::from_raw_parts(at(rows.start, columns.start), rows.len() * width) };
+            into[..run.len()].iter_mut().zip(run).for_each(|(to, &x)| *to = f(x));
+            return;
+        }
         if right == 1 {
             for (to, i) in into.chunks_mut(ld).zip(rows) {
                 // SAFETY: `width` elements of row i, one after another.
@@ -262,17 +268,21 @@ impl<'a, T> ViewMut<'a, T> {
         self.slice.get_mut(at)
     }
 
-    /// Writes `from` to row `i` from column `j` on, each through `f`. Columns beyond the matrix are left out.
-    pub(crate) fn write<U: Copy>(&mut self, i: usize, j: usize, from: &[U], f: impl Fn(U) -> T) {
-        let count = from.len().min(self.shape[1].saturating_sub(j));
+    /// Writes `from`, row after row of `width`, from row `i` and column `j` on, each through `f`. What is beyond the
+    /// matrix is left out.
+    pub(crate) fn write<U: Copy>(&mut self, [i, j]: [usize; 2], width: usize, from: &[U], f: impl Fn(U) -> T) {
+        let count = width.min(self.shape[1].saturating_sub(j));
         let contiguous = self.strides[1] == 1;
-        match self.at(i, j).and_then(|at| self.slice.get_mut(at..at.checked_add(count)?)) {
-            Some(row) if contiguous => row.iter_mut().zip(from).for_each(|(to, &x)| *to = f(x)),
-            _ => (j..).zip(from).for_each(|(j, &x)| {
-                if let Some(to) = self.get_mut(i, j) {
-                    *to = f(x);
-                }
-            }),
+        for (i, from) in (i..).zip(from.chunks(width.max(1))) {
+            let from = &from[..count.min(from.len())];
+            match self.at(i, j).and_then(|at| self.slice.get_mut(at..at.checked_add(from.len())?)) {
+                Some(row) if contiguous => row.iter_mut().zip(from).for_each(|(to, &x)| *to = f(x)),
+                _ => (j..).zip(from).for_each(|(j, &x)| {
+                    if let Some(to) = self.get_mut(i, j) {
+                        *to = f(x);
+                    }
+                }),
+            }
         }
     }
 }
