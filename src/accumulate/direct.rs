@@ -1,18 +1,19 @@
 //! Truncating dot-adds straight from codes, in 64-bit integers: for streams of single dot-adds.
 //!
 //! The function is [`GenericDot`]'s for recipes that cut every term toward zero. Magnitudes are kept
-//! as integers with `frac_bits` bits below the largest exponent, so that cutting is one shift; what
-//! is rounded is rounded by the reference's own [`Finish`]. Infinities and NaN are left to the reference.
+//! as integers with `frac_bits` bits below the largest exponent, so that cutting is one shift. What is
+//! rounded, and what infinities and NaN make of it, is the reference's own: [`Finish`], [`SpecialCases`].
 
 use super::{CPosition, Finish, Floor, GenericDot, Recipe, fused};
 use crate::format::{FormatSpec, Specials};
 use crate::instr::ScaleRule;
 use crate::num::{Fixed, Num};
+use crate::special::SpecialCases;
 use crate::unit::Unit;
 
-/// The exponent of a zero: never the largest, not even beside any other operand and two scales.
+/// The exponent of a zero: never the largest.
 const ZERO: i32 = -20_000;
-/// The exponent of an infinity or NaN: the largest, even beside a zero.
+/// The exponent of an infinity or NaN: the largest, whatever stands beside it.
 const SPECIAL: i32 = 1 << 20;
 /// Finite exponents, of products with their scales too, are below this and above its negative.
 const FINITE: i32 = 10_000;
@@ -28,6 +29,7 @@ struct Item<S> {
 #[derive(Clone, Debug)]
 struct Reader {
     spec: FormatSpec,
+    via_f16: bool,
     /// Fraction bits of what is read.
     frac_bits: u32,
     /// All codes of narrow formats.
@@ -37,49 +39,71 @@ struct Reader {
 impl Reader {
     /// `None` for formats that are neither narrow nor laid out as IEEE's.
     fn new(spec: FormatSpec, via_f16: bool) -> Option<Self> {
-        let read = |code: u64| if via_f16 { fused::as_f16(&spec.decode(code)) } else { spec.decode(code) };
         let ieee = spec.specials == Specials::Ieee && spec.signed && spec.subnormals && spec.fraction_bits <= 23;
         let narrow = spec.storage_bits <= 8;
         if !narrow && (!ieee || via_f16) {
             return None;
         }
-        let narrow_item = |code: u64| {
-            let Item { significand, exponent } = item(&read(code));
-            Item { significand: significand as i32, exponent }
-        };
-        let table = if narrow { (0..=spec.code_mask()).map(narrow_item).collect() } else { Vec::new() };
-        Some(Self { spec, frac_bits: read(0).frac_bits, table })
+        let mut new = Self { spec, via_f16, frac_bits: 0, table: Vec::new() };
+        new.frac_bits = new.num(0).frac_bits;
+        if narrow {
+            new.table = (0..=spec.code_mask()).map(|code| item(&new.num(code))).collect();
+        }
+        Some(new)
     }
 
-    #[inline(always)]
-    fn item(&self, code: u64) -> Item<i32> {
-        if let Some(known) = self.table.get((code & self.spec.code_mask()) as usize) {
-            return *known;
+    /// A code as the reference reads it.
+    fn num(&self, code: u64) -> Num {
+        let x = self.spec.decode(code);
+        if self.via_f16 { fused::as_f16(&x) } else { x }
+    }
+
+    /// Reads all codes.
+    fn read(&self, codes: &[u64], to: &mut [Item<i32>]) {
+        if !self.table.is_empty() {
+            let mask = self.spec.code_mask();
+            to.iter_mut().zip(codes).for_each(|(to, code)| *to = self.table[(code & mask) as usize]);
+            return;
         }
-        let spec = &self.spec;
-        let bits = code >> spec.ignored_low_bits;
-        let field = (bits >> spec.fraction_bits) as i32 & ((1 << spec.exponent_bits) - 1);
-        let fraction = bits as i32 & ((1 << spec.fraction_bits) - 1);
-        let significand = fraction | i32::from(field != 0) << spec.fraction_bits;
-        let sign = -((bits >> (spec.exponent_bits + spec.fraction_bits)) as i32 & 1);
-        let exponent = match field {
-            0 if fraction == 0 => ZERO,
-            0 => spec.emin(),
-            _ if field == (1 << spec.exponent_bits) - 1 => SPECIAL,
-            _ => field - spec.bias,
-        };
-        Item { significand: (significand ^ sign) - sign, exponent }
+        let FormatSpec { fraction_bits, exponent_bits, ignored_low_bits, bias, .. } = self.spec;
+        let (width, top) = (exponent_bits + fraction_bits, (1 << exponent_bits) - 1);
+        let mask = i32::MAX >> (31 - width);
+        for (to, &code) in to.iter_mut().zip(codes) {
+            let bits = (code >> ignored_low_bits) as i32;
+            let magnitude = bits & mask;
+            let field = magnitude >> fraction_bits;
+            // A subnormal number has the exponent of field 1, and no leading bit.
+            let above = field.max(1);
+            let significand = magnitude - ((above - 1) << fraction_bits);
+            let sign = -(bits >> width & 1);
+            let exponent = if field == top { SPECIAL } else { above - bias };
+            *to = Item { significand: (significand ^ sign) - sign, exponent };
+        }
     }
 }
 
-fn item(x: &Num) -> Item<i64> {
-    let magnitude = x.significand as i64;
-    let exponent = match x {
-        _ if !x.is_finite() => SPECIAL,
-        _ if x.is_zero() => ZERO,
-        _ => x.exponent,
-    };
+/// A number of at most 24 bits.
+fn item(x: &Num) -> Item<i32> {
+    let magnitude = x.significand as i32;
+    let exponent = if x.is_finite() { x.exponent } else { SPECIAL };
     Item { significand: if x.negative { -magnitude } else { magnitude }, exponent }
+}
+
+impl Item<i32> {
+    /// The exact product. A zero's exponent does not count.
+    #[inline(always)]
+    fn times(self, other: Self) -> Item<i64> {
+        let significand = i64::from(self.significand) * i64::from(other.significand);
+        let exponent = self.exponent + other.exponent;
+        Item { significand, exponent: if significand == 0 && exponent < FINITE { ZERO } else { exponent } }
+    }
+}
+
+/// One dot-add's operands as codes.
+struct Operands<'a> {
+    a: &'a [u64],
+    b: &'a [u64],
+    scales: [&'a [u64]; 2],
 }
 
 /// A dot-add that cuts its terms, ready to read codes.
@@ -93,6 +117,7 @@ pub(crate) struct Direct {
     scale: Option<ScaleRule>,
     /// The k of all products, block by block.
     order: Vec<usize>,
+    read: [Vec<Item<i32>>; 2],
     products: Vec<Item<i64>>,
 }
 
@@ -101,44 +126,40 @@ impl Direct {
     pub(crate) fn new(unit: &Unit) -> Option<Self> {
         let Some(Recipe::Generic(g)) = unit.recipe else { return None };
         let (a, b) = (Reader::new(unit.a, g.via_f16)?, Reader::new(unit.b, g.via_f16)?);
-        let (k, c) = (unit.shape.k, unit.c);
-        let widest = g.frac_bits.max(a.frac_bits + b.frac_bits).max(c.fraction_bits).max(unit.d.fraction_bits);
-        let fits = widest + 2 + (k + 1).next_power_of_two().ilog2() < 63;
+        let (k, narrow) = (unit.shape.k, unit.c.fraction_bits.max(unit.d.fraction_bits) <= 23);
+        let widest = g.frac_bits.max(a.frac_bits + b.frac_bits).max(23);
+        let fits = narrow && widest + 2 + (k + 1).next_power_of_two().ilog2() < 63;
         let power = |s: &FormatSpec| s.fraction_bits == 0 && !s.subnormals && s.storage_bits <= 8;
         let scales_fit = unit.scale.is_none_or(|rule| power(&rule.format) && !g.via_f16);
-        let fits = fits && scales_fit && g.truncates() && g.c != CPosition::Late;
-        fits.then(|| Self {
+        let takes = fits && scales_fit && g.truncates() && g.c != CPosition::Late;
+        takes.then(|| Self {
             generic: g,
             a,
             b,
-            c,
+            c: unit.c,
             d: unit.d,
             scale: unit.scale,
             order: g.pattern.blocks(k, g.block).concat(),
-            products: vec![Item { significand: 0, exponent: ZERO }; k],
+            read: [vec![Item { significand: 0, exponent: 0 }; k], vec![Item { significand: 0, exponent: 0 }; k]],
+            products: vec![Item { significand: 0, exponent: 0 }; k],
         })
     }
 
-    /// The code of d; `None` where an infinity or NaN is about, or an operand has another length than the unit's.
+    /// The code of d; `None` where an operand has another length than the unit's.
     pub(crate) fn dot_add(&mut self, [a, b]: [&[u64]; 2], c: u64, scales: [&[u64]; 2]) -> Option<u64> {
         let k = self.order.len();
         let per_operand = self.scale.map_or(0, |rule| k / rule.block);
         if a.len() != k || b.len() != k || scales.iter().any(|s| s.len() != per_operand) {
             return None;
         }
-        for (&at, product) in self.order.iter().zip(&mut self.products) {
-            let (a, b) = (self.a.item(a[at]), self.b.item(b[at]));
-            *product = Item {
-                significand: i64::from(a.significand) * i64::from(b.significand),
-                exponent: a.exponent + b.exponent,
-            };
-        }
-        self.scale_products(scales);
+        let codes = Operands { a, b, scales };
+        self.multiply(&codes);
         let c = self.c.decode(c);
         let last = self.generic.c == CPosition::Last;
         let mut d = if last { self.d.zero() } else { c };
-        for products in self.products.chunks(self.generic.block.max(1)) {
-            d = self.block(products, &d)?;
+        let block = self.generic.block.max(1);
+        for (products, ks) in self.products.chunks(block).zip(self.order.chunks(block)) {
+            d = self.block(products, ks, &codes, &d)?;
         }
         if last {
             d = self.generic.add_c(&c, &d, &self.d, &mut ());
@@ -146,10 +167,16 @@ impl Direct {
         Some(self.d.encode_result(&d))
     }
 
-    /// Block scales are powers of two: they only move exponents.
-    fn scale_products(&mut self, scales: [&[u64]; 2]) {
+    /// All products, with their scales: powers of two, which only move exponents.
+    fn multiply(&mut self, codes: &Operands<'_>) {
+        let [a, b] = &mut self.read;
+        self.a.read(codes.a, a);
+        self.b.read(codes.b, b);
+        for (&at, product) in self.order.iter().zip(&mut self.products) {
+            *product = a[at].times(b[at]);
+        }
         let Some(rule) = self.scale else { return };
-        for codes in scales {
+        for codes in codes.scales {
             for (&at, product) in self.order.iter().zip(&mut self.products) {
                 product.exponent += item(&rule.format.decode(codes[at / rule.block])).exponent;
             }
@@ -158,9 +185,9 @@ impl Direct {
 
     /// One block: everything cut `frac_bits` bits below the largest exponent, summed, rounded once.
     #[inline(always)]
-    fn block(&self, products: &[Item<i64>], c: &Num) -> Option<Num> {
+    fn block(&self, products: &[Item<i64>], ks: &[usize], codes: &Operands<'_>, c: &Num) -> Option<Num> {
         let g = &self.generic;
-        let addend = item(c);
+        let addend = item(c).times(Item { significand: 1, exponent: 0 });
         let floor = match g.floor {
             Floor::BelowEmin(n) => self.d.emin().saturating_sub(n),
             Floor::ZeroC if c.is_zero() => self.d.emin(),
@@ -168,7 +195,7 @@ impl Direct {
         };
         let e_max = products.iter().fold(floor.max(addend.exponent), |e, p| e.max(p.exponent));
         if e_max > FINITE {
-            return None;
+            return self.special(ks, codes, c);
         }
         if e_max < -FINITE {
             return Some(self.d.zero());
@@ -183,6 +210,20 @@ impl Direct {
             negative_zero: g.negative_zero,
         };
         Some(finish.apply(Fixed::from_units(sum.into(), e_max - g.frac_bits as i32), &self.d))
+    }
+
+    /// Rule (S), as the reference applies it.
+    #[cold]
+    fn special(&self, ks: &[usize], codes: &Operands<'_>, c: &Num) -> Option<Num> {
+        let mut cases = SpecialCases::default();
+        for &k in ks {
+            cases.product(&self.a.num(codes.a[k]), &self.b.num(codes.b[k]));
+            if let Some(rule) = &self.scale {
+                codes.scales.iter().for_each(|scales| cases.scale(&rule.format.decode(scales[k / rule.block])));
+            }
+        }
+        cases.addend(c);
+        cases.verdict(self.generic.nan, &self.d)
     }
 }
 

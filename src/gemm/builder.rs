@@ -375,24 +375,43 @@ struct Stack<'a, A, B, D> {
     format: FormatSpec,
 }
 
+impl<'a, A, B, D> Stack<'a, A, B, D> {
+    fn a(&self, t: usize) -> View<'a, A> {
+        self.a.clone().index_axis_move(Axis(0), if self.a.dim().0 == 1 { 0 } else { t }).into()
+    }
+
+    fn b(&self, t: usize) -> View<'a, B> {
+        self.b.clone().index_axis_move(Axis(0), if self.b.dim().0 == 1 { 0 } else { t }).into()
+    }
+}
+
 impl<A: Format, B: Format, D: Format> Batch for Stack<'_, A, B, D> {
     fn count(&self) -> usize {
         self.d.dim().0
     }
 
+    fn expect(&self, t: usize) {
+        if t < self.count() {
+            self.a(t).prefetch();
+            self.b(t).prefetch();
+            View::from(self.d.index_axis(Axis(0), t)).prefetch();
+        }
+    }
+
     fn product(&mut self, t: usize, f: &mut OnProduct<'_>) -> Result<(), Error> {
-        let a = View::from(self.a.index_axis(Axis(0), if self.a.dim().0 == 1 { 0 } else { t }));
-        let b = View::from(self.b.index_axis(Axis(0), if self.b.dim().0 == 1 { 0 } else { t }));
+        let (a, b) = (self.a(t), self.b(t));
         f([&a, &b], &mut Values { array: self.d.index_axis_mut(Axis(0), t), d: self.format })
     }
 }
 
 /// Room for a result, in zeros.
 fn blank<T: Format, S: Dimension>(dim: S) -> Result<Array<T, S>, Error> {
-    let found =
-        format!("{} elements of {}", dim.slice().iter().map(usize::to_string).collect::<Vec<_>>().join(" x "), T::SPEC);
-    let too_large = || Error::shape("D", "small enough for this machine's memory", found.clone());
-    let size = dim.slice().iter().try_fold(1usize, |n, &next| n.checked_mul(next)).ok_or_else(too_large)?;
+    let sizes = dim.clone();
+    let too_large = || {
+        let sizes = sizes.slice().iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
+        Error::shape("D", "small enough for this machine's memory", format!("{sizes} elements of {}", T::SPEC))
+    };
+    let size = dim.slice().iter().try_fold(1usize, |n, &next| n.checked_mul(next)).ok_or_else(&too_large)?;
     let mut elements = Vec::new();
     elements.try_reserve_exact(size).map_err(|_| too_large())?;
     elements.resize(size, T::from_bits(0));

@@ -5,7 +5,7 @@
 
 use super::builder::Gemm;
 use super::epilogue::Scaling;
-use super::operand::{Codes, Operand, Source};
+use super::operand::{Codes, Source};
 use super::plan::Start;
 use super::product::{Request, check_product};
 use super::schedule::Schedule;
@@ -25,6 +25,8 @@ pub(crate) const DEPTH: usize = 64;
 pub(crate) const SLAB: usize = 16;
 /// Tiles that are computed side by side, at most.
 pub(crate) const TILES: usize = 4;
+/// Products that are expected before they are computed.
+const AHEAD: usize = 2 * TILES;
 /// Tiles of one product, at most: larger ones pack their operands once for many tiles.
 const TILES_OF_PRODUCT: usize = 8;
 
@@ -45,8 +47,10 @@ pub(crate) struct Group {
     pub(crate) d: [[u32; ROWS * COLUMNS]; TILES],
     /// Codes on their way.
     staged: [u32; ROWS * DEPTH],
-    /// Whose they are: a product of the batch, and rows and columns in it.
-    places: [(usize, Range<usize>, Range<usize>); TILES],
+    /// Rows and columns of a product's tiles.
+    parts: Vec<[Range<usize>; 2]>,
+    /// Whose they are: a product of the batch, and one of the parts.
+    places: [(usize, usize); TILES],
 }
 
 impl Default for Group {
@@ -59,7 +63,8 @@ impl Default for Group {
             b: [[0; COLUMNS * DEPTH]; TILES],
             d: [[0; ROWS * COLUMNS]; TILES],
             staged: [0; ROWS * DEPTH],
-            places: [const { (0, 0..0, 0..0) }; TILES],
+            parts: Vec::new(),
+            places: [(0, 0); TILES],
         }
     }
 }
@@ -74,6 +79,9 @@ pub(crate) trait SmallKernel: Debug + Send + Sync {
 pub(super) trait Batch {
     /// How many there are.
     fn count(&self) -> usize;
+
+    /// Has A and B of one of them, if there is one, brought near.
+    fn expect(&self, _t: usize) {}
 
     /// Shows A, B and the place of D of one of them.
     fn product(&mut self, t: usize, f: &mut OnProduct<'_>) -> Result<(), Error>;
@@ -116,31 +124,41 @@ impl<D> Gemm<'_, D> {
         let Some([m, n, k]) = self.small_size(batch)? else { return Ok(None) };
         let (mut group, mut hard) = (workspace.group.take().unwrap_or_default(), Vec::new());
         (group.tiles, group.k, group.from_c) = (0, k, self.plan.start == Start::C);
-        let converted = [(0, unit.a), (1, unit.b)].map(|(t, to)| request.formats[t] != Some(to));
         let blocks = |n: usize, width: usize| (0..n).step_by(width).map(move |i| i..n.min(i + width));
-        let tiles = blocks(m, ROWS).flat_map(|rows| blocks(n, COLUMNS).map(move |columns| (rows.clone(), columns)));
-        let mut outcome = Ok(());
-        'batch: for t in 0..batch.count() {
-            for (rows, columns) in tiles.clone() {
-                outcome = batch.product(t, &mut |sources, _| {
-                    let operands = self.operands(request, sources, converted)?;
-                    self.stage(&operands, [&rows, &columns], &mut group);
-                    Ok(())
-                });
-                if outcome.is_err() {
-                    break 'batch;
-                }
-                group.places[group.tiles] = (t, rows, columns);
-                group.tiles += 1;
-                if group.tiles == TILES {
-                    group.finish(kernel, batch, &mut hard)?;
-                }
-            }
-        }
+        group.parts.clear();
+        group
+            .parts
+            .extend(blocks(m, ROWS).flat_map(|rows| blocks(n, COLUMNS).map(move |columns| [rows.clone(), columns])));
+        let outcome = self.compute_tiles(request, batch, kernel, &mut group, &mut hard);
         group.finish(kernel, batch, &mut hard)?;
         workspace.group = Some(group);
         hard.dedup();
         outcome.map(|()| Some(hard))
+    }
+
+    /// All tiles of all products; the last ones may be left in the group.
+    fn compute_tiles(
+        &self,
+        request: &Request<'_>,
+        batch: &mut dyn Batch,
+        kernel: &dyn SmallKernel,
+        group: &mut Group,
+        hard: &mut Vec<usize>,
+    ) -> Result<(), Error> {
+        // Formats are compared once for all.
+        let converted = [request.formats[0] != Some(self.unit.a), request.formats[1] != Some(self.unit.b)];
+        for t in 0..batch.count() {
+            batch.expect(t + AHEAD);
+            for part in 0..group.parts.len() {
+                batch.product(t, &mut |sources, _| self.stage(request, sources, converted, part, group))?;
+                group.places[group.tiles] = (t, part);
+                group.tiles += 1;
+                if group.tiles == TILES {
+                    group.finish(kernel, batch, hard)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Whether the product is nothing but the unit's steps on its own formats.
@@ -177,47 +195,59 @@ impl<D> Gemm<'_, D> {
         Ok(schedule.is_one_run().then_some(size))
     }
 
-    /// A and B of one product; whether they need a conversion is known of all.
-    fn operands<'s>(
+    /// Copies a tile's operands to the next place of the group.
+    fn stage(
         &self,
         request: &Request<'_>,
-        sources: [&'s dyn Source; 2],
+        sources: [&dyn Source; 2],
         converted: [bool; 2],
-    ) -> Result<[Operand<'s>; 2], Error> {
-        let operand = |t: usize, name: &str, to| match converted[t] {
-            true => self.operand(name, sources[t], request.formats[t], to),
-            false => Ok(Operand::codes(sources[t])),
-        };
-        Ok([operand(0, "A", &self.unit.a)?, operand(1, "B", &self.unit.b)?])
-    }
-
-    /// Copies a tile's operands to the next place of the group.
-    fn stage(&self, [a, b]: &[Operand<'_>; 2], [rows, columns]: [&Range<usize>; 2], group: &mut Group) {
+        part: usize,
+        group: &mut Group,
+    ) -> Result<(), Error> {
         let (k, t) = (group.k, group.tiles);
         let ld = k.next_multiple_of(SLAB);
-        stage(a, [rows.clone(), 0..k], ld, &mut group.a[t], &mut group.staged);
-        stage(b, [0..k, columns.clone()], COLUMNS, &mut group.b[t], &mut group.staged);
-        repeat_rows(&mut group.a[t], [rows.len(), k], [ROWS, ld]);
-        repeat_rows(&mut group.b[t], [k, columns.len()], [ld, COLUMNS]);
+        let Group { a, b, d, staged, parts, .. } = group;
+        let (a, b, [rows, columns]) = (&mut a[t], &mut b[t], &parts[part]);
+        if converted[0] {
+            let operand = self.operand("A", sources[0], request.formats[0], &self.unit.a)?;
+            operand.read_narrow([rows.clone(), 0..k], staged, ld);
+            narrow(staged, &mut a[..rows.len() * ld]);
+        } else {
+            stage(sources[0], [rows.clone(), 0..k], ld, a, staged);
+        }
+        if converted[1] {
+            let operand = self.operand("B", sources[1], request.formats[1], &self.unit.b)?;
+            operand.read_narrow([0..k, columns.clone()], staged, COLUMNS);
+            narrow(staged, &mut b[..k * COLUMNS]);
+        } else {
+            stage(sources[1], [0..k, columns.clone()], COLUMNS, b, staged);
+        }
+        repeat_rows(a, [rows.len(), k], [ROWS, ld]);
+        repeat_rows(b, [k, columns.len()], [ld, COLUMNS]);
         if let (true, Some((c, _))) = (group.from_c, &self.c) {
-            group.d[t].fill(0);
-            c.read_narrow([rows.clone(), columns.clone()], &mut group.d[t], COLUMNS);
+            d[t].fill(0);
+            c.read_narrow([rows.clone(), columns.clone()], &mut d[t], COLUMNS);
+        }
+        Ok(())
+    }
+}
+
+/// A block of a matrix's codes, rows `ld` apart.
+fn stage(source: &dyn Source, block: [Range<usize>; 2], ld: usize, to: &mut [u16], staged: &mut [u32]) {
+    match source.codes() {
+        Some(Codes::U16(view)) => view.read_block(block, to, ld, |x| x),
+        Some(Codes::U8(view)) => view.read_block(block, to, ld, u16::from),
+        _ => {
+            let rows = block[0].len();
+            source.read_narrow(block, staged, ld);
+            narrow(staged, &mut to[..rows * ld]);
         }
     }
 }
 
-/// A block of an operand's codes, rows `ld` apart.
-fn stage(operand: &Operand<'_>, block: [Range<usize>; 2], ld: usize, to: &mut [u16], staged: &mut [u32]) {
-    let [rows, columns] = [block[0].len(), block[1].len()];
-    match operand.in_place(block.clone()) {
-        Some(Codes::U16(view)) => view.read_block([0..rows, 0..columns], to, ld, |x| x),
-        Some(Codes::U8(view)) => view.read_block([0..rows, 0..columns], to, ld, u16::from),
-        _ => {
-            operand.read_narrow(block, staged, ld);
-            // Codes of at most 16 bits, and whatever an integer that holds one has above them.
-            to.iter_mut().zip(&*staged).take(rows * ld).for_each(|(to, &x)| *to = x as u16);
-        }
-    }
+/// Codes of at most 16 bits, without whatever an integer that holds one has above them.
+fn narrow(from: &[u32], to: &mut [u16]) {
+    to.iter_mut().zip(from).for_each(|(to, &x)| *to = x as u16);
 }
 
 /// Fills a matrix of `whole` rows and columns up with what stands in its corner of `there`: operands that nobody
@@ -241,12 +271,12 @@ impl Group {
             return Ok(());
         }
         let left = kernel.run(self);
-        for (t, (product, rows, columns)) in self.places.iter().take(self.tiles).enumerate() {
+        for (t, &(product, part)) in self.places.iter().take(self.tiles).enumerate() {
             if left >> t & 1 == 1 {
-                hard.push(*product);
+                hard.push(product);
             }
-            batch.product(*product, &mut |_, sink| {
-                deliver(&self.d[t], [rows, columns], sink);
+            batch.product(product, &mut |_, sink| {
+                deliver(&self.d[t], &self.parts[part], sink);
                 Ok(())
             })?;
         }
@@ -256,7 +286,7 @@ impl Group {
 }
 
 /// Writes the part of a tile that is wanted.
-fn deliver(d: &[u32; ROWS * COLUMNS], [rows, columns]: [&Range<usize>; 2], sink: &mut dyn Sink) {
+fn deliver(d: &[u32; ROWS * COLUMNS], [rows, columns]: &[Range<usize>; 2], sink: &mut dyn Sink) {
     let width = columns.len();
     if width == COLUMNS {
         sink.write([rows.start, columns.start], width, Run::Narrow(&d[..rows.len() * COLUMNS]));

@@ -25,8 +25,8 @@ const OR_AND: i32 = 0xF8;
 const WINDOW: i32 = 32;
 const WINDOW_BYTE: i16 = 96;
 
-/// A vector's words.
-type Words = [u16; 32];
+/// A vector's lanes.
+type Lanes = [u32; 16];
 
 /// An operand's format, as words with the sign at the top.
 #[derive(Clone, Copy, Debug)]
@@ -110,19 +110,19 @@ impl Decoder {
         _mm512_maskz_add_epi16(!(far | none), above, _mm512_set1_epi16(WINDOW_BYTE))
     }
 
-    /// The values of eight words, each at the top of its lane.
+    /// The values of eight words, each at the top of its lane; with `SMALL`, subnormal ones and zeros may be among them.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn values(&self, x: __m512i, small: bool) -> __m512d {
+    fn values<const SMALL: bool>(&self, x: __m512i) -> __m512d {
         let down = 11 - i64::from(self.exponent_bits);
         let mask = i64::MIN | i64::from(self.magnitude) << (48 - down);
         let fields = _mm512_and_si512(_mm512_srav_epi64(x, _mm512_set1_epi64(down)), _mm512_set1_epi64(mask));
         let values = _mm512_add_epi64(fields, _mm512_set1_epi64(self.rebias));
-        _mm512_castsi512_pd(if small { self.with_small(x, values) } else { values })
+        _mm512_castsi512_pd(if SMALL { self.with_small(x, values) } else { values })
     }
 
-    /// The values, subnormal ones and zeros among them.
-    #[inline(never)]
+    /// The values, subnormal ones and zeros put right.
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn with_small(&self, x: __m512i, values: __m512i) -> __m512i {
         let words = _mm512_and_si512(_mm512_srli_epi64::<48>(x), _mm512_set1_epi64(self.magnitude.into()));
@@ -134,6 +134,61 @@ impl Decoder {
         let magnitude = _mm512_mask_mov_epi64(subnormal, zero, _mm512_set1_epi64(self.tiny));
         let signed = _mm512_ternarylogic_epi64::<OR_AND>(magnitude, x, _mm512_set1_epi64(i64::MIN));
         _mm512_mask_mov_epi64(values, small, signed)
+    }
+
+    /// Values of one position of A, the lanes of all tiles, `stride` apart.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn put_lanes<V: Value, const SMALL: bool>(&self, x: [__m512i; 2], tiles: usize, to: &mut [V], stride: usize) {
+        for pair in 0..2 {
+            for half in 0..2 {
+                let t = pair + 2 * half;
+                if t < tiles {
+                    let even = self.values::<SMALL>(raised(x[pair], half, false));
+                    let odd = self.values::<SMALL>(raised(x[pair], half, true));
+                    // SAFETY: the instructions are there.
+                    unsafe { V::store_lanes(&mut to[t * stride..], [even, odd]) }
+                }
+            }
+        }
+    }
+
+    /// `put_lanes` for the positions with zeros and subnormal numbers.
+    #[cold]
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn put_small_lanes<V: Value>(&self, x: [__m512i; 2], tiles: usize, to: &mut [V], stride: usize) {
+        self.put_lanes::<V, true>(x, tiles, to, stride);
+    }
+
+    /// Values of one column of B, half a slab of positions, the first 8 or (`odd`) the second, of all tiles.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn put_part<V: Value, const SMALL: bool>(
+        &self,
+        x: [__m512i; 2],
+        odd: bool,
+        tiles: usize,
+        to: &mut [V],
+        stride: usize,
+    ) {
+        for pair in 0..2 {
+            for half in 0..2 {
+                let t = pair + 2 * half;
+                if t < tiles {
+                    // SAFETY: the instructions are there.
+                    unsafe { V::store_part(&mut to[t * stride..], self.values::<SMALL>(raised(x[pair], half, odd))) }
+                }
+            }
+        }
+    }
+
+    /// `put_part` for columns with zeros and subnormal numbers.
+    #[cold]
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn put_small_part<V: Value>(&self, x: [__m512i; 2], odd: bool, tiles: usize, to: &mut [V], stride: usize) {
+        self.put_part::<V, true>(x, odd, tiles, to, stride);
     }
 }
 
@@ -152,6 +207,11 @@ struct Panels {
     /// Words: a vector for each slab, pair of tiles, and position of A or column of B.
     rows: Buffer,
     columns: Buffer,
+    /// Signs of columns, a bit for each position of a slab, in the words of four tiles.
+    negative: Buffer,
+    /// A square on its way to being transposed, and after.
+    square: Buffer,
+    turned: Buffer,
     a_values: Buffer,
     b_values: Buffer,
     a_exponents: Buffer,
@@ -193,58 +253,54 @@ fn raised(x: __m512i, half: usize, odd: bool) -> __m512i {
 }
 
 /// Rows become columns.
-#[inline]
+#[inline(never)]
 #[target_feature(enable = "avx512f")]
-fn transposed(x: &[__m512i; 16]) -> [__m512i; 16] {
-    let mut y = [_mm512_setzero_si512(); 16];
+fn transpose(from: &[Lanes; 16], to: &mut [Lanes; 16]) {
+    let mut x = [_mm512_setzero_si512(); 16];
+    let mut y = x;
+    for i in 0..16 {
+        x[i] = load(&from[i]);
+    }
     for i in 0..8 {
         y[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
         y[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
     }
-    let mut z = [_mm512_setzero_si512(); 16];
+    // x[4 i + j]: column j of each four, of rows 4 i to 4 i + 3.
     for i in 0..4 {
         for j in 0..2 {
-            z[4 * i + 2 * j] = _mm512_unpacklo_epi64(y[4 * i + j], y[4 * i + 2 + j]);
-            z[4 * i + 2 * j + 1] = _mm512_unpackhi_epi64(y[4 * i + j], y[4 * i + 2 + j]);
+            x[4 * i + 2 * j] = _mm512_unpacklo_epi64(y[4 * i + j], y[4 * i + 2 + j]);
+            x[4 * i + 2 * j + 1] = _mm512_unpackhi_epi64(y[4 * i + j], y[4 * i + 2 + j]);
         }
     }
-    // z[4 i + j]: column j of each four, of rows 4 i to 4 i + 3.
-    let mut to = [_mm512_setzero_si512(); 16];
     for j in 0..4 {
-        let (low, high) = (
-            [_mm512_shuffle_i32x4::<0x88>(z[j], z[4 + j]), _mm512_shuffle_i32x4::<0xDD>(z[j], z[4 + j])],
-            [_mm512_shuffle_i32x4::<0x88>(z[8 + j], z[12 + j]), _mm512_shuffle_i32x4::<0xDD>(z[8 + j], z[12 + j])],
-        );
-        to[j] = _mm512_shuffle_i32x4::<0x88>(low[0], high[0]);
-        to[8 + j] = _mm512_shuffle_i32x4::<0xDD>(low[0], high[0]);
-        to[4 + j] = _mm512_shuffle_i32x4::<0x88>(low[1], high[1]);
-        to[12 + j] = _mm512_shuffle_i32x4::<0xDD>(low[1], high[1]);
+        let even = _mm512_shuffle_i32x4::<0x88>(x[j], x[4 + j]);
+        let more = _mm512_shuffle_i32x4::<0x88>(x[8 + j], x[12 + j]);
+        store(&mut to[j], _mm512_shuffle_i32x4::<0x88>(even, more));
+        store(&mut to[8 + j], _mm512_shuffle_i32x4::<0xDD>(even, more));
+        let odd = _mm512_shuffle_i32x4::<0xDD>(x[j], x[4 + j]);
+        let more = _mm512_shuffle_i32x4::<0xDD>(x[8 + j], x[12 + j]);
+        store(&mut to[4 + j], _mm512_shuffle_i32x4::<0x88>(odd, more));
+        store(&mut to[12 + j], _mm512_shuffle_i32x4::<0xDD>(odd, more));
     }
-    to
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(words: &Words) -> __m512i {
-    // SAFETY: a vector's words.
-    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+fn load(lanes: &Lanes) -> __m512i {
+    // SAFETY: a vector's lanes.
+    unsafe { _mm512_loadu_si512(lanes.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store(to: &mut Words, x: __m512i) {
-    // SAFETY: a vector's words.
+fn store(to: &mut Lanes, x: __m512i) {
+    // SAFETY: a vector's lanes.
     unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), x) }
 }
 
-/// 16 words of two tiles in the lanes of one vector.
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl")]
-fn join(low: &[u16], high: &[u16]) -> __m512i {
-    assert!(low.len() == SLAB && high.len() == SLAB, "16 words");
-    // SAFETY: 16 words each.
-    let [low, high] = unsafe { [_mm256_loadu_si256(low.as_ptr().cast()), _mm256_loadu_si256(high.as_ptr().cast())] };
-    _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(high)))
+/// A buffer as squares of 16 by 16.
+fn squares(buffer: &mut Buffer) -> &mut [[Lanes; 16]] {
+    buffer.view_mut::<u32>().as_chunks_mut().0.as_chunks_mut().0
 }
 
 /// One group on its way.
@@ -293,14 +349,17 @@ impl Run<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     fn all(&mut self) {
         let slabs = self.group.k.div_ceil(SLAB);
-        self.to.rows.room::<u16>(slabs * 2 * SLAB * 32);
-        self.to.columns.room::<u16>(slabs * 2 * COLUMNS * 32);
-        let mut peaks = [[_mm512_setzero_si512(); 2]; 2];
+        self.to.rows.room::<u32>(slabs * 2 * SLAB * 16);
+        self.to.columns.room::<u32>(slabs * 2 * COLUMNS * 16);
+        self.to.negative.room::<u32>(slabs * 16);
+        self.to.square.room::<u32>(16 * 16);
+        self.to.turned.room::<u32>(16 * 16);
+        let (mut rows, mut columns) = ([_mm512_setzero_si512(); 2], _mm512_setzero_si512());
         for slab in 0..slabs {
-            self.read_rows(slab, &mut peaks[0]);
-            self.read_columns(slab, &mut peaks[1]);
+            self.read_rows(slab, &mut rows);
+            self.read_columns(slab, &mut columns);
         }
-        let tops = [0, 1].map(|side| self.weigh(side, peaks[side]));
+        let tops = self.weigh(rows, columns);
         let biases = [self.fda.unit.a.bias, self.fda.unit.b.bias];
         let (q, fast) = self.fda.consts_of(tops[0] - biases[0] + tops[1] - biases[1], 0);
         if !fast {
@@ -316,7 +375,7 @@ impl Run<'_> {
         }
         self.begin(q.lowest());
         let q = super::avx512::Consts { tiny: self.far, ..q };
-        for s in 0..self.group.k / self.fda.block {
+        for s in 0..self.group.k >> self.fda.block.trailing_zeros() {
             let p = self.step(s);
             // SAFETY: the panels hold this step for all tiles, and states are 8 rows of 64.
             let redo = unsafe {
@@ -340,71 +399,87 @@ impl Run<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn read_rows(&mut self, slab: usize, peaks: &mut [__m512i; 2]) {
         let ld = self.group.k.next_multiple_of(SLAB);
-        for (pair, peak) in peaks.iter_mut().enumerate().take(self.pairs) {
-            let [low, high] = [pair, pair + 2].map(|t| &self.group.a[self.tile(t)][slab * SLAB..]);
-            let mut joined = [_mm512_setzero_si512(); ROWS];
-            for (i, to) in joined.iter_mut().enumerate() {
-                *to = join(&low[i * ld..][..SLAB], &high[i * ld..][..SLAB]);
+        for pair in 0..self.pairs {
+            let [low, high] = [self.tile(pair), self.tile(pair + 2)];
+            let [low, high] = [&self.group.a[low][slab * SLAB..], &self.group.a[high][slab * SLAB..]];
+            let square = squares(&mut self.to.square);
+            for (i, to) in square[0].iter_mut().enumerate() {
+                // SAFETY: 16 words each.
+                let [x, y] = unsafe {
+                    [
+                        _mm256_loadu_si256(low[i * ld..][..SLAB].as_ptr().cast()),
+                        _mm256_loadu_si256(high[i * ld..][..SLAB].as_ptr().cast()),
+                    ]
+                };
+                store(to, self.decoders[0].take(x, y, &mut peaks[pair]));
             }
-            let to = self.to.rows.view_mut::<u16>().as_chunks_mut().0[(slab * 2 + pair) * SLAB..].iter_mut();
-            for (words, to) in transposed(&joined).into_iter().zip(to) {
-                store(to, self.decoders[0].take(words, peak));
-            }
+            transpose(&square[0], &mut squares(&mut self.to.rows)[slab * 2 + pair]);
         }
     }
 
     /// A slab of B: vector j has column j, positions i and 8 + i in lanes 2 i and 2 i + 1, whose values go to
-    /// different vectors.
+    /// different vectors. Pairs of tiles follow one another.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn read_columns(&mut self, slab: usize, peaks: &mut [__m512i; 2]) {
-        let tiles: [_; TILES] = core::array::from_fn(|t| self.group.b[self.tile(t)].as_chunks::<COLUMNS>().0);
-        let mut joined = [_mm512_setzero_si512(); SLAB];
-        for (lane, to) in joined.iter_mut().enumerate() {
-            let k = slab * SLAB + lane / 2 + lane % 2 * 8;
-            let mut both = [[0; SLAB]; 2];
-            for (t, tile) in tiles.into_iter().enumerate() {
-                both[t / 2][t % 2 * COLUMNS..][..COLUMNS].copy_from_slice(&tile[k]);
-            }
-            *to = join(&both[0], &both[1]);
+    fn read_columns(&mut self, slab: usize, peaks: &mut __m512i) {
+        let tiles = [0, self.tile(1), self.tile(2), self.tile(3)];
+        let (square, b) = (squares(&mut self.to.square), &self.group.b);
+        let mut negative = _mm512_setzero_si512();
+        for k in 0..SLAB {
+            let at = (slab * SLAB + k) * COLUMNS;
+            // SAFETY: 8 words each.
+            let [x, y, z, w] = unsafe {
+                [
+                    _mm_loadu_si128(b[tiles[0]][at..][..COLUMNS].as_ptr().cast()),
+                    _mm_loadu_si128(b[tiles[1]][at..][..COLUMNS].as_ptr().cast()),
+                    _mm_loadu_si128(b[tiles[2]][at..][..COLUMNS].as_ptr().cast()),
+                    _mm_loadu_si128(b[tiles[3]][at..][..COLUMNS].as_ptr().cast()),
+                ]
+            };
+            let words = self.decoders[1].take(_mm256_set_m128i(y, x), _mm256_set_m128i(w, z), peaks);
+            negative = with_signs(negative, words);
+            store(&mut square[0][k % 8 * 2 + k / 8], words);
         }
-        let to = self.to.columns.view_mut::<u16>().as_chunks_mut().0[slab * 2 * COLUMNS..].iter_mut();
-        for ((i, words), to) in transposed(&joined).into_iter().enumerate().zip(to) {
-            store(to, self.decoders[1].take(words, &mut peaks[i / COLUMNS]));
-        }
+        store(&mut self.to.negative.view_mut::<u32>().as_chunks_mut().0[slab], negative);
+        transpose(&square[0], &mut squares(&mut self.to.columns)[slab]);
     }
 
-    /// Notes tiles with Inf or NaN; returns the field of the exponent that byte 127 stands for.
+    /// Notes tiles with Inf or NaN.
+    fn leave_out(&mut self, special: __mmask32, pair: usize) {
+        self.hard |= u32::from(special & 0x5555_5555 != 0) << pair;
+        self.hard |= u32::from(special & 0xAAAA_AAAA != 0) << (pair + 2);
+    }
+
+    /// Looks for Inf and NaN; returns the fields of the exponents that byte 127 stands for. The peaks are those of A's
+    /// pairs of tiles, and of B's: the first pair's in the first half of the lanes.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn weigh(&mut self, side: usize, peaks: [__m512i; 2]) -> i32 {
-        let (decoder, mut largest) = (self.decoders[side], 0);
-        for (pair, peak) in peaks.into_iter().enumerate().take(self.pairs) {
-            let special = _mm512_cmpge_epu16_mask(peak, _mm512_set1_epi16(decoder.special as i16));
-            self.hard |= u32::from(special & 0x5555_5555 != 0) << pair;
-            self.hard |= u32::from(special & 0xAAAA_AAAA != 0) << (pair + 2);
-            if decoder.top.is_none() {
-                let words = _mm512_max_epu16(peak, _mm512_srli_epi32::<16>(peak));
-                let words = _mm512_and_si512(words, _mm512_set1_epi32(0xFFFF));
-                largest = largest.max(_mm512_reduce_max_epi32(words));
-            }
+    fn weigh(&mut self, rows: [__m512i; 2], columns: __m512i) -> [i32; 2] {
+        let [a, b] = self.decoders;
+        for pair in 0..self.pairs {
+            let special = _mm512_cmpge_epu16_mask(rows[pair], _mm512_set1_epi16(a.special as i16));
+            self.leave_out(special, pair);
         }
-        decoder.top.unwrap_or((largest >> (15 - decoder.exponent_bits)).max(1))
+        let special = _mm512_cmpge_epu16_mask(columns, _mm512_set1_epi16(b.special as i16));
+        self.leave_out(special & 0xFFFF, 0);
+        self.leave_out(special >> 16, 1);
+        [a.top_of(_mm512_max_epu16(rows[0], rows[1])), b.top_of(columns)]
     }
 
     /// A's words as the micro-kernel's B: values, exponents of four tiles in the bytes of a lane, signs.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn pack_rows<V: Value>(&mut self, top: i32) {
         let (decoder, l, tiles) = (self.decoders[0], self.fda.block, self.group.tiles);
+        let place = |position: usize| (position >> l.trailing_zeros(), position & (l - 1));
         let size = self.group.k.next_multiple_of(SLAB);
         let low = _mm512_set1_epi16((top - WINDOW + 1) as i16);
         let to = &mut *self.to;
         let values = to.b_values.room::<V>(size * NR);
-        let exponents = to.b_exponents.room::<u16>(size * 32).as_chunks_mut().0;
-        let signs = to.b_signs.room::<u32>(size / l.min(SLAB) * NR).as_chunks_mut().0;
-        let words = to.rows.view::<u16>().as_chunks::<32>().0;
+        let exponents = to.b_exponents.room::<u32>(size * 16).as_chunks_mut().0;
+        let signs = to.b_signs.room::<u32>((size >> l.min(SLAB).trailing_zeros()) * NR).as_chunks_mut().0;
+        let words = to.rows.view::<u32>().as_chunks::<16>().0;
         for (slab, words) in words.chunks_exact(2 * SLAB).enumerate().take(size / SLAB) {
             let mut negative = [_mm512_setzero_si512(); 2];
             for k in 0..SLAB {
-                let (s, i) = ((slab * SLAB + k) / l, (slab * SLAB + k) % l);
+                let (s, i) = place(slab * SLAB + k);
                 let mut seen = Seen::default();
                 let x = [load(&words[k]), load(&words[SLAB + k])];
                 let mut bytes = decoder.exponents(x[0], low, &mut seen);
@@ -414,18 +489,14 @@ impl Run<'_> {
                 }
                 store(&mut exponents[slab * SLAB + k], bytes);
                 self.far |= seen.far;
-                for (negative, x) in negative.iter_mut().zip(x) {
-                    let shifted = _mm512_srli_epi16::<1>(*negative);
-                    *negative = _mm512_ternarylogic_epi32::<OR_AND>(shifted, x, _mm512_set1_epi16(i16::MIN));
+                negative = [with_signs(negative[0], x[0]), with_signs(negative[1], x[1])];
+                let values = &mut values[(s * TILES * l + i) * ROWS..];
+                if seen.small {
+                    decoder.put_small_lanes(x, tiles, values, l * ROWS);
+                } else {
+                    decoder.put_lanes::<V, false>(x, tiles, values, l * ROWS);
                 }
-                let values = values[(s * TILES * l + i) * ROWS..].chunks_mut(l * ROWS);
-                for (t, to) in values.enumerate().take(tiles) {
-                    let (pair, half) = pair_of(t);
-                    let parts = [false, true].map(|odd| decoder.values(raised(x[pair], half, odd), seen.small));
-                    // SAFETY: the instructions are there.
-                    unsafe { V::store_lanes(to, parts) }
-                }
-                if (k + 1) % l.min(SLAB) == 0 {
+                if (k + 1) & (l.min(SLAB) - 1) == 0 {
                     for t in 0..tiles {
                         let (pair, half) = pair_of(t);
                         put_signs(&mut signs[s * TILES + t], negative[pair], half, i >= SLAB);
@@ -440,18 +511,20 @@ impl Run<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn pack_columns<V: Value>(&mut self, top: i32) {
         let (decoder, l, tiles) = (self.decoders[1], self.fda.block, self.group.tiles);
+        let place = |position: usize| (position >> l.trailing_zeros(), position & (l - 1));
         let size = self.group.k.next_multiple_of(SLAB);
         let low = _mm512_set1_epi16((top - WINDOW + 1) as i16);
         let to = &mut *self.to;
         let values = to.a_values.room::<V>(size * TILES * MR);
         let exponents = to.a_exponents.room::<u32>(size * MR);
-        let signs = to.a_signs.room::<u32>(size / l.min(SLAB) * TILES * MR).as_chunks_mut::<MR>().0;
-        let words = to.columns.view::<u16>().as_chunks::<32>().0;
+        let signs = to.a_signs.room::<u32>((size >> l.min(SLAB).trailing_zeros()) * TILES * MR).as_chunks_mut::<MR>().0;
+        let words = to.columns.view::<u32>().as_chunks::<16>().0;
+        let negative = to.negative.view::<u32>().as_chunks::<16>().0;
         // From lanes in which positions i and 8 + i alternate to their order.
         let in_order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
         for (slab, words) in words.chunks_exact(2 * COLUMNS).enumerate().take(size / SLAB) {
             // Step and place in it of the two halves of a slab.
-            let places = [0, 1].map(|h| ((slab * SLAB + h * 8) / l, (slab * SLAB + h * 8) % l));
+            let places = [place(slab * SLAB), place(slab * SLAB + 8)];
             for j in 0..COLUMNS {
                 let mut seen = Seen::default();
                 let x = [load(&words[j]), load(&words[COLUMNS + j])];
@@ -463,31 +536,33 @@ impl Run<'_> {
                 self.far |= seen.far;
                 let bytes = _mm512_permutexvar_epi32(in_order, bytes);
                 let bytes = [_mm512_castsi512_si256(bytes), _mm512_extracti64x4_epi64::<1>(bytes)];
-                let ordered = x.map(|x| _mm512_permutexvar_epi32(in_order, x));
                 for (h, (s, i)) in places.into_iter().enumerate() {
                     let to = &mut exponents[(s * MR + j) * l + i..][..8];
                     // SAFETY: 8 words.
                     unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), bytes[h]) }
-                    for t in 0..tiles {
-                        let (pair, half) = pair_of(t);
-                        let part = decoder.values(raised(x[pair], half, h == 1), seen.small);
-                        // SAFETY: the instructions are there.
-                        unsafe { V::store_part(&mut values[((s * TILES + t) * MR + j) * l + i..], part) }
+                    let values = &mut values[(s * TILES * MR + j) * l + i..];
+                    if seen.small {
+                        decoder.put_small_part(x, h == 1, tiles, values, MR * l);
+                    } else {
+                        decoder.put_part::<V, false>(x, h == 1, tiles, values, MR * l);
                     }
                 }
-                for t in 0..tiles {
-                    let (pair, half) = pair_of(t);
-                    let own = if half == 0 { _mm512_slli_epi32::<16>(ordered[pair]) } else { ordered[pair] };
-                    let mask = u32::from(_mm512_movepi32_mask(own));
-                    let at = |s: usize| s * TILES + t;
-                    match l {
-                        8 => {
-                            signs[at(places[0].0)][j] = mask << 8 & 0xFF00;
-                            signs[at(places[1].0)][j] = mask & 0xFF00;
-                        }
-                        _ if places[0].1 == 0 => signs[at(places[0].0)][j] = mask,
-                        _ => signs[at(places[0].0)][j] |= mask << 16,
-                    }
+            }
+            let negative = load(&negative[slab]);
+            let pairs = [_mm512_castsi512_si256(negative), _mm512_extracti64x4_epi64::<1>(negative)];
+            for t in 0..tiles {
+                let (pair, half) = pair_of(t);
+                let words = if half == 0 { _mm256_slli_epi32::<16>(pairs[pair]) } else { pairs[pair] };
+                let ([(s, i), (next, _)], at) = (places, |s: usize| s * TILES + t);
+                if l == 8 {
+                    let high = _mm256_set1_epi32(0xFF00);
+                    let first = _mm256_and_si256(_mm256_srli_epi32::<8>(words), high);
+                    put_words(&mut signs[at(s)], first);
+                    put_words(&mut signs[at(next)], _mm256_and_si256(_mm256_srli_epi32::<16>(words), high));
+                } else if i == 0 {
+                    put_words(&mut signs[at(s)], _mm256_srli_epi32::<16>(words));
+                } else {
+                    add_words(&mut signs[at(s)], _mm256_and_si256(words, _mm256_set1_epi32(-1 << 16)));
                 }
             }
         }
@@ -498,19 +573,21 @@ impl Run<'_> {
     fn begin(&mut self, lowest: u32) {
         let states = self.to.states.room::<f32>(MR * NR).as_chunks_mut::<ROWS>().0;
         if !self.group.from_c {
-            states.fill([0.0; ROWS]);
+            for states in states.chunks_exact_mut(TILES) {
+                states[..self.group.tiles].fill([0.0; ROWS]);
+            }
             return;
         }
         for first in (0..self.group.tiles).step_by(2) {
             let d = &self.group.d;
-            let mut joined = [_mm512_setzero_si512(); ROWS];
-            for (i, to) in joined.iter_mut().enumerate() {
-                let row = |d: &[u32]| d[i * COLUMNS..][..COLUMNS].as_ptr().cast();
-                // SAFETY: 8 words of row i each.
-                let [x, y] = unsafe { [_mm256_loadu_si256(row(&d[first])), _mm256_loadu_si256(row(&d[first + 1]))] };
-                *to = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(x), y);
+            let (square, turned) = (squares(&mut self.to.square), squares(&mut self.to.turned));
+            for (i, to) in square[0].iter_mut().enumerate() {
+                to[..COLUMNS].copy_from_slice(&d[first][i * COLUMNS..][..COLUMNS]);
+                to[COLUMNS..].copy_from_slice(&d[first + 1][i * COLUMNS..][..COLUMNS]);
             }
-            for (i, codes) in transposed(&joined).into_iter().enumerate() {
+            transpose(&square[0], &mut turned[0]);
+            for (i, codes) in turned[0].iter().enumerate() {
+                let codes = load(codes);
                 let (t, row) = (first + i / MR, i % MR);
                 let c = if self.fda.out == out::F16_RNE {
                     _mm512_cvtph_ps(_mm512_cvtepi32_epi16(codes))
@@ -531,23 +608,21 @@ impl Run<'_> {
     fn end(&mut self) {
         let states = self.to.states.view::<f32>().as_chunks::<ROWS>().0;
         for first in (0..self.group.tiles).step_by(2) {
-            let mut joined = [_mm512_setzero_si512(); ROWS];
-            for (i, to) in joined.iter_mut().enumerate() {
+            let (square, turned) = (squares(&mut self.to.square), squares(&mut self.to.turned));
+            for (i, to) in square[0].iter_mut().enumerate() {
                 // SAFETY: 16 floats.
                 let d = unsafe { _mm512_loadu_ps(states[i % MR * TILES + first + i / MR].as_ptr()) };
-                *to = if self.fda.out == out::F16_RNE {
+                let codes = if self.fda.out == out::F16_RNE {
                     _mm512_cvtepu16_epi32(_mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(d))
                 } else {
                     _mm512_castps_si512(d)
                 };
+                store(to, codes);
             }
-            for (i, codes) in transposed(&joined).into_iter().enumerate() {
-                let halves = [_mm512_castsi512_si256(codes), _mm512_extracti64x4_epi64::<1>(codes)];
-                for (t, half) in halves.into_iter().enumerate() {
-                    let to = &mut self.group.d[first + t][i * COLUMNS..][..COLUMNS];
-                    // SAFETY: 8 words of row i.
-                    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), half) }
-                }
+            transpose(&square[0], &mut turned[0]);
+            for (i, codes) in turned[0].iter().enumerate() {
+                self.group.d[first][i * COLUMNS..][..COLUMNS].copy_from_slice(&codes[..COLUMNS]);
+                self.group.d[first + 1][i * COLUMNS..][..COLUMNS].copy_from_slice(&codes[COLUMNS..]);
             }
         }
     }
@@ -576,14 +651,49 @@ impl Run<'_> {
 }
 
 impl Decoder {
-    /// Words moved up, and the largest magnitudes so far.
+    /// 16 words each of two tiles in the lanes of one vector, moved up; and the largest magnitudes so far.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn take(&self, words: __m512i, peak: &mut __m512i) -> __m512i {
-        let x = _mm512_sllv_epi16(words, _mm512_set1_epi16(self.align as i16));
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    fn take(&self, low: __m256i, high: __m256i, peak: &mut __m512i) -> __m512i {
+        let joined = _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(high)));
+        let x = _mm512_sllv_epi16(joined, _mm512_set1_epi16(self.align as i16));
         *peak = _mm512_max_epu16(*peak, _mm512_and_si512(x, _mm512_set1_epi16(self.magnitude as i16)));
         x
     }
+
+    /// The field of the largest exponent: the format's where a window holds all of them, else the data's.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn top_of(&self, peak: __m512i) -> i32 {
+        if let Some(top) = self.top {
+            return top;
+        }
+        let words = _mm512_max_epu16(peak, _mm512_srli_epi32::<16>(peak));
+        let largest = _mm512_reduce_max_epi32(_mm512_and_si512(words, _mm512_set1_epi32(0xFFFF)));
+        (largest >> (15 - self.exponent_bits)).max(1)
+    }
+}
+
+/// Signs of words join those of the positions before, which move down.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn with_signs(before: __m512i, words: __m512i) -> __m512i {
+    _mm512_ternarylogic_epi32::<OR_AND>(_mm512_srli_epi16::<1>(before), words, _mm512_set1_epi16(i16::MIN))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+fn put_words(to: &mut [u32; MR], words: __m256i) {
+    // SAFETY: 8 words.
+    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), words) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+fn add_words(to: &mut [u32; MR], words: __m256i) {
+    // SAFETY: 8 words.
+    let before = unsafe { _mm256_loadu_si256(to.as_ptr().cast()) };
+    put_words(to, _mm256_or_si256(before, words));
 }
 
 /// Signs of one tile's lanes out of a pair's words; those of a step's second slab join the first's.
