@@ -5,13 +5,14 @@ use crate::accumulate::{Accumulator, Dot, Recipe, Signature};
 use crate::catalogue;
 use crate::error::Error;
 use crate::format::{Format, FormatSpec, format_named};
+use crate::gemm::{Gemm, Plan, Start, Workspace};
 use crate::instr::{ScaleRule, Shape};
 use crate::num::Num;
 use crate::trace::Trace;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::str::FromStr;
-use ndarray::{Array, ArrayBase, Data, Dimension};
+use ndarray::{Array, ArrayBase, Axis, Data, Dimension, Ix2, Ix3, RawData};
 use std::sync::Arc;
 
 /// How well it is known that a unit computes what this library says.
@@ -111,12 +112,12 @@ impl fmt::Display for Unit {
 impl PartialEq for Unit {
     /// Two units are equal when they have one name and one meaning.
     fn eq(&self, other: &Self) -> bool {
-        let same_meaning = match (&self.recipe, &other.recipe) {
+        let same_meaning = || match (&self.recipe, &other.recipe) {
             (Some(x), Some(y)) => x == y,
             (None, None) => format!("{:?}", self.accumulator) == format!("{:?}", other.accumulator),
             _ => false,
         };
-        Arc::ptr_eq(&self.0, &other.0) || (self.name == other.name && same_meaning)
+        Arc::ptr_eq(&self.0, &other.0) || (self.name == other.name && same_meaning())
     }
 }
 
@@ -435,8 +436,36 @@ impl Unit {
         self.check_tile("A", a.shape(), m, k)?;
         self.check_tile("B", b.shape(), k, n)?;
         self.check_tile("C", c.shape(), m, n)?;
+        if self.has_fast_tiles() {
+            return self.tiles(a, b, c);
+        }
         let bits = self.mma_bits(&array_codes(a), &array_codes(b), &array_codes(c))?;
         tile(c.raw_dim(), bits)
+    }
+
+    /// Whether an instruction is a product that starts at C: not where an accumulator of its own may look at NaN's bits.
+    fn has_fast_tiles(&self) -> bool {
+        self.recipe.is_some() && self.scale.is_none() && crate::gemm::takes_c(self)
+    }
+
+    /// Instructions as products that start at C, one for each block.
+    fn tiles<A: Format, B: Format, C: Format, D: Format, I: Dimension>(
+        &self,
+        a: &ArrayBase<impl Data<Elem = A>, I>,
+        b: &ArrayBase<impl Data<Elem = B>, I>,
+        c: &ArrayBase<impl Data<Elem = C>, I>,
+    ) -> Result<Array<D, I>, Error> {
+        let mut d = Array::from_elem(c.raw_dim(), D::from_bits(0));
+        let (a, b, c) = (a.view(), b.view(), c.view());
+        Workspace::lend([self.shape.m, self.shape.n, self.shape.k], |workspace| {
+            for t in 0..self.blocks {
+                let (a, b, c) = (matrix(a.clone(), t)?, matrix(b.clone(), t)?, matrix(c.clone(), t)?);
+                let gemm = Gemm::on(self).threads(1).plan(Plan::in_order().start(Start::C)).beta(1.0);
+                gemm.c(&c).run_into(&a, &b, &mut matrix(d.view_mut(), t)?, workspace)?;
+            }
+            Ok(())
+        })?;
+        Ok(d)
     }
 
     /// One whole block-scaled instruction on arrays: as [`Unit::mma`], with `scale_a` of
@@ -549,6 +578,16 @@ fn codes<T: Format>(values: &[T]) -> Vec<u64> {
 
 fn array_codes<T: Format, I: Dimension>(array: &ArrayBase<impl Data<Elem = T>, I>) -> Vec<u64> {
     array.iter().map(|x| x.to_bits()).collect()
+}
+
+/// Matrix `t` of a stack, or the only one.
+fn matrix<S: RawData, I: Dimension>(array: ArrayBase<S, I>, t: usize) -> Result<ArrayBase<S, Ix2>, Error> {
+    let axes = array.ndim();
+    let matrix = match axes {
+        2 => array.into_dimensionality(),
+        _ => array.into_dimensionality::<Ix3>().map(|stack| stack.index_axis_move(Axis(0), t)),
+    };
+    matrix.map_err(|_| Error::shape("a tile", "two or three axes", axes.to_string()))
 }
 
 fn tile<D: Format, I: Dimension>(shape: I, bits: Vec<u64>) -> Result<Array<D, I>, Error> {

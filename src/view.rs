@@ -123,6 +123,12 @@ impl<'a, T> View<'a, T> {
         let ([down, right], width) = (self.strides, columns.len());
         // SAFETY: every element (i, j) of the block lies in the shape, as `get` argues.
         let at = |i: usize, j: usize| unsafe { self.first.as_ptr().offset(i as isize * down + j as isize * right) };
+        if right == 1 && down == width as isize && ld == width {
+            // SAFETY: the rows follow one another.
+            let run = unsafe { core::slice::from_raw_parts(at(rows.start, columns.start), rows.len() * width) };
+            into[..run.len()].iter_mut().zip(run).for_each(|(to, &x)| *to = f(x));
+            return;
+        }
         if right == 1 {
             for (to, i) in into.chunks_mut(ld).zip(rows) {
                 // SAFETY: `width` elements of row i, one after another.
@@ -138,6 +144,21 @@ impl<'a, T> View<'a, T> {
                     let to = &mut to[j - columns.start..width.min(j - columns.start + SQUARE)];
                     // SAFETY: as above.
                     to.iter_mut().zip(j..).for_each(|(to, j)| *to = f(unsafe { *at(i, j) }));
+                }
+            }
+        }
+    }
+
+    /// Asks for the elements, row by row where rows follow one another, to be brought into the caches.
+    pub(crate) fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        if self.strides == [self.shape[1] as isize, 1] {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            for byte in (0..size_of::<T>() * self.shape[0] * self.shape[1]).step_by(64) {
+                // SAFETY: an address within the matrix, and whatever stands there is not looked at.
+                #[allow(unused_unsafe, reason = "safe from Rust 1.90 or so on")]
+                unsafe {
+                    _mm_prefetch::<_MM_HINT_T0>(self.first.as_ptr().cast::<i8>().wrapping_add(byte));
                 }
             }
         }
@@ -262,17 +283,21 @@ impl<'a, T> ViewMut<'a, T> {
         self.slice.get_mut(at)
     }
 
-    /// Writes `from` to row `i` from column `j` on, each through `f`. Columns beyond the matrix are left out.
-    pub(crate) fn write<U: Copy>(&mut self, i: usize, j: usize, from: &[U], f: impl Fn(U) -> T) {
-        let count = from.len().min(self.shape[1].saturating_sub(j));
+    /// Writes `from`, row after row of `width`, from row `i` and column `j` on, each through `f`. What is beyond the
+    /// matrix is left out.
+    pub(crate) fn write<U: Copy>(&mut self, [i, j]: [usize; 2], width: usize, from: &[U], f: impl Fn(U) -> T) {
+        let count = width.min(self.shape[1].saturating_sub(j));
         let contiguous = self.strides[1] == 1;
-        match self.at(i, j).and_then(|at| self.slice.get_mut(at..at.checked_add(count)?)) {
-            Some(row) if contiguous => row.iter_mut().zip(from).for_each(|(to, &x)| *to = f(x)),
-            _ => (j..).zip(from).for_each(|(j, &x)| {
-                if let Some(to) = self.get_mut(i, j) {
-                    *to = f(x);
-                }
-            }),
+        for (i, from) in (i..).zip(from.chunks(width.max(1))) {
+            let from = &from[..count.min(from.len())];
+            match self.at(i, j).and_then(|at| self.slice.get_mut(at..at.checked_add(from.len())?)) {
+                Some(row) if contiguous => row.iter_mut().zip(from).for_each(|(to, &x)| *to = f(x)),
+                _ => (j..).zip(from).for_each(|(j, &x)| {
+                    if let Some(to) = self.get_mut(i, j) {
+                        *to = f(x);
+                    }
+                }),
+            }
         }
     }
 }

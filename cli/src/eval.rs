@@ -2,7 +2,7 @@
 
 use crate::io::{self, Outcome};
 use gemmulate::Unit;
-use gemmulate::vectors::{Line, Vector};
+use gemmulate::vectors::{Evaluator, Line, Vector};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -28,13 +28,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut lines = io::lines(&args.unit, args.file.as_deref())?;
     let mut out = io::output();
-    let mut vector = Vector::default();
+    let (mut vector, mut evaluator) = (Vector::default(), Evaluator::new(&args.unit));
     let outcome = loop {
         if !lines.has_line() {
             out.flush()?;
         }
         match lines.next_into(&mut vector) {
-            Ok(Line::Vector) => writeln!(out, "{:x}", vector.eval(&args.unit)?)?,
+            Ok(Line::Vector) => writeln!(out, "{:x}", evaluator.eval(&vector)?)?,
             Ok(Line::Blank) => {}
             Ok(Line::End) => break Ok(true),
             Err(error) => break Err(error.into()),

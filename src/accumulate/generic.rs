@@ -124,6 +124,33 @@ impl Pattern {
 }
 
 impl GenericDot {
+    /// Whether terms are cut toward zero and nothing else is unusual: a fused dot-add, of any size,
+    /// width, floor and output, with c anywhere.
+    pub(crate) fn truncates(&self) -> bool {
+        *self
+            == Self {
+                block: self.block,
+                pattern: self.pattern,
+                frac_bits: self.frac_bits,
+                floor: self.floor,
+                c: self.c,
+                output_rounding: self.output_rounding,
+                output_bits: self.output_bits,
+                via_f16: self.via_f16,
+                nan: self.nan,
+                alignment: Rounding::TowardZero,
+                sticky: false,
+                normalise_products: false,
+                zero_products: ZeroProducts::Ignored,
+                subnormal_c: SubnormalC::Stored,
+                flush_inputs: false,
+                flush_results: false,
+                product_limit: false,
+                exact: false,
+                negative_zero: false,
+            }
+    }
+
     fn flush(&self, x: &Num) -> Num {
         if self.flush_inputs && x.is_subnormal() { Num::zero(false, x.exponent, x.frac_bits) } else { *x }
     }
@@ -153,7 +180,7 @@ impl GenericDot {
     }
 
     /// c + t in IEEE RNE.
-    fn add_c(&self, c: &Num, t: &Num, out: &FormatSpec, seen: &mut impl Observer) -> Num {
+    pub(super) fn add_c(&self, c: &Num, t: &Num, out: &FormatSpec, seen: &mut impl Observer) -> Num {
         let c = ieee::convert(c, out, Rounding::NearestEven, self.nan);
         let value = self.flush_result(ieee::add(&c, t, out, Rounding::NearestEven, self.nan));
         seen.see(|| Event::operation("d = c + t", [("c", c.term()), ("t", t.term())], value));

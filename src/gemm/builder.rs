@@ -7,15 +7,19 @@ use super::plan::Plan;
 use super::product::{Request, Scales, check_product, no_addend};
 use super::quantise::Quantised;
 use super::sink::{CodesMut, Values};
+use super::small::{Batch, OnProduct};
 use super::workspace::Workspace;
 use crate::error::Error;
 use crate::format::{Format, FormatSpec, Overflow};
 use crate::round::Rounding;
 use crate::simd::{self, Isa, KernelChoice};
 use crate::unit::{AsUnit, Unit};
+use crate::view::View;
 use core::fmt;
 use core::marker::PhantomData;
-use ndarray::{Array, Array2, Array3, ArrayBase, ArrayView2, Axis, Data, DataMut, Dimension, Ix2, Ix3};
+use ndarray::{
+    Array, Array2, Array3, ArrayBase, ArrayView2, ArrayView3, ArrayViewMut3, Axis, Data, DataMut, Dimension, Ix2, Ix3,
+};
 use std::sync::Arc;
 
 /// A matrix product, `D = alpha A B + beta C` on a unit, by a plan.
@@ -133,7 +137,7 @@ impl<'a, D: Format> Gemm<'a, D> {
     /// C: an M x N matrix of values that widen exactly to f32 (to f64 on f64 units).
     #[must_use]
     pub fn c<T: Format>(mut self, c: &'a ArrayBase<impl Data<Elem = T>, Ix2>) -> Self {
-        self.c = Some((Arc::new(crate::view::View::from(c)), T::SPEC));
+        self.c = Some((Arc::new(View::from(c)), T::SPEC));
         self
     }
 
@@ -252,8 +256,8 @@ impl<'a, D: Format> Gemm<'a, D> {
         let mut d = blank(Ix2(size[0], size[1]))?;
         let format = self.output_format(&T::SPEC)?;
         let mut sink = Values { array: d.view_mut(), d: format };
-        let request = request([&left, &right], [a.format(), b.format()], None, format);
-        Workspace::lend(size, |workspace| self.compute(&request, &mut sink, workspace))?;
+        let request = request([a.format(), b.format()], None, format);
+        Workspace::lend(size, |workspace| self.compute(&request, [&left, &right], &mut sink, workspace))?;
         Ok(d)
     }
 
@@ -272,8 +276,8 @@ impl<'a, D: Format> Gemm<'a, D> {
         let format = self.output_format(&T::SPEC)?;
         let mut sink = Values { array: d.view_mut(), d: format };
         let (left, right) = (a.reader(), b.reader());
-        let request = request([&left, &right], [a.format(), b.format()], Some(T::SPEC), format);
-        self.compute(&request, &mut sink, workspace)
+        let request = request([a.format(), b.format()], Some(T::SPEC), format);
+        self.compute(&request, [&left, &right], &mut sink, workspace)
     }
 
     /// The strided function underneath: D as codes of its format. As [`Gemm::run_into`].
@@ -297,8 +301,8 @@ impl<'a, D: Format> Gemm<'a, D> {
             ));
         }
         let (left, right) = (a.reader(), b.reader());
-        let request = request([&left, &right], [a.format(), b.format()], Some(format), format);
-        self.compute(&request, &mut d, workspace)
+        let request = request([a.format(), b.format()], Some(format), format);
+        self.compute(&request, [&left, &right], &mut d, workspace)
     }
 
     /// The codes of some elements of D, without computing the others: a spot check of a large
@@ -357,21 +361,57 @@ impl<'a, D: Format> Gemm<'a, D> {
                 return Err(Error::shape(name, format!("a batch of {batch} or 1"), format!("one of {found}")));
             }
         }
-        for (t, mut d) in d.axis_iter_mut(Axis(0)).enumerate() {
-            let pick = |batch: usize| if batch == 1 { 0 } else { t };
-            let (a, b) = (a.index_axis(Axis(0), pick(a.dim().0)), b.index_axis(Axis(0), pick(b.dim().0)));
-            self.run_into(&a, &b, &mut d, workspace)?;
+        let format = self.output_format(&T::SPEC)?;
+        let request = request([Some(A::SPEC), Some(B::SPEC)], Some(T::SPEC), format);
+        self.compute_batch(&request, &mut Stack { a: a.view(), b: b.view(), d: d.view_mut(), format }, workspace)
+    }
+}
+
+/// The products of three-dimensional arrays; an operand of one matrix is that of all.
+struct Stack<'a, A, B, D> {
+    a: ArrayView3<'a, A>,
+    b: ArrayView3<'a, B>,
+    d: ArrayViewMut3<'a, D>,
+    format: FormatSpec,
+}
+
+impl<'a, A, B, D> Stack<'a, A, B, D> {
+    fn a(&self, t: usize) -> View<'a, A> {
+        self.a.clone().index_axis_move(Axis(0), if self.a.dim().0 == 1 { 0 } else { t }).into()
+    }
+
+    fn b(&self, t: usize) -> View<'a, B> {
+        self.b.clone().index_axis_move(Axis(0), if self.b.dim().0 == 1 { 0 } else { t }).into()
+    }
+}
+
+impl<A: Format, B: Format, D: Format> Batch for Stack<'_, A, B, D> {
+    fn count(&self) -> usize {
+        self.d.dim().0
+    }
+
+    fn expect(&self, t: usize) {
+        if t < self.count() {
+            self.a(t).prefetch();
+            self.b(t).prefetch();
+            View::from(self.d.index_axis(Axis(0), t)).prefetch();
         }
-        Ok(())
+    }
+
+    fn product(&mut self, t: usize, f: &mut OnProduct<'_>) -> Result<(), Error> {
+        let (a, b) = (self.a(t), self.b(t));
+        f([&a, &b], &mut Values { array: self.d.index_axis_mut(Axis(0), t), d: self.format })
     }
 }
 
 /// Room for a result, in zeros.
 fn blank<T: Format, S: Dimension>(dim: S) -> Result<Array<T, S>, Error> {
-    let found =
-        format!("{} elements of {}", dim.slice().iter().map(usize::to_string).collect::<Vec<_>>().join(" x "), T::SPEC);
-    let too_large = || Error::shape("D", "small enough for this machine's memory", found.clone());
-    let size = dim.slice().iter().try_fold(1usize, |n, &next| n.checked_mul(next)).ok_or_else(too_large)?;
+    let sizes = dim.clone();
+    let too_large = || {
+        let sizes = sizes.slice().iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
+        Error::shape("D", "small enough for this machine's memory", format!("{sizes} elements of {}", T::SPEC))
+    };
+    let size = dim.slice().iter().try_fold(1usize, |n, &next| n.checked_mul(next)).ok_or_else(&too_large)?;
     let mut elements = Vec::new();
     elements.try_reserve_exact(size).map_err(|_| too_large())?;
     elements.resize(size, T::from_bits(0));
@@ -379,11 +419,6 @@ fn blank<T: Format, S: Dimension>(dim: S) -> Result<Array<T, S>, Error> {
 }
 
 /// What [`Gemm::compute`] is asked for when all of D is wanted.
-fn request<'s>(
-    sources: [&'s dyn Source; 2],
-    formats: [Option<FormatSpec>; 2],
-    in_place: Option<FormatSpec>,
-    out: FormatSpec,
-) -> Request<'s> {
-    Request { sources, formats, in_place, out, only: None, log: None }
+const fn request(formats: [Option<FormatSpec>; 2], in_place: Option<FormatSpec>, out: FormatSpec) -> Request<'static> {
+    Request { formats, in_place, out, only: None, log: None }
 }

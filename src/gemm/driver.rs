@@ -373,9 +373,7 @@ impl<W: Wide> Product<'_, W> {
     }
 
     fn deliver(tile: &Tile<W>, sink: &mut dyn Sink) {
-        for (i, row) in tile.rows.clone().zip(tile.acc.chunks(tile.columns.len())) {
-            sink.write(i, tile.columns.start, W::run(row));
-        }
+        sink.write([tile.rows.start, tile.columns.start], tile.columns.len(), W::run(&tile.acc));
     }
 }
 

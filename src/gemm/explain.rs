@@ -108,13 +108,15 @@ impl Sink for Picked<'_> {
         self.shape
     }
 
-    fn write(&mut self, i: usize, j: usize, codes: Run<'_>) {
-        for (at, to) in self.at.iter().zip(&mut self.codes).filter(|(at, _)| at[0] == i) {
-            let Some(offset) = at[1].checked_sub(j) else { continue };
-            *to = match codes {
-                Run::Narrow(codes) => codes.get(offset).map_or(*to, |&x| x.into()),
-                Run::Wide(codes) => codes.get(offset).copied().unwrap_or(*to),
-            };
+    fn write(&mut self, [i, j]: [usize; 2], width: usize, codes: Run<'_>) {
+        for (at, to) in self.at.iter().zip(&mut self.codes) {
+            let (Some(down), Some(right)) = (at[0].checked_sub(i), at[1].checked_sub(j)) else { continue };
+            if right < width {
+                *to = match codes {
+                    Run::Narrow(codes) => codes.get(down * width + right).map_or(*to, |&x| x.into()),
+                    Run::Wide(codes) => codes.get(down * width + right).copied().unwrap_or(*to),
+                };
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The seam between the driver and what computes tiles: [`Kernel`], and the reference one.
 
 use super::operand::Codes;
+use super::small::SmallKernel;
 use crate::accumulate::Dot;
 use crate::num::Num;
 use crate::unit::Unit;
@@ -112,6 +113,11 @@ pub(crate) trait Kernel: Debug + Send + Sync {
     /// Positions of K in a chunk, at most, unless a step has more.
     fn depth(&self) -> usize {
         512
+    }
+
+    /// What computes small tiles side by side, where the kernel has that.
+    fn small(&self) -> Option<&dyn SmallKernel> {
+        None
     }
 
     /// Prepares rows of A, `panel.lines` x `panel.k` codes, from where they are: `false` where the

@@ -21,6 +21,7 @@ mod product;
 pub mod quantise;
 mod schedule;
 mod sink;
+pub(crate) mod small;
 mod tile;
 mod workspace;
 
@@ -30,5 +31,6 @@ pub use epilogue::Scaling;
 pub use linalg::{DotOn, Gives, Takes, general_mat_mul_on};
 pub use operand::{AnyMatrix, Codes, Matrix};
 pub use plan::{AtomicOrder, Epilogue, Plan, Preset, Promotion, ScaleBlocks, SplitMode, Start, Tail};
+pub(crate) use product::takes_c;
 pub use sink::CodesMut;
 pub use workspace::Workspace;

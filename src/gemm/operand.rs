@@ -39,7 +39,8 @@ impl<T: Format> Source for View<'_, T> {
 
     fn codes(&self) -> Option<Codes<'_>> {
         let wide = || self.words::<u64>().map(Codes::U64);
-        self.words::<u32>().map(Codes::U32).or_else(wide)
+        let narrow = || self.words::<u32>().map(Codes::U32);
+        self.words::<u16>().map(Codes::U16).or_else(narrow).or_else(wide)
     }
 }
 

@@ -10,6 +10,7 @@ use super::operand::{Conversion, Matrix, Operand, Source};
 use super::plan::{SplitMode, Start};
 use super::schedule::Schedule;
 use super::sink::Sink;
+use super::small::{Batch, Single};
 use super::tile::Shared;
 use super::workspace::Workspace;
 use crate::error::Error;
@@ -118,10 +119,37 @@ impl<D> Gemm<'_, D> {
     pub(super) fn compute(
         &self,
         request: &Request<'_>,
+        sources: [&dyn Source; 2],
         sink: &mut dyn Sink,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
-        let [m, n, k] = check_product(request.sources[0].shape(), request.sources[1].shape())?;
+        self.compute_batch(request, &mut Single { sources, sink }, workspace)
+    }
+
+    /// Runs products of one size, one after another: those that are small as tiles side by side.
+    pub(super) fn compute_batch(
+        &self,
+        request: &Request<'_>,
+        batch: &mut dyn Batch,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        let (small, count) = (self.compute_small(request, batch, workspace)?, batch.count());
+        let one = |t: usize| batch.product(t, &mut |sources, sink| self.compute_one(request, sources, sink, workspace));
+        match small {
+            Some(hard) => hard.into_iter().try_for_each(one),
+            None => (0..count).try_for_each(one),
+        }
+    }
+
+    /// Runs a product block by block.
+    fn compute_one(
+        &self,
+        request: &Request<'_>,
+        sources: [&dyn Source; 2],
+        sink: &mut dyn Sink,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        let [m, n, k] = check_product(sources[0].shape(), sources[1].shape())?;
         if sink.shape() != [m, n] {
             let [rows, columns] = sink.shape();
             return Err(Error::shape("D", format!("{m} x {n}"), format!("{rows} x {columns}")));
@@ -130,7 +158,7 @@ impl<D> Gemm<'_, D> {
         schedule.check_scalars(self.alpha, self.beta)?;
         self.check_factors(&schedule)?;
         let scales = self.unit_scales(m, n, k)?;
-        let job = Job { request, schedule: &schedule, scales };
+        let job = Job { request, sources, schedule: &schedule, scales };
         let (tracer, chosen);
         let kernel: &dyn Kernel = match request.log {
             Some(log) => {
@@ -169,8 +197,8 @@ impl<D> Gemm<'_, D> {
         self.check_output(&out)?;
         let mut picked = Picked::new([m, n], at);
         let parts = picked.parts();
-        let request = Request { sources, formats, in_place: None, out, only: Some(&parts), log };
-        self.compute(&request, &mut picked, &mut Workspace::new())?;
+        let request = Request { formats, in_place: None, out, only: Some(&parts), log };
+        self.compute(&request, sources, &mut picked, &mut Workspace::new())?;
         Ok(picked.codes)
     }
 
@@ -212,7 +240,7 @@ impl<D> Gemm<'_, D> {
         let scales = self.promotion_scales.map(|[a, b]| (a, b));
         let shared = Shared { unit, kernel, schedule: job.schedule, finish, reads_c, scales, log: job.request.log };
         let side = |t: usize, name: &str, spec: FormatSpec| -> Result<Side<'_>, Error> {
-            let operand = self.operand(name, job.request.sources[t], job.request.formats[t], &spec)?;
+            let operand = self.operand(name, job.sources[t], job.request.formats[t], &spec)?;
             Ok(Side { operand, spec, scales: job.scales.as_ref().map(|s| s[t].view()) })
         };
         let (a, b) = (side(0, "A", unit.a)?, side(1, "B", unit.b)?);
@@ -226,7 +254,7 @@ impl<D> Gemm<'_, D> {
         }
     }
 
-    fn operand<'s>(
+    pub(super) fn operand<'s>(
         &self,
         name: &str,
         source: &'s dyn Source,
@@ -363,7 +391,7 @@ impl<D> Gemm<'_, D> {
 
 /// What is asked of [`Gemm::compute`].
 pub(super) struct Request<'a> {
-    pub(super) sources: [&'a dyn Source; 2],
+    /// The operands' formats; `None` for codes of the unit's.
     pub(super) formats: [Option<FormatSpec>; 2],
     /// The format of a result that is C as well.
     pub(super) in_place: Option<FormatSpec>,
@@ -377,6 +405,7 @@ pub(super) struct Request<'a> {
 /// What [`Gemm::compute`] has found out.
 struct Job<'a> {
     request: &'a Request<'a>,
+    sources: [&'a dyn Source; 2],
     schedule: &'a Schedule,
     scales: Option<[ArrayView2<'a, u64>; 2]>,
 }
@@ -384,6 +413,11 @@ struct Job<'a> {
 /// Whether f32 holds every number of the unit's d, so that its kernels work in f32.
 fn is_narrow(d: &FormatSpec) -> bool {
     d.storage_bits <= 32 && holds(&F32, d)
+}
+
+/// Whether C in the unit's c enters products exactly.
+pub(crate) fn takes_c(unit: &Unit) -> bool {
+    holds(if is_narrow(&unit.d) { &F32 } else { &F64 }, &unit.c)
 }
 
 /// Alpha or beta as kernels take it.

@@ -210,6 +210,12 @@ impl Schedule {
             .try_for_each(|p| slice.block_of(p, slice.len().min(p.saturating_add(slot)), width).map(drop))
     }
 
+    /// Whether every element of D is one run of the unit's steps over the elements of K, with nothing between them.
+    pub(crate) fn is_one_run(&self) -> bool {
+        let several = self.slices > 1 || self.mode == SplitMode::Atomic || self.workers.is_some();
+        !several && self.promotion.is_none() && self.k.is_multiple_of(self.block[2])
+    }
+
     /// Whether alpha and beta are possible with this plan.
     pub(crate) fn check_scalars(&self, alpha: f64, beta: f64) -> Result<(), Error> {
         refuse(self.start == Start::C && (alpha != 1.0 || beta != 1.0), || {

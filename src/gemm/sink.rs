@@ -3,7 +3,7 @@
 use crate::format::{Format, FormatSpec, Overflow};
 use crate::round::Rounding;
 use crate::view::ViewMut;
-use ndarray::{ArrayViewMut1, ArrayViewMut2};
+use ndarray::ArrayViewMut2;
 
 /// Codes of D on their way out.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +16,8 @@ pub(crate) enum Run<'a> {
 pub(crate) trait Sink {
     fn shape(&self) -> [usize; 2];
 
-    /// Writes codes of D's format to row `i` from column `j` on.
-    fn write(&mut self, i: usize, j: usize, codes: Run<'_>);
+    /// Writes codes of D's format from row `i` and column `j` on, row after row of `width`.
+    fn write(&mut self, at: [usize; 2], width: usize, codes: Run<'_>);
 
     /// What stands there now: codes of row `i` from column `j` on.
     fn read(&self, i: usize, j: usize, into: &mut [u64]);
@@ -37,10 +37,11 @@ fn value<T: Format>(d: &FormatSpec, code: u64) -> T {
     T::from_bits(widened.unwrap_or(0))
 }
 
-/// Values of codes, as many as there are, into a row from an element on.
+/// Values of codes, row after row of `width`, from an element on.
 fn put<T: Format, C: Copy>(
-    mut row: ArrayViewMut1<'_, T>,
-    from: usize,
+    array: &mut ArrayViewMut2<'_, T>,
+    [i, j]: [usize; 2],
+    width: usize,
     codes: &[C],
     d: &FormatSpec,
     code: impl Fn(C) -> u64,
@@ -48,9 +49,17 @@ fn put<T: Format, C: Copy>(
     // Once for all: formats are compared by their names too.
     let own = T::SPEC == *d;
     let value = |x: C| if own { T::from_bits(code(x)) } else { value(d, code(x)) };
-    match row.as_slice_mut() {
-        Some(row) => row[from..].iter_mut().zip(codes).for_each(|(to, &x)| *to = value(x)),
-        None => row.iter_mut().skip(from).zip(codes).for_each(|(to, &x)| *to = value(x)),
+    if array.ncols() == width {
+        if let Some(all) = array.as_slice_mut() {
+            all[i * width..].iter_mut().zip(codes).for_each(|(to, &x)| *to = value(x));
+            return;
+        }
+    }
+    for (codes, mut row) in codes.chunks(width.max(1)).zip(array.outer_iter_mut().skip(i)) {
+        match row.as_slice_mut() {
+            Some(row) => row[j..].iter_mut().zip(codes).for_each(|(to, &x)| *to = value(x)),
+            None => row.iter_mut().skip(j).zip(codes).for_each(|(to, &x)| *to = value(x)),
+        }
     }
 }
 
@@ -59,11 +68,11 @@ impl<T: Format> Sink for Values<'_, T> {
         [self.array.nrows(), self.array.ncols()]
     }
 
-    fn write(&mut self, i: usize, j: usize, codes: Run<'_>) {
-        let (d, row) = (self.d, self.array.row_mut(i));
+    fn write(&mut self, at: [usize; 2], width: usize, codes: Run<'_>) {
+        let (d, array) = (self.d, &mut self.array);
         match codes {
-            Run::Narrow(codes) => put(row, j, codes, &d, u64::from),
-            Run::Wide(codes) => put(row, j, codes, &d, |code| code),
+            Run::Narrow(codes) => put(array, at, width, codes, &d, u64::from),
+            Run::Wide(codes) => put(array, at, width, codes, &d, |code| code),
         }
     }
 
@@ -115,10 +124,10 @@ impl Sink for CodesMut<'_> {
         each_width_mut!(self, view => view.shape())
     }
 
-    fn write(&mut self, i: usize, j: usize, codes: Run<'_>) {
+    fn write(&mut self, at: [usize; 2], width: usize, codes: Run<'_>) {
         match codes {
-            Run::Narrow(codes) => each_width_mut!(self, view => view.write(i, j, codes, |code| code as _)),
-            Run::Wide(codes) => each_width_mut!(self, view => view.write(i, j, codes, |code| code as _)),
+            Run::Narrow(codes) => each_width_mut!(self, view => view.write(at, width, codes, |code| code as _)),
+            Run::Wide(codes) => each_width_mut!(self, view => view.write(at, width, codes, |code| code as _)),
         }
     }
 

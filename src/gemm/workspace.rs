@@ -2,6 +2,7 @@
 
 use super::driver::Buffers;
 use super::kernel::Kernel;
+use super::small::Group;
 use crate::error::Error;
 use crate::simd::{self, Isa};
 use crate::unit::Unit;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub struct Workspace {
     pub(super) narrow: Buffers<f32>,
     pub(super) wide: Buffers<f64>,
+    pub(super) group: Option<Box<Group>>,
     kernel: Option<(Unit, Option<Isa>, Arc<dyn Kernel>)>,
     pool: Option<(usize, Arc<ThreadPool>)>,
 }
@@ -32,7 +34,7 @@ const MAX_THREADS: usize = 1024;
 impl Workspace {
     /// Lends a workspace to one product: for small ones this thread's own, so that a loop of them
     /// allocates nothing but results.
-    pub(super) fn lend<R>([m, n, k]: [usize; 3], f: impl FnOnce(&mut Self) -> R) -> R {
+    pub(crate) fn lend<R>([m, n, k]: [usize; 3], f: impl FnOnce(&mut Self) -> R) -> R {
         let elements = (m.saturating_add(n)).saturating_mul(k).saturating_add(m.saturating_mul(n));
         if elements > SMALL_ELEMENTS {
             return f(&mut Self::new());

@@ -6,6 +6,7 @@
 //! with one, as a person would draw it.
 
 mod draw;
+mod evaluate;
 mod generate;
 mod grid;
 mod line;
@@ -13,6 +14,7 @@ mod recorded;
 mod ties;
 
 pub use draw::draw;
+pub use evaluate::Evaluator;
 pub use generate::{Generator, KINDS, Kind};
 pub use line::{Line, LineError, Lines};
 pub use recorded::{Recording, recordings};

@@ -7,6 +7,7 @@ use gemmulate::prelude::*;
 use gemmulate::simd::Isa;
 use gemmulate::vectors::{Generator, KINDS, Kind, Vector};
 use gemmulate::view::{View, ViewMut};
+use ndarray::{Array2, Array3, Axis, s};
 
 /// SplitMix64.
 struct Rng(u64);
@@ -228,6 +229,62 @@ fn fast_kernels_are_the_reference() {
     names.sort_unstable();
     names.dedup();
     println!("kernels run: {names:?}");
+}
+
+/// Batches and single instructions of a unit, from all kinds of vectors, some of another kind among them.
+fn check_small<A: Format, B: Format, C: Format>(name: &str) {
+    let unit = Unit::find(name).unwrap();
+    let Shape { m, n, k } = unit.shape;
+    let mut rng = Rng(name.len() as u64);
+    for kind in KINDS {
+        let steps = if unit.c == unit.d { 1 + rng.below((64 / k).max(1)) } else { 1 };
+        let (mut main, mut other) =
+            (Generator::new(&unit, rng.next()).kinds(&[kind]), Generator::new(&unit, rng.next()));
+        let mut draw = || if rng.below(200) == 0 { other.next().unwrap() } else { main.next().unwrap() };
+        let (mut a, mut b) = (
+            Array3::from_elem((11, m, k * steps), A::from_bits(0)),
+            Array3::from_elem((11, k * steps, n), B::from_bits(0)),
+        );
+        for mut row in a.lanes_mut(Axis(2)) {
+            row.iter_mut().zip((0..steps).flat_map(|_| draw().a)).for_each(|(to, x)| *to = A::from_bits(x));
+        }
+        for mut column in b.lanes_mut(Axis(1)) {
+            column.iter_mut().zip((0..steps).flat_map(|_| draw().b)).for_each(|(to, x)| *to = B::from_bits(x));
+        }
+        let want = Gemm::on(&unit).isa(Isa::Reference).run_batch(&a, &b).unwrap().map(|x: &f32| x.to_bits());
+        let found = Gemm::on(&unit).run_batch(&a, &b).unwrap().map(|x: &f32| x.to_bits());
+        assert_eq!(found, want, "{name}, {kind}: a batch");
+        let c = Array2::from_shape_simple_fn((m, n), || C::from_bits(draw().c));
+        // Instructions of several blocks take stacks.
+        for (a, b) in a.outer_iter().zip(b.outer_iter()).take(if unit.blocks == 1 { 3 } else { 0 }) {
+            let (a, b) = (a.slice(s![.., ..k]), b.slice(s![..k, ..]));
+            let codes = (a.mapv(A::to_bits), b.mapv(B::to_bits), c.mapv(C::to_bits));
+            let flat = |x: Array2<u64>| x.iter().copied().collect::<Vec<_>>();
+            let want = unit.mma_bits(&flat(codes.0), &flat(codes.1), &flat(codes.2)).unwrap();
+            let found: Array2<C> = unit.mma(&a, &b, &c).unwrap();
+            assert_eq!(flat(found.mapv(C::to_bits)), want, "{name}, {kind}: an instruction");
+        }
+    }
+}
+
+#[test]
+fn small_tiles_are_the_reference() {
+    use float8::{F8E4M3 as E4M3, F8E5M2 as E5M2};
+    use gemmulate::types::{E2M3, E3M2};
+    use half::{bf16, f16};
+    check_small::<f16, f16, f32>("hopper/mma.m16n8k16.f32.f16.f16.f32");
+    check_small::<f16, f16, f16>("hopper/mma.m16n8k16.f16.f16.f16.f16");
+    check_small::<bf16, bf16, f32>("hopper/mma.m16n8k16.f32.bf16.bf16.f32");
+    check_small::<f16, f16, f32>("hopper/wgmma.m64n16k16.f32.f16.f16");
+    check_small::<E4M3, E5M2, f32>("hopper/wgmma.m64n8k32.f32.e4m3.e5m2");
+    check_small::<E4M3, E4M3, f16>("hopper/wgmma.m64n8k32.f16.e4m3.e4m3");
+    check_small::<bf16, bf16, f32>("ampere/mma.m16n8k8.f32.bf16.bf16.f32");
+    check_small::<f16, f16, f32>("ampere/mma.m16n8k16.f32.f16.f16.f32");
+    check_small::<f16, f16, f32>("volta/mma.m8n8k4.f32.f16.f16.f32");
+    check_small::<E4M3, E4M3, f32>("ada/mma.m16n8k32.f32.e4m3.e4m3.f32");
+    check_small::<E2M3, E3M2, f32>("blackwell/tcgen05.mma.m64n8k32.f32.e2m3.e3m2");
+    check_small::<E4M3, E4M3, f32>("hopper/mma.m16n8k32.f32.e4m3.e4m3.f32");
+    check_small::<f32, f32, f32>("cdna3/v_mfma_f32_32x32x2_f32");
 }
 
 #[test]

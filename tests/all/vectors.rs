@@ -7,7 +7,7 @@ use gemmulate::Unit;
 use gemmulate::format::{E4M3, F16, F32, F64, Overflow, Value};
 use gemmulate::num::{Class, ExactSum, Term};
 use gemmulate::round::Rounding;
-use gemmulate::vectors::{Expected, Generator, KINDS, Kind, Vector, draw};
+use gemmulate::vectors::{Evaluator, Expected, Generator, KINDS, Kind, Vector, draw};
 
 fn unit(name: &str) -> Unit {
     Unit::find(name).unwrap()
@@ -25,6 +25,31 @@ fn generated_vectors_agree_with_the_oracle() {
             let d = dot_add(&unit.name, &v.a, &v.b, v.c, &v.scale_a, &v.scale_b).unwrap();
             assert!(v.d.unwrap().accepts(d, &unit.d), "{unit}: {v}: the oracle says {d:x}");
         }
+    }
+}
+
+#[test]
+fn evaluators_agree_with_the_reference() {
+    let count = std::env::var("GEMMULATE_FRESH").map_or(20, |n| n.parse().unwrap());
+    let custom = [
+        "custom/m8n8k24.f32.tf32.tf32.f32/dot:block=12:F=33",
+        "custom/m8n8k32.f32.bf16.e4m3.f32/dot:block=32:F=25:e_zero=none",
+        "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:e_zero=zero-c:out=ru",
+        "custom/m8n8k16.f32.f32.f32.f32/dot:block=16:F=50:out=rne",
+        "custom/m8n8k16.f64.f16.f16.f64/dot:block=16:F=54:out=rd",
+        "custom/m8n8k18.f32.f16.f16.f32/dot:block=7:F=20:pattern=even-odd:out-bits=10:nan=quiet",
+        "custom/m8n8k32.f32.e4m3.e5m2fnuz.f32/dot:block=16:F=5:c=last:via-f16=yes",
+    ];
+    let named = custom.iter().map(|name| unit(name));
+    for unit in Unit::all().chain(named) {
+        let mut evaluator = Evaluator::new(&unit);
+        for kind in KINDS {
+            for v in of_kind(&unit, kind, count) {
+                assert_eq!(evaluator.eval(&v).unwrap(), v.eval(&unit).unwrap(), "{unit}, {kind}: {v}");
+            }
+        }
+        let short = Vector { a: vec![0; unit.shape.k - 1], ..Generator::new(&unit, 5).next().unwrap() };
+        assert!(evaluator.eval(&short).is_err());
     }
 }
 

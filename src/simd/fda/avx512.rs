@@ -161,6 +161,48 @@ unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
     }
 }
 
+/// The step for up to four tiles of 8 rows by 16 columns, one for each vector: A's exponents have a byte for each, its
+/// values and signs stand tile after tile, from the first's on in `p`.
+///
+/// # Safety
+/// As `step_fast`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+pub(super) unsafe fn step_tiles<const OUT: u8>(p: &Step, q: &Consts, tiles: usize) -> u32 {
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        match q.block {
+            16 => each_tile::<OUT, 16>(p, q, tiles),
+            32 => each_tile::<OUT, 32>(p, q, tiles),
+            _ => each_tile::<OUT, 0>(p, q, tiles),
+        }
+    }
+}
+
+/// `step_tiles` for steps of `L` products, or with 0 of any number. Sums are looked at.
+///
+/// # Safety
+/// As `step_fast`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+unsafe fn each_tile<const OUT: u8, const L: usize>(p: &Step, q: &Consts, tiles: usize) -> u32 {
+    let (mut p, n) = (*p, MR * q.length::<L>());
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        let (largest, mut skip) = max_exponents::<L>(&p, q, 0..q.length::<L>());
+        for t in 0..tiles {
+            if q.narrow {
+                skip |= quarter_narrow::<OUT, L>(&p, q, t, skip, &largest);
+                p.a_val32 = p.a_val32.wrapping_add(n);
+            } else {
+                skip |= quarter::<OUT, true, L>(&p, q, t, skip, &largest);
+                p.a_val = p.a_val.wrapping_add(n);
+            }
+            p.a_sign = p.a_sign.wrapping_add(MR);
+        }
+        skip
+    }
+}
+
 /// 8 rows by the 16 columns of vector `t`.
 ///
 /// # Safety

@@ -25,6 +25,7 @@ mod round_down;
 mod round_to_zero;
 mod run;
 mod scratch;
+mod small;
 mod special;
 mod state;
 mod wide;
@@ -34,9 +35,10 @@ pub(super) use round_down::select as select_round_down;
 
 use super::buffer::Buffer;
 use super::{Avx2, Avx512, Isa};
-use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, SubnormalC, ZeroProducts};
+use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe};
 use crate::format::{F16, F32, FormatSpec};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
+use crate::gemm::small::SmallKernel;
 use crate::round::Rounding;
 use crate::special::NanRule;
 use crate::unit::Unit;
@@ -189,29 +191,7 @@ fn block_length(g: &GenericDot, k: usize) -> Option<usize> {
 
 /// Whether everything about a step is as the kernel does it.
 fn is_fda(g: &GenericDot) -> bool {
-    let plain = *g
-        == GenericDot {
-            block: g.block,
-            pattern: g.pattern,
-            frac_bits: g.frac_bits,
-            floor: g.floor,
-            c: g.c,
-            output_rounding: g.output_rounding,
-            output_bits: g.output_bits,
-            via_f16: g.via_f16,
-            nan: g.nan,
-            alignment: Rounding::TowardZero,
-            sticky: false,
-            normalise_products: false,
-            zero_products: ZeroProducts::Ignored,
-            subnormal_c: SubnormalC::Stored,
-            flush_inputs: false,
-            flush_results: false,
-            product_limit: false,
-            exact: false,
-            negative_zero: false,
-        };
-    plain && g.frac_bits <= 40 && g.c != CPosition::Late
+    g.truncates() && g.frac_bits <= 40 && g.c != CPosition::Late
 }
 
 /// The result's kind and the bits of it that are kept.
@@ -326,6 +306,10 @@ impl Kernel for Fda {
 
     fn panel_bytes(&self) -> usize {
         12
+    }
+
+    fn small(&self) -> Option<&dyn SmallKernel> {
+        self.takes_small().then_some(self)
     }
 
     fn pack_a(&self, panel: &mut Panel) {

@@ -71,7 +71,12 @@ const fn whole(e: i32) -> i32 {
 
 impl Fda {
     fn consts(&self, a: &Packed, b: &Packed) -> (Consts, bool) {
-        let top = a.top + b.top;
+        let integers = self.fixed.as_ref().filter(|_| fixed::fits(a, b, self.block));
+        self.consts_of(a.top + b.top, integers.map_or(0, |f| whole(self.frac_bits as i32 + f.grid())))
+    }
+
+    /// What does not change over a product whose exponents reach up to `top`, and whether the fast kernel takes it.
+    pub(super) fn consts_of(&self, top: i32, whole: i32) -> (Consts, bool) {
         // The lowest product's f32 exponent field, and what it must not be below for the floor not to matter.
         let lowest = (self.a.emin + self.b.emin).max(top - 62) + 127;
         let ground = if self.narrow { 70 } else { 30 };
@@ -85,11 +90,7 @@ impl Fda {
             narrow: self.narrow,
             floor_field: (self.e_zero + 127).max(ground) as u8,
             tiny: false,
-            whole: self
-                .fixed
-                .as_ref()
-                .filter(|_| fixed::fits(a, b, self.block))
-                .map_or(0, |f| whole(self.frac_bits as i32 + f.grid())),
+            whole,
             floors: self.round_down.as_ref().map(|r| r.floors).unwrap_or_default(),
         };
         (q, self.frac_bits <= 25 && (-34..=50).contains(&top) && lowest >= ground)

@@ -1,0 +1,298 @@
+//! Products of a few tiles of 16 x 8, and batches of them: tiles side by side, straight from codes.
+//!
+//! What a product costs besides its arithmetic is paid once for a batch: checks, the choice of a
+//! kernel, buffers. Tiles in which anything is special go the ordinary way afterwards.
+
+use super::builder::Gemm;
+use super::epilogue::Scaling;
+use super::operand::{Codes, Source};
+use super::plan::Start;
+use super::product::{Request, check_product};
+use super::schedule::Schedule;
+use super::sink::{Run, Sink};
+use super::workspace::Workspace;
+use crate::error::Error;
+use core::fmt::Debug;
+use core::ops::Range;
+
+/// Rows of a small tile.
+pub(crate) const ROWS: usize = 16;
+/// Columns of a small tile.
+pub(crate) const COLUMNS: usize = 8;
+/// Positions of K, at most.
+pub(crate) const DEPTH: usize = 64;
+/// Positions of K come in slabs of this many, the last one filled up.
+pub(crate) const SLAB: usize = 16;
+/// Tiles that are computed side by side, at most.
+pub(crate) const TILES: usize = 4;
+/// Products that are expected before they are computed.
+const AHEAD: usize = 2 * TILES;
+/// Tiles of one product, at most: larger ones pack their operands once for many tiles.
+const TILES_OF_PRODUCT: usize = 8;
+
+/// Tiles of one size, side by side: all have 16 rows and 8 columns, some of which nobody may want.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// How many there are.
+    pub(crate) tiles: usize,
+    /// Positions of K.
+    pub(crate) k: usize,
+    /// Whether `d` holds C to begin with.
+    pub(crate) from_c: bool,
+    /// Codes of A: a tile's rows, each in whole slabs.
+    pub(crate) a: [[u16; ROWS * DEPTH]; TILES],
+    /// Codes of B: a tile's positions, each of 8 columns.
+    pub(crate) b: [[u16; COLUMNS * DEPTH]; TILES],
+    /// Codes of D.
+    pub(crate) d: [[u32; ROWS * COLUMNS]; TILES],
+    /// Codes on their way.
+    staged: [u32; ROWS * DEPTH],
+    /// Rows and columns of a product's tiles.
+    parts: Vec<[Range<usize>; 2]>,
+    /// Whose they are: a product of the batch, and one of the parts.
+    places: [(usize, usize); TILES],
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self {
+            tiles: 0,
+            k: 0,
+            from_c: false,
+            a: [[0; ROWS * DEPTH]; TILES],
+            b: [[0; COLUMNS * DEPTH]; TILES],
+            d: [[0; ROWS * COLUMNS]; TILES],
+            staged: [0; ROWS * DEPTH],
+            parts: Vec::new(),
+            places: [(0, 0); TILES],
+        }
+    }
+}
+
+/// What computes small tiles, for operands of at most 16 bits, K a multiple of the unit's, c and d of one format.
+pub(crate) trait SmallKernel: Debug + Send + Sync {
+    /// Computes D for all tiles of a group but those of the mask returned, which it leaves to the ordinary kernel.
+    fn run(&self, group: &mut Group) -> u32;
+}
+
+/// Products of one size.
+pub(super) trait Batch {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// Has A and B of one of them, if there is one, brought near.
+    fn expect(&self, _t: usize) {}
+
+    /// Shows A, B and the place of D of one of them.
+    fn product(&mut self, t: usize, f: &mut OnProduct<'_>) -> Result<(), Error>;
+}
+
+/// What is done with A, B and the place of D.
+pub(super) type OnProduct<'a> = dyn FnMut([&dyn Source; 2], &mut dyn Sink) -> Result<(), Error> + 'a;
+
+/// A batch of one.
+pub(super) struct Single<'a> {
+    pub(super) sources: [&'a dyn Source; 2],
+    pub(super) sink: &'a mut dyn Sink,
+}
+
+impl Batch for Single<'_> {
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn product(&mut self, _t: usize, f: &mut OnProduct<'_>) -> Result<(), Error> {
+        f(self.sources, self.sink)
+    }
+}
+
+impl<D> Gemm<'_, D> {
+    /// Computes a batch of small products tile by tile, where plan, unit and size allow it; returns those that are
+    /// still to be done the ordinary way.
+    pub(super) fn compute_small(
+        &self,
+        request: &Request<'_>,
+        batch: &mut dyn Batch,
+        workspace: &mut Workspace,
+    ) -> Result<Option<Vec<usize>>, Error> {
+        let unit = self.unit;
+        if !self.takes_tiles(request) || batch.count() == 0 {
+            return Ok(None);
+        }
+        let kernel = workspace.kernel(unit, self.isa);
+        let Some(kernel) = kernel.small() else { return Ok(None) };
+        let Some([m, n, k]) = self.small_size(batch)? else { return Ok(None) };
+        let (mut group, mut hard) = (workspace.group.take().unwrap_or_default(), Vec::new());
+        (group.tiles, group.k, group.from_c) = (0, k, self.plan.start == Start::C);
+        let blocks = |n: usize, width: usize| (0..n).step_by(width).map(move |i| i..n.min(i + width));
+        group.parts.clear();
+        group
+            .parts
+            .extend(blocks(m, ROWS).flat_map(|rows| blocks(n, COLUMNS).map(move |columns| [rows.clone(), columns])));
+        let outcome = self.compute_tiles(request, batch, kernel, &mut group, &mut hard);
+        group.finish(kernel, batch, &mut hard)?;
+        workspace.group = Some(group);
+        hard.dedup();
+        outcome.map(|()| Some(hard))
+    }
+
+    /// All tiles of all products; the last ones may be left in the group.
+    fn compute_tiles(
+        &self,
+        request: &Request<'_>,
+        batch: &mut dyn Batch,
+        kernel: &dyn SmallKernel,
+        group: &mut Group,
+        hard: &mut Vec<usize>,
+    ) -> Result<(), Error> {
+        // Formats are compared once for all.
+        let converted = [request.formats[0] != Some(self.unit.a), request.formats[1] != Some(self.unit.b)];
+        for t in 0..batch.count() {
+            batch.expect(t + AHEAD);
+            for part in 0..group.parts.len() {
+                batch.product(t, &mut |sources, _| self.stage(request, sources, converted, part, group))?;
+                group.places[group.tiles] = (t, part);
+                group.tiles += 1;
+                if group.tiles == TILES {
+                    group.finish(kernel, batch, hard)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the product is nothing but the unit's steps on its own formats.
+    fn takes_tiles(&self, request: &Request<'_>) -> bool {
+        let unit = self.unit;
+        let narrow = unit.a.storage_bits <= 16 && unit.b.storage_bits <= 16 && unit.scale.is_none();
+        let whole = request.only.is_none() && request.log.is_none() && self.progress.is_none();
+        let plain = self.scale_a == Scaling::One && self.scale_b == Scaling::One && self.bias.is_none();
+        let given = self.block_scales.is_some() || self.promotion_scales.is_some();
+        let starts = match (self.plan.start, &self.c) {
+            (Start::Zero, _) => self.beta == 0.0,
+            (Start::C, Some((_, spec))) => self.beta == 1.0 && *spec == unit.c && unit.c == unit.d,
+            (Start::C, None) => false,
+        };
+        narrow && whole && plain && !given && starts && self.alpha == 1.0 && request.out == unit.d
+    }
+
+    /// M, N and K, if they are small and K is walked from one end to the other.
+    fn small_size(&self, batch: &mut dyn Batch) -> Result<Option<[usize; 3]>, Error> {
+        let (mut size, mut of_d) = ([0; 3], [0; 2]);
+        batch.product(0, &mut |[a, b], sink| {
+            (size, of_d) = (check_product(a.shape(), b.shape())?, sink.shape());
+            Ok(())
+        })?;
+        let [m, n, k] = size;
+        let tiles = m.div_ceil(ROWS).saturating_mul(n.div_ceil(COLUMNS));
+        let c_fits = self.plan.start == Start::Zero || self.c.as_ref().is_some_and(|(c, _)| c.shape() == [m, n]);
+        let small = (1..=TILES_OF_PRODUCT).contains(&tiles) && (1..=DEPTH).contains(&k);
+        if !small || !c_fits || of_d != [m, n] || !k.is_multiple_of(self.unit.shape.k) {
+            return Ok(None);
+        }
+        let schedule = Schedule::new(&self.plan, self.unit, m, n, k)?;
+        schedule.check_scalars(self.alpha, self.beta)?;
+        Ok(schedule.is_one_run().then_some(size))
+    }
+
+    /// Copies a tile's operands to the next place of the group.
+    fn stage(
+        &self,
+        request: &Request<'_>,
+        sources: [&dyn Source; 2],
+        converted: [bool; 2],
+        part: usize,
+        group: &mut Group,
+    ) -> Result<(), Error> {
+        let (k, t) = (group.k, group.tiles);
+        let ld = k.next_multiple_of(SLAB);
+        let Group { a, b, d, staged, parts, .. } = group;
+        let (a, b, [rows, columns]) = (&mut a[t], &mut b[t], &parts[part]);
+        if converted[0] {
+            let operand = self.operand("A", sources[0], request.formats[0], &self.unit.a)?;
+            operand.read_narrow([rows.clone(), 0..k], staged, ld);
+            narrow(staged, &mut a[..rows.len() * ld]);
+        } else {
+            stage(sources[0], [rows.clone(), 0..k], ld, a, staged);
+        }
+        if converted[1] {
+            let operand = self.operand("B", sources[1], request.formats[1], &self.unit.b)?;
+            operand.read_narrow([0..k, columns.clone()], staged, COLUMNS);
+            narrow(staged, &mut b[..k * COLUMNS]);
+        } else {
+            stage(sources[1], [0..k, columns.clone()], COLUMNS, b, staged);
+        }
+        repeat_rows(a, [rows.len(), k], [ROWS, ld]);
+        repeat_rows(b, [k, columns.len()], [ld, COLUMNS]);
+        if let (true, Some((c, _))) = (group.from_c, &self.c) {
+            d[t].fill(0);
+            c.read_narrow([rows.clone(), columns.clone()], &mut d[t], COLUMNS);
+        }
+        Ok(())
+    }
+}
+
+/// A block of a matrix's codes, rows `ld` apart.
+fn stage(source: &dyn Source, block: [Range<usize>; 2], ld: usize, to: &mut [u16], staged: &mut [u32]) {
+    match source.codes() {
+        Some(Codes::U16(view)) => view.read_block(block, to, ld, |x| x),
+        Some(Codes::U8(view)) => view.read_block(block, to, ld, u16::from),
+        _ => {
+            let rows = block[0].len();
+            source.read_narrow(block, staged, ld);
+            narrow(staged, &mut to[..rows * ld]);
+        }
+    }
+}
+
+/// Codes of at most 16 bits, without whatever an integer that holds one has above them.
+fn narrow(from: &[u32], to: &mut [u16]) {
+    to.iter_mut().zip(from).for_each(|(to, &x)| *to = x as u16);
+}
+
+/// Fills a matrix of `whole` rows and columns up with what stands in its corner of `there`: operands that nobody
+/// wants must not be special.
+fn repeat_rows(codes: &mut [u16], there: [usize; 2], whole: [usize; 2]) {
+    let [[m, n], [rows, ld]] = [there, whole];
+    if n < ld {
+        for row in codes.chunks_exact_mut(ld).take(m) {
+            (n..ld).for_each(|j| row[j] = row[j % n]);
+        }
+    }
+    for i in m..rows {
+        codes.copy_within(i % m * ld..(i % m + 1) * ld, i * ld);
+    }
+}
+
+impl Group {
+    /// Computes the tiles there are, writes their D, and notes the products of those that were left out.
+    fn finish(&mut self, kernel: &dyn SmallKernel, batch: &mut dyn Batch, hard: &mut Vec<usize>) -> Result<(), Error> {
+        if self.tiles == 0 {
+            return Ok(());
+        }
+        let left = kernel.run(self);
+        for (t, &(product, part)) in self.places.iter().take(self.tiles).enumerate() {
+            if left >> t & 1 == 1 {
+                hard.push(product);
+            }
+            batch.product(product, &mut |_, sink| {
+                deliver(&self.d[t], &self.parts[part], sink);
+                Ok(())
+            })?;
+        }
+        self.tiles = 0;
+        Ok(())
+    }
+}
+
+/// Writes the part of a tile that is wanted.
+fn deliver(d: &[u32; ROWS * COLUMNS], [rows, columns]: &[Range<usize>; 2], sink: &mut dyn Sink) {
+    let width = columns.len();
+    if width == COLUMNS {
+        sink.write([rows.start, columns.start], width, Run::Narrow(&d[..rows.len() * COLUMNS]));
+        return;
+    }
+    for (i, row) in rows.clone().zip(d.chunks_exact(COLUMNS)) {
+        sink.write([i, columns.start], width, Run::Narrow(&row[..width]));
+    }
+}
