@@ -8,7 +8,7 @@ use crate::npy::Array;
 use crate::prepared::Against;
 use crate::svg;
 use crate::units::plain_table;
-use gemmulate::format::Overflow;
+use gemmulate::format::{FormatSpec, Overflow};
 use gemmulate::gemm::metrics;
 use gemmulate::{Plan, Unit, round::Rounding};
 use ndarray::Array2;
@@ -60,6 +60,7 @@ pub(crate) struct Args {
 struct Row {
     unit: Unit,
     plan: Plan,
+    out: FormatSpec,
     d: Array,
     values: Array2<f64>,
     errors: metrics::Errors,
@@ -84,10 +85,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let product = inputs.on(unit)?;
         for plan in &args.plans {
             let bar = Bar::new("product");
-            let d = product.run(plan, &unit.d, &|done, total| bar.tell(done, total))?;
-            let values = d.values(0, &unit.d);
-            let errors = metrics::errors(&values, &reference.product, &unit.d)?;
-            rows.push(Row { unit: unit.clone(), plan: plan.clone(), d, values, errors, notes: product.notes() });
+            let out = plan.output_format().unwrap_or(unit.d);
+            let d = product.run(plan, &out, &|done, total| bar.tell(done, total))?;
+            let values = d.values(0, &out);
+            let errors = metrics::errors(&values, &reference.product, &out)?;
+            rows.push(Row { unit: unit.clone(), plan: plan.clone(), out, d, values, errors, notes: product.notes() });
         }
     }
     if let Some(target) = &target {
@@ -125,7 +127,7 @@ impl Row {
 
 /// In how many elements two results differ: in their bits, or across formats as numbers.
 fn differ(x: &Row, y: &Row) -> usize {
-    if x.unit.d == y.unit.d {
+    if x.out == y.out {
         return x.d.differences(&y.d).0;
     }
     let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());

@@ -29,7 +29,7 @@ use std::time::Instant;
 ///
 /// A plan is a preset (in-order, cutlass2, cutlass3, deepgemm), then key=value among block=MxNxK,
 /// split-k=S, split-mode=parallel|serial|atomic, order=2,0,1 or seed=N, flush=yes|no, stream-k=P,
-/// promote=I|none, scales=RxKxC|none, tail=first|last, start=zero|c, epilogue=2x|3x|plain.
+/// promote=I|none, scales=RxKxC|none, tail=first|last, start=zero|c, epilogue=2x|3x|plain, out=TYPE.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// The kernel's plan
     #[arg(long, value_name = "TEXT", default_value = "in-order")]
     plan: Plan,
-    /// D's type: f32, f16, bf16 [default: the unit's]
+    /// D's type: f32, f16, bf16 [default: the plan's, else the unit's]
     #[arg(long, value_name = "TYPE", value_parser = npy::output_format)]
     out: Option<FormatSpec>,
     /// Write D as bit patterns, whatever its type
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         inputs.keep_only(&ready);
     }
     let product = inputs.product(&args.unit, ready)?;
-    let format = args.out.unwrap_or(args.unit.d);
+    let format = args.out.or(args.plan.output_format()).unwrap_or(args.unit.d);
     let mut out = io::output();
     if let Some(at) = args.trace {
         write!(out, "{}", product.trace(&args.plan, &format, at)?)?;

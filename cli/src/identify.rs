@@ -212,7 +212,8 @@ impl<'a> Question<'a> {
             *refused = Some(why.into());
         }
         for plans in Plan::distinct_loops(plans, &units[0], m, n, k) {
-            for out in self.outputs(&units[0]) {
+            let named = plans[0].output_format();
+            for out in self.outputs(&units[0]).into_iter().filter(|out| named.is_none_or(|named| named == *out)) {
                 match product.elements(&plans[0], &out, &self.sample) {
                     Ok(codes) => {
                         let (misses, plans) = (self.misses(&self.sample, &codes, &out), plans.clone());

@@ -291,8 +291,8 @@ impl<'a, D: Format> Gemm<'a, D> {
         mut d: CodesMut<'_>,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
-        let format = self.output.unwrap_or(self.unit.d);
-        self.check_output(&format)?;
+        let format = self.wanted().unwrap_or(self.unit.d);
+        self.plan.check_output(self.unit, &format)?;
         if d.width() < format.storage_bits {
             return Err(Error::shape(
                 "D",

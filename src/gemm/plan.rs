@@ -1,8 +1,10 @@
 //! The plan of a product: everything besides the operands that can change a bit of the result.
 
+use super::epilogue::holds;
 use super::plan_text;
 use super::schedule::{Meaning, Schedule};
 use crate::error::Error;
+use crate::format::{BF16, F16, F32, F64, FormatSpec};
 use crate::unit::Unit;
 use core::fmt;
 use core::str::FromStr;
@@ -139,6 +141,7 @@ pub struct Plan {
     pub(crate) promotion: Promotion,
     pub(crate) scales: Option<ScaleBlocks>,
     pub(crate) epilogue: Epilogue,
+    pub(crate) output: Option<FormatSpec>,
 }
 
 impl Default for Plan {
@@ -174,6 +177,7 @@ impl Plan {
             promotion: Promotion::Preset,
             scales: None,
             epilogue: Epilogue::ThreeX,
+            output: None,
         }
     }
 
@@ -295,6 +299,35 @@ impl Plan {
         self
     }
 
+    /// Says what D is rounded to: f64, f32, f16 or bf16. Without, and where [`Gemm::output`](super::Gemm::output) says
+    /// nothing else, D is what the unit gives.
+    #[must_use]
+    pub const fn output(mut self, format: FormatSpec) -> Self {
+        self.output = Some(format);
+        self
+    }
+
+    /// What D is rounded to, where the plan says so.
+    pub const fn output_format(&self) -> Option<FormatSpec> {
+        self.output
+    }
+
+    /// Refuses a type of D that the unit, or the plan, excludes.
+    pub(crate) fn check_output(&self, unit: &Unit, format: &FormatSpec) -> Result<(), Error> {
+        let d = unit.d;
+        let wide = if is_narrow(&d) { [F32, F16, BF16] } else { [F64, F32, F32] };
+        if *format != d && !wide.contains(format) {
+            let mut names = vec![d.name];
+            names.extend(wide.iter().map(|f| f.name).filter(|name| *name != d.name));
+            names.dedup();
+            return Err(Error::Plan(format!("{unit} gives {}, not {format}", names.join(" or "))));
+        }
+        if self.mode == SplitMode::Atomic && ![F32, F64].contains(format) {
+            return Err(Error::Plan(format!("there are no atomic additions in {format}, only in f32 and f64")));
+        }
+        Ok(())
+    }
+
     /// The block on a unit: BM, BN, BK.
     pub fn block_on(&self, unit: &Unit) -> [usize; 3] {
         let shape = unit.shape;
@@ -354,10 +387,10 @@ impl Plan {
         n: usize,
         k: usize,
     ) -> Vec<Vec<Self>> {
-        let mut loops: Vec<(Meaning, Vec<Self>)> = Vec::new();
+        let mut loops: Vec<((Meaning, FormatSpec), Vec<Self>)> = Vec::new();
         for plan in plans {
             let Ok(schedule) = Schedule::new(&plan, unit, m, n, k) else { continue };
-            let meaning = schedule.meaning();
+            let meaning = (schedule.meaning(), plan.output.unwrap_or(unit.d));
             match loops.iter_mut().find(|(known, _)| *known == meaning) {
                 Some((_, same)) => same.push(plan),
                 None => loops.push((meaning, vec![plan])),
@@ -381,6 +414,11 @@ impl Plan {
             }
         }
     }
+}
+
+/// Whether f32 holds every number of a unit's d, so that its kernels work in f32.
+pub(crate) fn is_narrow(d: &FormatSpec) -> bool {
+    d.storage_bits <= 32 && holds(&F32, d)
 }
 
 /// Elements of K per promotion, unless the plan says otherwise.

@@ -2,9 +2,10 @@
 
 use super::plan::{AtomicOrder, Epilogue, Plan, Preset, Promotion, ScaleBlocks, SplitMode, Start, Tail};
 use crate::error::Error;
+use crate::format::{BF16, F16, F32, F64};
 
 /// Every key, with what it takes.
-const KEYS: [(&str, &str); 12] = [
+const KEYS: [(&str, &str); 13] = [
     ("block", "MxNxK, as in 128x128x64"),
     ("split-k", "a number of slices"),
     ("split-mode", "parallel, serial or atomic"),
@@ -17,6 +18,7 @@ const KEYS: [(&str, &str); 12] = [
     ("tail", "first or last"),
     ("start", "zero or c"),
     ("epilogue", "2x, 3x or plain"),
+    ("out", "f64, f32, f16 or bf16"),
 ];
 
 pub(crate) fn write(plan: &Plan) -> String {
@@ -67,6 +69,9 @@ pub(crate) fn write(plan: &Plan) -> String {
     }
     if plan.epilogue != preset.epilogue {
         put("epilogue", name_of(&EPILOGUES, plan.epilogue).into());
+    }
+    if let Some(format) = plan.output {
+        put("out", format.to_string());
     }
     text
 }
@@ -149,6 +154,7 @@ fn set(plan: &mut Plan, key: &str, value: &str) -> Option<()> {
         "tail" => plan.tail = named(&TAILS, value)?,
         "start" => plan.start = named(&STARTS, value)?,
         "epilogue" => plan.epilogue = named(&EPILOGUES, value)?,
+        "out" => plan.output = Some(*[F64, F32, F16, BF16].iter().find(|format| format.name == value)?),
         _ => return None,
     }
     Some(())

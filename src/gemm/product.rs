@@ -7,14 +7,14 @@ use super::epilogue::{Finish, Scaling, Wide, holds};
 use super::explain::{Log, Picked, Tracer};
 use super::kernel::Kernel;
 use super::operand::{Conversion, Matrix, Operand, Source};
-use super::plan::{SplitMode, Start};
+use super::plan::{SplitMode, Start, is_narrow};
 use super::schedule::Schedule;
 use super::sink::Sink;
 use super::small::{Batch, Single};
 use super::tile::Shared;
 use super::workspace::Workspace;
 use crate::error::Error;
-use crate::format::{BF16, F16, F32, F64, FormatSpec, Overflow};
+use crate::format::{F32, F64, FormatSpec, Overflow};
 use crate::round::Rounding;
 use crate::special::NanRule;
 use crate::unit::Unit;
@@ -92,27 +92,17 @@ fn convert_scales(
 impl<D> Gemm<'_, D> {
     /// D's format for results with elements of `spec`.
     pub(super) fn output_format(&self, spec: &FormatSpec) -> Result<FormatSpec, Error> {
-        let format = self.output.unwrap_or(if holds(spec, &self.unit.d) { self.unit.d } else { *spec });
-        self.check_output(&format)?;
+        let format = self.wanted().unwrap_or(if holds(spec, &self.unit.d) { self.unit.d } else { *spec });
+        self.plan.check_output(self.unit, &format)?;
         if *spec != format && !holds(spec, &format) {
             return Err(Error::Format { operand: "the result", expected: format.name, found: spec.name });
         }
         Ok(format)
     }
 
-    pub(super) fn check_output(&self, format: &FormatSpec) -> Result<(), Error> {
-        let d = self.unit.d;
-        let wide = if is_narrow(&d) { [F32, F16, BF16] } else { [F64, F32, F32] };
-        if *format != d && !wide.contains(format) {
-            let mut names = vec![d.name];
-            names.extend(wide.iter().map(|f| f.name).filter(|name| *name != d.name));
-            names.dedup();
-            return Err(Error::Plan(format!("{} gives {}, not {format}", self.unit, names.join(" or "))));
-        }
-        if self.plan.mode == SplitMode::Atomic && ![F32, F64].contains(format) {
-            return Err(Error::Plan(format!("there are no atomic additions in {format}, only in f32 and f64")));
-        }
-        Ok(())
+    /// D's format, where somebody said so.
+    pub(super) fn wanted(&self) -> Option<FormatSpec> {
+        self.output.or(self.plan.output)
     }
 
     /// Runs a product, or the part of it that is asked for.
@@ -193,8 +183,8 @@ impl<D> Gemm<'_, D> {
         if let Some([i, j]) = at.iter().find(|at| at[0] >= m || at[1] >= n) {
             return Err(Error::shape("the element", format!("within {m} x {n}"), format!("({i}, {j})")));
         }
-        let out = self.output.unwrap_or(self.unit.d);
-        self.check_output(&out)?;
+        let out = self.wanted().unwrap_or(self.unit.d);
+        self.plan.check_output(self.unit, &out)?;
         let mut picked = Picked::new([m, n], at);
         let parts = picked.parts();
         let request = Request { formats, in_place: None, out, only: Some(&parts), log };
@@ -211,7 +201,7 @@ impl<D> Gemm<'_, D> {
     ) -> Result<(u64, String), Error> {
         let log = Log::default();
         let code = self.pick(sources, formats, &[at], Some(&log))?[0];
-        let value = self.output.unwrap_or(self.unit.d).to_f64(code);
+        let value = self.wanted().unwrap_or(self.unit.d).to_f64(code);
         log.line(format_args!("D[{}, {}] = {code:x} = {value:?}", at[0], at[1]));
         Ok((code, log.into_text()))
     }
@@ -408,11 +398,6 @@ struct Job<'a> {
     sources: [&'a dyn Source; 2],
     schedule: &'a Schedule,
     scales: Option<[ArrayView2<'a, u64>; 2]>,
-}
-
-/// Whether f32 holds every number of the unit's d, so that its kernels work in f32.
-fn is_narrow(d: &FormatSpec) -> bool {
-    d.storage_bits <= 32 && holds(&F32, d)
 }
 
 /// Whether C in the unit's c enters products exactly.

@@ -133,6 +133,9 @@ impl Schedule {
             scales: plan.scales,
             epilogue: plan.epilogue,
         };
+        if let Some(format) = &plan.output {
+            plan.check_output(unit, format)?;
+        }
         schedule.check_split(plan)?;
         schedule.check_promotion()?;
         schedule.check_pieces(unit)?;

@@ -363,6 +363,7 @@ fn plans_print_and_parse() {
         "cutlass2 split-k=3",
         "cutlass3 block=128x128x64 split-k=4",
         "deepgemm",
+        "cutlass2 split-k=2 out=bf16",
         "deepgemm promote=none",
         "deepgemm promote=none scales=1x128x128",
         "deepgemm split-k=2 split-mode=parallel seed=5",
@@ -387,11 +388,12 @@ fn plans_print_and_parse() {
     vary(&[&|p| p.scale_blocks(None), &|p| p.scale_blocks(Some(ScaleBlocks::DEEPGEMM))]);
     vary(&[&|p| p.block(128, 64, 32).split_k(2), &|p| p.resolved(&Unit::all().next().unwrap())]);
     vary(&[&|p| p.tail(Tail::First).start(Start::C), &|p| p.epilogue(Epilogue::Plain).atomic_flush(false).stream_k(7)]);
+    vary(&[&|p| p.output(*format_named("f16").unwrap())]);
     for plan in plans {
         assert_eq!(plan.to_string().parse::<Plan>().unwrap(), plan, "{plan}");
     }
     let same: Plan = " CUTLASS3  seed=9 split-k=3 ".parse().unwrap();
-    assert_eq!(same, texts[8].parse().unwrap());
+    assert_eq!(same, texts[9].parse().unwrap());
     let bad = [
         "",
         "cutlass",
@@ -408,6 +410,26 @@ fn plans_print_and_parse() {
         let error = text.parse::<Plan>().unwrap_err().to_string();
         assert!(error.contains("plan: expected"), "{error}");
     }
+}
+
+#[test]
+fn plans_name_the_type_of_d() {
+    let unit = Unit::find("hopper/wgmma.m64n128k16.f32.f16.f16").unwrap();
+    let (a, b) = (Array2::<f32>::from_elem((3, 32), 0.1), Array2::<f32>::from_elem((32, 2), 0.3));
+    let plan: Plan = "cutlass2 split-k=2 block=16x16x16 out=bf16".parse().unwrap();
+    let (bf16, wide) = (format_named("bf16").unwrap(), Gemm::on(&unit).plan(plan.clone()));
+    let by_plan = wide.clone().elements(&a, &b, &[[0, 0]]).unwrap();
+    let by_hand = Gemm::on(&unit).plan("cutlass2 split-k=2 block=16x16x16".parse().unwrap()).output(*bf16);
+    assert_eq!(by_plan, by_hand.elements(&a, &b, &[[0, 0]]).unwrap());
+    assert!(by_plan[0] < 1 << 16, "{by_plan:x?}");
+    // Who asks for another type gets it.
+    let other = wide.output(*format_named("f32").unwrap()).elements(&a, &b, &[[0, 0]]).unwrap();
+    assert!(other[0] > 1 << 16, "{other:x?}");
+    let refusal = |text: &str| text.parse::<Plan>().unwrap().check(&unit, 64, 64, 64).unwrap_err().to_string();
+    assert!(refusal("in-order split-k=2 split-mode=atomic out=f16").contains("no atomic additions"));
+    assert!(refusal("in-order out=f64").contains("gives f32 or f16 or bf16, not f64"));
+    let plans = ["in-order", "in-order out=f32", "in-order out=f16"].map(|text| text.parse().unwrap());
+    assert_eq!(Plan::distinct_loops(plans, &unit, 64, 64, 64).len(), 2);
 }
 
 #[test]
