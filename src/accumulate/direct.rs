@@ -216,8 +216,12 @@ impl Direct {
     #[cold]
     fn special(&self, ks: &[usize], codes: &Operands<'_>, c: &Num) -> Option<Num> {
         let mut cases = SpecialCases::default();
+        let [a, b] = &self.read;
         for &k in ks {
-            cases.product(&self.a.num(codes.a[k]), &self.b.num(codes.b[k]));
+            // Finite pairs decide nothing.
+            if a[k].exponent.max(b[k].exponent) == SPECIAL {
+                cases.product(&self.a.num(codes.a[k]), &self.b.num(codes.b[k]));
+            }
             if let Some(rule) = &self.scale {
                 codes.scales.iter().for_each(|scales| cases.scale(&rule.format.decode(scales[k / rule.block])));
             }

@@ -377,11 +377,11 @@ struct Stack<'a, A, B, D> {
 
 impl<'a, A, B, D> Stack<'a, A, B, D> {
     fn a(&self, t: usize) -> View<'a, A> {
-        self.a.clone().index_axis_move(Axis(0), if self.a.dim().0 == 1 { 0 } else { t }).into()
+        self.a.index_axis_move(Axis(0), if self.a.dim().0 == 1 { 0 } else { t }).into()
     }
 
     fn b(&self, t: usize) -> View<'a, B> {
-        self.b.clone().index_axis_move(Axis(0), if self.b.dim().0 == 1 { 0 } else { t }).into()
+        self.b.index_axis_move(Axis(0), if self.b.dim().0 == 1 { 0 } else { t }).into()
     }
 }
 

@@ -49,11 +49,11 @@ fn put<T: Format, C: Copy>(
     // Once for all: formats are compared by their names too.
     let own = T::SPEC == *d;
     let value = |x: C| if own { T::from_bits(code(x)) } else { value(d, code(x)) };
-    if array.ncols() == width {
-        if let Some(all) = array.as_slice_mut() {
-            all[i * width..].iter_mut().zip(codes).for_each(|(to, &x)| *to = value(x));
-            return;
-        }
+    if array.ncols() == width
+        && let Some(all) = array.as_slice_mut()
+    {
+        all[i * width..].iter_mut().zip(codes).for_each(|(to, &x)| *to = value(x));
+        return;
     }
     for (codes, mut row) in codes.chunks(width.max(1)).zip(array.outer_iter_mut().skip(i)) {
         match row.as_slice_mut() {

@@ -7,6 +7,7 @@
 //! shift and comparison counts twice. Tiles in which anything is special, far or too large are left
 //! to the ordinary kernel.
 
+#![allow(clippy::needless_range_loop, reason = "pairs and positions index several arrays at once")]
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
