@@ -4,7 +4,6 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 
 use super::avx512::{Consts, Step};
-use super::fixed;
 use super::hard::Decoded;
 use super::micro::Micro;
 use super::scratch::Scratch;
@@ -56,17 +55,12 @@ struct TileRun<'a, M> {
     nan: f32,
     work: &'a mut Work,
     any_parked: bool,
-    /// Vectors for which integer dot products were in vain, less half of all.
+    /// Pieces for which integer dot products were in vain, less half of all.
     balance: i32,
     /// States out of the fast kernel's range, bit `4 row + vector`.
     bad: [u32; GROUPS],
     /// Pieces whose states are all parked: only rule (S) changes them.
     done: [u32; GROUPS],
-}
-
-/// `1.5 * 2^e` as f32; 0 where f32 has none.
-const fn whole(e: i32) -> i32 {
-    if e > -127 && e < 128 { (e + 127) << 23 | 1 << 22 } else { 0 }
 }
 
 impl Fda {
@@ -85,11 +79,7 @@ impl Fda {
             narrow: self.narrow,
             floor_field: (self.e_zero + 127).max(ground) as u8,
             tiny: false,
-            whole: self
-                .fixed
-                .as_ref()
-                .filter(|_| fixed::fits(a, b, self.block))
-                .map_or(0, |f| whole(self.frac_bits as i32 + f.grid())),
+            fixed: self.fixed.is_some(),
             floors: self.round_down.as_ref().map(|r| r.floors).unwrap_or_default(),
         };
         (q, self.frac_bits <= 25 && (-34..=50).contains(&top) && lowest >= ground)
@@ -324,8 +314,8 @@ impl<M: Micro> TileRun<'_, M> {
             a_exp: self.a.exponents.view::<u32>()[ia * l..].as_ptr(),
             a_wide: scratch.a.as_ptr(),
             a_sign: self.a.signs.view::<u32>()[ia..].as_ptr(),
-            a_fixed: self.a.fixed.view::<i32>().as_ptr().wrapping_add(ia * l / 2),
-            b_fixed: self.b.fixed.view::<i32>().as_ptr().wrapping_add(ib * l / 2),
+            a_fixed: self.a.integers.lines(ia, l, 4),
+            b_fixed: self.b.integers.lines(ib, l, 1),
             b_val: if narrow { scratch.b_values.as_ptr() } else { self.b.values.view::<f64>()[ib * l..].as_ptr() },
             b_exp: self.b.exponents.view::<u8>()[ib * l..].as_ptr(),
             b_wide: scratch.b.as_ptr(),
@@ -345,7 +335,7 @@ impl<M: Micro> TileRun<'_, M> {
             p.a_val = p.a_val.wrapping_add(n);
         }
         p.a_exp = p.a_exp.wrapping_add(n);
-        p.a_fixed = p.a_fixed.wrapping_add(n / 2);
+        p.a_fixed = p.a_fixed.skip(MR, self.fda.block, 4);
         p.a_sign = p.a_sign.wrapping_add(MR);
     }
 
@@ -370,12 +360,12 @@ impl<M: Micro> TileRun<'_, M> {
         if redo & live != live {
             // SAFETY: the panels hold this step for this tile.
             redo = unsafe {
-                if q.whole == 0 {
-                    self.micro.step_fast::<OUT>(p, &q, redo)
-                } else {
+                if q.fixed {
                     let (redo, again) = self.micro.step_fixed::<OUT>(p, &q, redo);
                     self.weigh(again);
                     redo
+                } else {
+                    self.micro.step_fast::<OUT>(p, &q, redo)
                 }
             };
         }
@@ -387,9 +377,9 @@ impl<M: Micro> TileRun<'_, M> {
 
     /// Gives the integer dot products up once half of them have been done again.
     const fn weigh(&mut self, again: u32) {
-        self.balance = if self.balance < -64 { -64 } else { self.balance } + again as i32 - 2;
-        if self.balance > 64 {
-            self.q.whole = 0;
+        self.balance = if self.balance < -512 { -512 } else { self.balance } + again as i32 - 16;
+        if self.balance > 512 {
+            self.q.fixed = false;
         }
     }
 
