@@ -173,50 +173,58 @@ unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
             skip |= if q.narrow {
                 quarter_narrow::<OUT, L>(p, q, t, skip, &largest)
             } else {
-                quarter::<OUT, CHECK, L, MR>(p, q, t, skip, &largest)
+                quarter::<OUT, CHECK, L, MR, 1>(p, q, t, skip, &largest)
             };
         }
         skip
     }
 }
 
-/// `step_fast` for a few pieces, row by row, with f64 accumulators. Returns the pieces left as they were.
+/// `step_fast` for some pieces, with f64 accumulators. Returns the pieces left as they were.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `step_fast`; the block is even.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn step_rows<const OUT: u8>(p: &Step, q: &Consts, pieces: u32) -> u32 {
+pub(super) unsafe fn step_pieces<const OUT: u8>(p: &Step, q: &Consts, pieces: u32) -> u32 {
     // SAFETY: the caller's promise, handed on.
     unsafe {
         match q.block {
-            16 => rows::<OUT, false, 16>(p, q, pieces),
-            32 => rows::<OUT, true, 32>(p, q, pieces),
-            0..=15 => rows::<OUT, false, 0>(p, q, pieces),
-            _ => rows::<OUT, true, 0>(p, q, pieces),
+            16 => some::<OUT, false, 16>(p, q, pieces),
+            32 => some::<OUT, true, 32>(p, q, pieces),
+            0..=15 => some::<OUT, false, 0>(p, q, pieces),
+            _ => some::<OUT, true, 0>(p, q, pieces),
         }
     }
 }
 
+/// Vectors of columns of which most rows are wanted, and the other pieces one by one.
+///
 /// # Safety
-/// As `step_fast`.
+/// As `step_pieces`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn rows<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, pieces: u32) -> u32 {
-    let (l, mut left) = (q.length::<L>(), 0);
+unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, pieces: u32) -> u32 {
+    let (l, mut dense) = (q.length::<L>(), 0);
+    for t in 0..p.vectors {
+        let rows = pieces & ROWS << t;
+        dense |= if rows.count_ones() > 4 { rows } else { 0 };
+    }
+    // SAFETY: the caller's promise, handed on.
+    let mut left = if dense == 0 { 0 } else { dense & unsafe { step::<OUT, CHECK, L>(p, q, !dense) } };
     for r in 0..MR {
-        if pieces >> (4 * r) & 0xF == 0 {
+        let here = (pieces & !dense) >> (4 * r) & 0xF;
+        if here == 0 {
             continue;
         }
         let p = p.row(r, l);
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: as above.
         let (largest, doubt) = unsafe { max_exponents::<L, 1>(&p, q, 0..l) };
-        let here = pieces >> (4 * r) & 0xF;
         let mut again = here & doubt;
         for t in 0..p.vectors {
             // What is done does not hang on how the pieces before ended, so that these overlap.
             if (here & !doubt) >> t & 1 != 0 {
-                // SAFETY: as above.
-                again |= unsafe { quarter::<OUT, CHECK, L, 1>(&p, q, t, 0, &largest) };
+                // SAFETY: as above. Two sums, for the processor would wait for one.
+                again |= unsafe { quarter::<OUT, CHECK, L, 1, 2>(&p, q, t, 0, &largest) };
             }
         }
         left |= again << (4 * r);
@@ -224,23 +232,24 @@ unsafe fn rows<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
     left
 }
 
-/// R rows by the 16 columns of vector `t`. Returns the pieces left as they were.
+/// R rows by the 16 columns of vector `t`, every `P`-th product in a sum of its own. Returns the pieces left as they were.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `step_fast`; P divides the block.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usize>(
+unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usize, const P: usize>(
     p: &Step,
     q: &Consts,
     t: usize,
     skip: u32,
     largest: &[__m512i; R],
 ) -> u32 {
-    let (offset, l) = (_mm512_set1_epi64(1 << 30), q.length::<L>());
+    // Sums that are watched begin at `offset`, so that bits above show when one leaves its share of 31 bits.
+    let (offset, l) = (1 << 30 >> P.ilog2(), q.length::<L>());
     let mut top = [_mm512_setzero_si512(); R];
-    let mut even = [_mm512_setzero_pd(); R];
-    let mut odd = [_mm512_setzero_pd(); R];
+    let mut even = [[_mm512_setzero_pd(); P]; R];
+    let mut odd = [[_mm512_setzero_pd(); P]; R];
     // SAFETY (whole function): panels and state are as large as the step, B and the state are 64-byte aligned.
     for r in 0..R {
         let c = unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) };
@@ -248,38 +257,45 @@ unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usi
         // The f64 accumulators' start: the exponent field moves from bit 23 to 52.
         let (mut o, mut e) = (_mm512_maskz_srli_epi32::<3>(ODD, top[r]), _mm512_slli_epi64::<29>(top[r]));
         if CHECK {
-            (o, e) = (_mm512_or_si512(o, offset), _mm512_or_si512(e, offset));
+            (o, e) = (_mm512_or_si512(o, _mm512_set1_epi64(offset)), _mm512_or_si512(e, _mm512_set1_epi64(offset)));
         }
-        (odd[r], even[r]) = (_mm512_castsi512_pd(o), _mm512_castsi512_pd(e));
+        (odd[r], even[r]) = ([_mm512_castsi512_pd(o); P], [_mm512_castsi512_pd(e); P]);
     }
     let b = unsafe { p.b_val.add(t * l * 16) };
-    for k in 0..l {
-        let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
-        for r in 0..R {
-            let a = _mm512_set1_pd(unsafe { *p.a_val.add(r * l + k) });
-            even[r] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r]);
-            odd[r] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r]);
+    for first in (0..l).step_by(P) {
+        for i in 0..P {
+            let k = first + i;
+            let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
+            for r in 0..R {
+                let a = _mm512_set1_pd(unsafe { *p.a_val.add(r * l + k) });
+                even[r][i] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r][i]);
+                odd[r][i] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r][i]);
+            }
         }
     }
     let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
-    let over = _mm512_set1_epi64(0x0007_FFFF_8000_0000);
+    let over = _mm512_set1_epi64((1 << 51) - 2 * offset);
     let mut redo = 0;
     for r in 0..R {
         let at = unsafe { p.c.add(r * NR + t * 16) };
-        let (even, odd) = (_mm512_castpd_si512(even[r]), _mm512_castpd_si512(odd[r]));
-        if CHECK {
-            let wrong = _mm512_test_epi64_mask(even, over) | _mm512_test_epi64_mask(odd, over);
-            redo |= u32::from(wrong != 0) << (4 * r + t);
-        }
-        // The accumulators' low halves are the sums in units of q; floors become truncations by the negative count.
-        let sums =
-            _mm512_castps_si512(_mm512_mask_moveldup_ps(_mm512_castsi512_ps(even), ODD, _mm512_castsi512_ps(odd)));
         let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
-        let mut negative = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
+        // Floors become truncations by the negative count.
+        let mut sum = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
         if CHECK {
-            negative = _mm512_sub_epi32(negative, _mm512_set1_epi32(1 << 30));
+            sum = _mm512_sub_epi32(sum, _mm512_set1_epi32(1 << 30));
         }
-        let (d, inf) = finish::<OUT>(_mm512_add_epi32(sums, negative), top[r], unsafe { _mm512_load_ps(at) }, q);
+        for i in 0..P {
+            let (even, odd) = (even[r][i], odd[r][i]);
+            if CHECK {
+                let wrong = _mm512_test_epi64_mask(_mm512_castpd_si512(even), over)
+                    | _mm512_test_epi64_mask(_mm512_castpd_si512(odd), over);
+                redo |= u32::from(wrong != 0) << (4 * r + t);
+            }
+            // The accumulators' low halves are the sums in units of q.
+            let low = _mm512_mask_moveldup_ps(_mm512_castpd_ps(even), ODD, _mm512_castpd_ps(odd));
+            sum = _mm512_add_epi32(sum, _mm512_castps_si512(low));
+        }
+        let (d, inf) = finish::<OUT>(sum, top[r], unsafe { _mm512_load_ps(at) }, q);
         redo |= u32::from(inf) << (4 * r + t);
         if (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };

@@ -5,7 +5,8 @@
 //! product's last place is `2^(e_max - F)` or above, and c's, truncation takes nothing, the step's sum is c plus an
 //! integer dot product, 16 bits by 16, two products an instruction instead of half of one, and e_max does not matter.
 //! Nor need it be known: the product of both lines' largest numbers bounds it, and the lowest places of groups of
-//! products bound theirs. Where these bounds do not prove it, rows of 16 columns are done again by FMAs.
+//! products bound theirs. Where these bounds do not prove it, rows of 16 columns are done again by FMAs. Of block scales
+//! a line has one, which is part of its unit. Sums that round down are the same wherever no floor takes a bit.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
@@ -14,7 +15,7 @@ mod pack;
 
 pub(super) use pack::{Integers, Lines, Tables};
 
-use super::avx512::{Consts, EXP32, RZ, Step, powers, step_fast, step_rows};
+use super::avx512::{Consts, EXP32, RZ, Step, powers, step_pieces};
 use super::finish::{narrow_widen, overflowed, to_odd};
 use super::round_down::step_round_down;
 use super::{MR, NR, out};
@@ -22,8 +23,6 @@ use std::arch::x86_64::*;
 
 /// Products whose lowest last places are taken together.
 const GROUP: usize = 4;
-/// Pieces from which on all rows are done again together.
-const MANY: u32 = 12;
 
 /// Groups in steps of `l` products.
 const fn groups(l: usize) -> usize {
@@ -43,14 +42,14 @@ pub(super) unsafe fn step_fixed<const OUT: u8>(p: &Step, q: &Consts, skip: u32) 
             32 => step::<OUT, 32>(p, q, skip),
             _ => step::<OUT, 0>(p, q, skip),
         };
-        let again = left.count_ones();
-        let redo = match again {
-            0 => 0,
-            _ if OUT == out::ROUND_DOWN => step_round_down(p, q, !left) & left,
-            1..MANY => step_rows::<OUT>(p, q, left),
-            _ => step_fast::<OUT>(p, q, !left) & left,
+        let redo = if left == 0 {
+            0
+        } else if OUT == out::ROUND_DOWN {
+            step_round_down(p, q, !left) & left
+        } else {
+            step_pieces::<OUT>(p, q, left)
         };
-        (skip | redo, again)
+        (skip | redo, left.count_ones())
     }
 }
 

@@ -55,7 +55,7 @@ struct TileRun<'a, M> {
     nan: f32,
     work: &'a mut Work,
     any_parked: bool,
-    /// Pieces for which integer dot products were in vain, less half of all.
+    /// Pieces for which integer dot products were in vain, less a third of all.
     balance: i32,
     /// States out of the fast kernel's range, bit `4 row + vector`.
     bad: [u32; GROUPS],
@@ -79,7 +79,7 @@ impl Fda {
             narrow: self.narrow,
             floor_field: (self.e_zero + 127).max(ground) as u8,
             tiny: false,
-            fixed: self.fixed.is_some(),
+            fixed: self.fixed.is_some() && !a.integers.are_few() && !b.integers.are_few(),
             floors: self.round_down.as_ref().map(|r| r.floors).unwrap_or_default(),
         };
         (q, self.frac_bits <= 25 && (-34..=50).contains(&top) && lowest >= ground)
@@ -375,10 +375,10 @@ impl<M: Micro> TileRun<'_, M> {
         }
     }
 
-    /// Gives the integer dot products up once half of them have been done again.
+    /// Gives the integer dot products up once too many have been done again: a third of the pieces costs what is gained.
     const fn weigh(&mut self, again: u32) {
-        self.balance = if self.balance < -512 { -512 } else { self.balance } + again as i32 - 16;
-        if self.balance > 512 {
+        self.balance = if self.balance < -128 { -128 } else { self.balance } + again as i32 - 12;
+        if self.balance > 128 {
             self.q.fixed = false;
         }
     }

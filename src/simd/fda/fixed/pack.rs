@@ -33,6 +33,9 @@ pub(in super::super) struct Integers {
     /// f32 exponent fields of the largest numbers and of units; A's with the bias.
     tops: Buffer,
     units: Buffer,
+    /// Lines of steps so far, and those that have no integers.
+    seen: u32,
+    bad: u32,
 }
 
 /// Where the lines of a step begin in these.
@@ -56,8 +59,20 @@ impl Integers {
         .skip(line, l, low)
     }
 
+    /// Whether so many lines have no integers that it is in vain to go on.
+    pub(in super::super) const fn are_few(&self) -> bool {
+        self.seen >= 64 && self.bad > self.seen / 8
+    }
+
+    /// Notes lines; whether to give up.
+    const fn count(&mut self, lines: __mmask16, bad: __mmask16) -> bool {
+        (self.seen, self.bad) = (self.seen + lines.count_ones(), self.bad + bad.count_ones());
+        self.are_few()
+    }
+
     /// Makes room for `lines` lines of steps.
     fn begin(&mut self, lines: usize, l: usize, low: usize) -> [*mut i32; 4] {
+        (self.seen, self.bad) = (0, 0);
         [
             self.pairs.room::<i32>(lines * (l / 2)).as_mut_ptr(),
             self.lows.room::<u8>(lines * groups(l) * low).as_mut_ptr().cast(),
@@ -147,6 +162,8 @@ struct Sixteen {
     lows: [__m512i; 32 / GROUP],
     top: __m512i,
     unit: __m512i,
+    /// Those without integers.
+    bad: __mmask16,
 }
 
 impl Sixteen {
@@ -200,6 +217,7 @@ impl Sixteen {
             lows: places.map(low),
             top: chosen(_mm512_max_epi32(top, int(EXPONENTS[0])), EXPONENTS[0], BEYOND),
             unit: chosen(unit, EXPONENTS[1], LEAST_UNIT),
+            bad,
         }
     }
 }
@@ -241,6 +259,9 @@ impl Fda {
                 *raw = unsafe { _mm512_mask_i32gather_epi32::<4>(*raw, lanes, by(k), from.cast()) };
             }
             let it = Sixteen::new(table, lanes, &raw[..l], scales(to, row..rows, s));
+            if to.integers.count(lanes, it.bad) {
+                return;
+            }
             let bias = _mm512_set1_epi32(127);
             unsafe {
                 for (i, pair) in it.pairs[..l / 2].iter().enumerate() {
@@ -279,6 +300,9 @@ impl Fda {
                     *raw = unsafe { _mm512_maskz_loadu_epi32(lanes, from.cast()) };
                 }
                 let it = Sixteen::new(table, lanes, &raw[..l], scales(to, column..columns, s));
+                if to.integers.count(lanes, it.bad) {
+                    return;
+                }
                 let line = line + t * 16;
                 unsafe {
                     for (i, pair) in it.pairs[..l / 2].iter().enumerate() {
