@@ -399,7 +399,7 @@ struct Scales {
 impl Scales {
     fn code(self, line: usize, step: usize, random: u64) -> u64 {
         let place = [0, line, line + 7 * step, line + 7 * step][self.manner as usize] as u64;
-        if self.manner == 3 && random % 40 == 0 {
+        if self.manner == 3 && random.is_multiple_of(40) {
             return random >> 6 & 0xFF;
         }
         (127 + self.centre + (place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as i64 % (self.spread as i64 + 1)) as u64
