@@ -5,6 +5,7 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::finish::{finish, finish_narrow, start};
+use super::fixed::Lines;
 use super::round_down::Floors;
 use super::{MR, NR};
 use core::ops::Range;
@@ -14,6 +15,8 @@ pub(super) const RZ: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 /// Odd 32-bit lanes.
 pub(super) const ODD: __mmask16 = 0xAAAA;
 pub(super) const EXP32: i32 = 0x7F80_0000;
+/// The pieces of a vector of columns.
+pub(super) const ROWS: u32 = 0x1111_1111;
 /// A's and B's values are scaled by `2^A_SCALE` and `2^(B_SCALE + F)`: then the accumulator `1.5 * 2^(e_max + 127 - 1023)`,
 /// whose bits are those of the f32 `1.5 * 2^e_max` moved into place, has `q` as its unit in the last place.
 pub(super) const A_SCALE: i32 = -400;
@@ -28,9 +31,9 @@ pub(super) struct Step {
     pub(super) a_exp: *const u32,
     pub(super) a_wide: *const u32,
     pub(super) a_sign: *const u32,
-    /// Pairs of integers, where both panels have them.
-    pub(super) a_fixed: *const i32,
-    pub(super) b_fixed: *const i32,
+    /// Integers, where both panels have them.
+    pub(super) a_fixed: Lines,
+    pub(super) b_fixed: Lines,
     pub(super) b_val: *const f64,
     pub(super) b_exp: *const u8,
     pub(super) b_wide: *const i16,
@@ -39,6 +42,19 @@ pub(super) struct Step {
     pub(super) c: *mut f32,
     /// Vectors of 16 columns that matter.
     pub(super) vectors: usize,
+}
+
+impl Step {
+    /// The step from row `r` on, for f64 accumulators.
+    const fn row(&self, r: usize, l: usize) -> Self {
+        Self {
+            a_val: self.a_val.wrapping_add(r * l),
+            a_exp: self.a_exp.wrapping_add(r * l),
+            a_sign: self.a_sign.wrapping_add(r),
+            c: self.c.wrapping_add(r * NR),
+            ..*self
+        }
+    }
 }
 
 /// What does not change over a product.
@@ -58,8 +74,8 @@ pub(super) struct Consts {
     pub(super) floor_field: u8,
     /// Whether some operand may lie below its exponent window.
     pub(super) tiny: bool,
-    /// `1.5 * 2^e` in f32's bits for the largest e_max at which no product is truncated; 0 where no integers are packed.
-    pub(super) whole: i32,
+    /// Whether steps are tried by integer dot products.
+    pub(super) fixed: bool,
     /// Where results are rounded down.
     pub(super) floors: Floors,
 }
@@ -77,19 +93,19 @@ impl Consts {
     }
 }
 
-/// Exponent fields of the largest exponents among `products` of 8 rows, byte `4 j + t` that of column `16 t + j`, and a mask of
+/// Exponent fields of the largest exponents among `products` of R rows, byte `4 j + t` that of column `16 t + j`, and a mask of
 /// the pieces in which a tiny operand might matter.
 ///
 /// # Safety
 /// `p` points into panels of at least this step.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn max_exponents<const L: usize>(
+pub(super) unsafe fn max_exponents<const L: usize, const R: usize>(
     p: &Step,
     q: &Consts,
     products: Range<usize>,
-) -> ([__m512i; MR], u32) {
-    let (mut best, l) = ([_mm512_setzero_si512(); MR], q.length::<L>());
+) -> ([__m512i; R], u32) {
+    let (mut best, l) = ([_mm512_setzero_si512(); R], q.length::<L>());
     for k in products {
         // SAFETY: the caller's panels hold L * NR bytes of B and L * MR words of A.
         let e = unsafe { _mm512_load_si512(p.b_exp.add(k * NR).cast()) };
@@ -148,13 +164,16 @@ pub(super) unsafe fn step_fast<const OUT: u8>(p: &Step, q: &Consts, skip: u32) -
 unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, skip: u32) -> u32 {
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        let (largest, doubt) = max_exponents::<L>(p, q, 0..q.length::<L>());
+        let (largest, doubt) = max_exponents::<L, MR>(p, q, 0..q.length::<L>());
         let mut skip = skip | doubt;
         for t in 0..p.vectors {
+            if !skip >> t & ROWS == 0 {
+                continue;
+            }
             skip |= if q.narrow {
                 quarter_narrow::<OUT, L>(p, q, t, skip, &largest)
             } else {
-                quarter::<OUT, CHECK, L>(p, q, t, skip, &largest)
+                quarter::<OUT, CHECK, L, MR, 1>(p, q, t, skip, &largest)
             };
         }
         skip
@@ -188,13 +207,13 @@ unsafe fn each_tile<const OUT: u8, const L: usize>(p: &Step, q: &Consts, tiles: 
     let (mut p, n) = (*p, MR * q.length::<L>());
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        let (largest, mut skip) = max_exponents::<L>(&p, q, 0..q.length::<L>());
+        let (largest, mut skip) = max_exponents::<L, MR>(&p, q, 0..q.length::<L>());
         for t in 0..tiles {
             if q.narrow {
                 skip |= quarter_narrow::<OUT, L>(&p, q, t, skip, &largest);
                 p.a_val32 = p.a_val32.wrapping_add(n);
             } else {
-                skip |= quarter::<OUT, true, L>(&p, q, t, skip, &largest);
+                skip |= quarter::<OUT, true, L, MR, 1>(&p, q, t, skip, &largest);
                 p.a_val = p.a_val.wrapping_add(n);
             }
             p.a_sign = p.a_sign.wrapping_add(MR);
@@ -203,62 +222,122 @@ unsafe fn each_tile<const OUT: u8, const L: usize>(p: &Step, q: &Consts, tiles: 
     }
 }
 
-/// 8 rows by the 16 columns of vector `t`.
+/// `step_fast` for some pieces, with f64 accumulators. Returns the pieces left as they were.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `step_fast`; the block is even.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+pub(super) unsafe fn step_pieces<const OUT: u8>(p: &Step, q: &Consts, pieces: u32) -> u32 {
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        match q.block {
+            16 => some::<OUT, false, 16>(p, q, pieces),
+            32 => some::<OUT, true, 32>(p, q, pieces),
+            0..=15 => some::<OUT, false, 0>(p, q, pieces),
+            _ => some::<OUT, true, 0>(p, q, pieces),
+        }
+    }
+}
+
+/// Vectors of columns of which most rows are wanted, and the other pieces one by one.
+///
+/// # Safety
+/// As `step_pieces`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, pieces: u32) -> u32 {
+    let (l, mut dense) = (q.length::<L>(), 0);
+    for t in 0..p.vectors {
+        let rows = pieces & ROWS << t;
+        dense |= if rows.count_ones() > 4 { rows } else { 0 };
+    }
+    // SAFETY: the caller's promise, handed on.
+    let mut left = if dense == 0 { 0 } else { dense & unsafe { step::<OUT, CHECK, L>(p, q, !dense) } };
+    for r in 0..MR {
+        let here = (pieces & !dense) >> (4 * r) & 0xF;
+        if here == 0 {
+            continue;
+        }
+        let p = p.row(r, l);
+        // SAFETY: as above.
+        let (largest, doubt) = unsafe { max_exponents::<L, 1>(&p, q, 0..l) };
+        let mut again = here & doubt;
+        for t in 0..p.vectors {
+            // What is done does not hang on how the pieces before ended, so that these overlap.
+            if (here & !doubt) >> t & 1 != 0 {
+                // SAFETY: as above. Two sums, for the processor would wait for one.
+                again |= unsafe { quarter::<OUT, CHECK, L, 1, 2>(&p, q, t, 0, &largest) };
+            }
+        }
+        left |= again << (4 * r);
+    }
+    left
+}
+
+/// R rows by the 16 columns of vector `t`, every `P`-th product in a sum of its own. Returns the pieces left as they were.
+///
+/// # Safety
+/// As `step_fast`; P divides the block.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize>(
+unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usize, const P: usize>(
     p: &Step,
     q: &Consts,
     t: usize,
     skip: u32,
-    largest: &[__m512i; MR],
+    largest: &[__m512i; R],
 ) -> u32 {
-    let (offset, l) = (_mm512_set1_epi64(1 << 30), q.length::<L>());
-    let mut top = [_mm512_setzero_si512(); MR];
-    let mut even = [_mm512_setzero_pd(); MR];
-    let mut odd = [_mm512_setzero_pd(); MR];
+    // Sums that are watched begin at `offset`, so that bits above show when one leaves its share of 31 bits.
+    let (offset, l) = (1 << 30 >> P.ilog2(), q.length::<L>());
+    let mut top = [_mm512_setzero_si512(); R];
+    let mut even = [[_mm512_setzero_pd(); P]; R];
+    let mut odd = [[_mm512_setzero_pd(); P]; R];
     // SAFETY (whole function): panels and state are as large as the step, B and the state are 64-byte aligned.
-    for r in 0..MR {
+    for r in 0..R {
         let c = unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) };
         top[r] = start::<OUT>(powers(largest[r], t), c, q);
         // The f64 accumulators' start: the exponent field moves from bit 23 to 52.
         let (mut o, mut e) = (_mm512_maskz_srli_epi32::<3>(ODD, top[r]), _mm512_slli_epi64::<29>(top[r]));
         if CHECK {
-            (o, e) = (_mm512_or_si512(o, offset), _mm512_or_si512(e, offset));
+            (o, e) = (_mm512_or_si512(o, _mm512_set1_epi64(offset)), _mm512_or_si512(e, _mm512_set1_epi64(offset)));
         }
-        (odd[r], even[r]) = (_mm512_castsi512_pd(o), _mm512_castsi512_pd(e));
+        (odd[r], even[r]) = ([_mm512_castsi512_pd(o); P], [_mm512_castsi512_pd(e); P]);
     }
     let b = unsafe { p.b_val.add(t * l * 16) };
-    for k in 0..l {
-        let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
-        for r in 0..MR {
-            let a = _mm512_set1_pd(unsafe { *p.a_val.add(r * l + k) });
-            even[r] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r]);
-            odd[r] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r]);
+    for first in (0..l).step_by(P) {
+        for i in 0..P {
+            let k = first + i;
+            let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
+            for r in 0..R {
+                let a = _mm512_set1_pd(unsafe { *p.a_val.add(r * l + k) });
+                even[r][i] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r][i]);
+                odd[r][i] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r][i]);
+            }
         }
     }
     let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
-    let over = _mm512_set1_epi64(0x0007_FFFF_8000_0000);
+    let over = _mm512_set1_epi64((1 << 51) - 2 * offset);
     let mut redo = 0;
-    for r in 0..MR {
+    for r in 0..R {
         let at = unsafe { p.c.add(r * NR + t * 16) };
-        let (even, odd) = (_mm512_castpd_si512(even[r]), _mm512_castpd_si512(odd[r]));
-        if CHECK {
-            let wrong = _mm512_test_epi64_mask(even, over) | _mm512_test_epi64_mask(odd, over);
-            redo |= u32::from(wrong != 0) << (4 * r + t);
-        }
-        // The accumulators' low halves are the sums in units of q; floors become truncations by the negative count.
-        let sums =
-            _mm512_castps_si512(_mm512_mask_moveldup_ps(_mm512_castsi512_ps(even), ODD, _mm512_castsi512_ps(odd)));
         let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
-        let mut negative = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
+        // Floors become truncations by the negative count.
+        let mut sum = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
         if CHECK {
-            negative = _mm512_sub_epi32(negative, _mm512_set1_epi32(1 << 30));
+            sum = _mm512_sub_epi32(sum, _mm512_set1_epi32(1 << 30));
         }
-        let (d, inf) = finish::<OUT>(_mm512_add_epi32(sums, negative), top[r], unsafe { _mm512_load_ps(at) }, q);
+        for i in 0..P {
+            let (even, odd) = (even[r][i], odd[r][i]);
+            if CHECK {
+                let wrong = _mm512_test_epi64_mask(_mm512_castpd_si512(even), over)
+                    | _mm512_test_epi64_mask(_mm512_castpd_si512(odd), over);
+                redo |= u32::from(wrong != 0) << (4 * r + t);
+            }
+            // The accumulators' low halves are the sums in units of q.
+            let low = _mm512_mask_moveldup_ps(_mm512_castpd_ps(even), ODD, _mm512_castpd_ps(odd));
+            sum = _mm512_add_epi32(sum, _mm512_castps_si512(low));
+        }
+        let (d, inf) = finish::<OUT>(sum, top[r], unsafe { _mm512_load_ps(at) }, q);
         redo |= u32::from(inf) << (4 * r + t);
         if (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };

@@ -75,7 +75,7 @@ pub(super) fn finish_narrow<const OUT: u8>(
 /// Whether some lane is infinite.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn overflowed(d: __m512) -> bool {
+pub(super) fn overflowed(d: __m512) -> bool {
     let exponent = _mm512_set1_epi32(EXP32);
     _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(d), exponent), exponent) != 0
 }
@@ -83,12 +83,20 @@ fn overflowed(d: __m512) -> bool {
 /// `sum * scale` rounded to nearest even f16, widened: to odd in f32 first, so that one rounding counts.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn to_f16(sum: __m512i, scale: __m512) -> __m512 {
-    let rz = _mm512_castps_si512(_mm512_cvt_roundepi32_ps::<RZ>(sum));
-    let dn = _mm512_castps_si512(_mm512_cvt_roundepi32_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(sum));
-    let up = _mm512_castps_si512(_mm512_cvt_roundepi32_ps::<{ _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC }>(sum));
-    // rz | ((dn ^ up) & 1)
-    let odd = _mm512_ternarylogic_epi32::<0xF8>(rz, _mm512_xor_si512(dn, up), _mm512_set1_epi32(1));
-    narrow_widen(_mm512_mul_ps(_mm512_castsi512_ps(odd), scale))
+    let cut = _mm512_cvt_roundepi32_ps::<RZ>(sum);
+    let down = _mm512_cvt_roundepi32_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(sum);
+    let up = _mm512_cvt_roundepi32_ps::<{ _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC }>(sum);
+    narrow_widen(_mm512_mul_ps(to_odd(cut, down, up), scale))
+}
+
+/// A number rounded to odd, of that rounded toward zero, down and up.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn to_odd(cut: __m512, down: __m512, up: __m512) -> __m512 {
+    let [cut, down, up] = [cut, down, up].map(|x| _mm512_castps_si512(x));
+    // cut | ((down ^ up) & 1)
+    let odd = _mm512_ternarylogic_epi32::<0xF8>(cut, _mm512_xor_si512(down, up), _mm512_set1_epi32(1));
+    _mm512_castsi512_ps(odd)
 }
 
 /// Rounds to f16 (to nearest even) and back; minus zero becomes plus zero.

@@ -1,257 +1,184 @@
 //! Steps in which nothing is cut off: integer dot products (AVX-512 VNNI).
 //!
-//! Numbers of at most 8 bits are small multiples of one power of two, unless large ones and small ones meet. Where
-//! `2^(e_max - F)` is no larger than the product of both operands' units, truncation leaves every product whole, so that
-//! a step's sum is an integer dot product: 16 bits by 16, two products an instruction instead of half of one.
+//! Numbers of at most 8 bits are small multiples of one power of two, unless large ones and small ones meet in a line
+//! (a row of A or a column of B in one step): a line's integers count in units of its lowest last place. Where every
+//! product's last place is `2^(e_max - F)` or above, and c's, truncation takes nothing, the step's sum is c plus an
+//! integer dot product, 16 bits by 16, two products an instruction instead of half of one, and e_max does not matter.
+//! Nor need it be known: the product of both lines' largest numbers bounds it, and the lowest places of groups of
+//! products bound theirs. Where these bounds do not prove it, rows of 16 columns are done again by FMAs. Of block scales
+//! a line has one, which is part of its unit. Sums that round down are the same wherever no floor takes a bit.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
-use super::avx512::{Consts, Step, max_exponents, powers, quarter};
-use super::finish::{finish, start};
-use super::{Fda, MR, NR, Packed};
-use crate::format::FormatSpec;
-use crate::unit::Unit;
+mod pack;
+
+pub(super) use pack::{Integers, Lines, Tables};
+
+use super::avx512::{Consts, EXP32, RZ, Step, powers, step_pieces};
+use super::finish::{narrow_widen, overflowed, to_odd};
+use super::round_down::step_round_down;
+use super::{MR, NR, out};
 use std::arch::x86_64::*;
 
-/// Stands in a table for numbers too large.
-const TOO_LARGE: i32 = i32::MIN;
+/// Products whose lowest last places are taken together.
+const GROUP: usize = 4;
 
-/// A format's numbers as integers.
-#[derive(Debug)]
-pub(super) struct Table {
-    /// The exponent of 1: that of the format's smallest number.
-    grid: i32,
-    /// By code; 0 for infinities and NaN, of which rule (S) takes care.
-    values: Vec<i32>,
+/// Groups in steps of `l` products.
+const fn groups(l: usize) -> usize {
+    l.div_ceil(GROUP)
 }
 
-/// Both operands'.
-#[derive(Debug)]
-pub(super) struct Tables {
-    pub(super) a: Table,
-    pub(super) b: Table,
-}
-
-impl Table {
-    fn new(spec: &FormatSpec) -> Self {
-        let grid = spec.emin() - spec.fraction_bits as i32;
-        let value = |code: u64| {
-            let x = spec.decode(code);
-            if x.is_zero() || !x.is_finite() {
-                return 0;
-            }
-            let shift = x.exponent - x.frac_bits as i32 - grid;
-            let magnitude = if (0..16).contains(&shift) { x.significand << shift } else { u64::MAX };
-            match i16::try_from(magnitude) {
-                Ok(m) if x.negative => -i32::from(m),
-                Ok(m) => m.into(),
-                Err(_) => TOO_LARGE,
-            }
-        };
-        Self { grid, values: (0..1 << spec.storage_bits).map(value).collect() }
-    }
-}
-
-impl Tables {
-    /// For formats of at most 8 bits without block scales, with pairs of products in every step.
-    pub(super) fn new(unit: &Unit, block: usize) -> Option<Self> {
-        let small = unit.a.storage_bits <= 8 && unit.b.storage_bits <= 8;
-        let there = std::arch::is_x86_feature_detected!("avx512vnni");
-        (small && unit.scale.is_none() && block.is_multiple_of(2) && there)
-            .then(|| Self { a: Table::new(&unit.a), b: Table::new(&unit.b) })
-    }
-
-    /// The exponent of the product of both units.
-    pub(super) const fn grid(&self) -> i32 {
-        self.a.grid + self.b.grid
-    }
-}
-
-/// Whether 32 bits hold every sum of a step of these panels.
-pub(super) fn fits(a: &Packed, b: &Packed, block: usize) -> bool {
-    let peak = |p: &Packed| p.peak.map_or(u64::MAX, u64::from);
-    peak(a).saturating_mul(peak(b)).saturating_mul(block as u64) < 1 << 31
-}
-
-/// The largest magnitude of all, `None` where one is too large.
-#[target_feature(enable = "avx512f")]
-fn peak(magnitudes: __m512i) -> Option<u32> {
-    let most = _mm512_reduce_max_epu32(magnitudes);
-    (most < 1 << 15).then_some(most)
-}
-
-/// 16 codes as integers.
-///
-/// # Safety
-/// Lanes of the mask hold codes of the table's.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn look_up(table: &Table, lanes: __mmask16, codes: __m512i) -> __m512i {
-    // A format's codes fill its storage bits; what lies above them is not looked at.
-    let codes = _mm512_and_si512(codes, _mm512_set1_epi32(table.values.len() as i32 - 1));
-    // SAFETY: an index below the table's length, a power of two.
-    unsafe { _mm512_mask_i32gather_epi32::<4>(_mm512_setzero_si512(), lanes, codes, table.values.as_ptr()) }
-}
-
-impl Fda {
-    /// Rows of A as pairs of integers, `[row group][step][row][pair]`.
-    ///
-    /// # Safety
-    /// The instructions are there.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn pack_a_fixed(&self, codes: &[u32], [rows, k]: [usize; 2], to: &mut Packed) {
-        let Some(Tables { a: table, .. }) = &self.fixed else { return };
-        let (l, groups) = (self.block, rows.div_ceil(MR).next_multiple_of(super::GROUPS));
-        let mut words = core::mem::take(&mut to.fixed);
-        let out = words.room::<i16>(groups * MR * k);
-        let (mut most, mut ordered) = (_mm512_setzero_si512(), Vec::new());
-        let in_order = self.is_in_order();
-        for row in 0..rows.next_multiple_of(MR) {
-            let mut codes = codes.get(row * k..).and_then(|c| c.get(..k)).unwrap_or_default();
-            if !in_order {
-                self.gather(codes, &mut ordered);
-                codes = &ordered;
-            }
-            for s in 0..to.steps {
-                let place = (to.at_a(row / MR, s) * MR + row % MR) * l;
-                for from in (0..l).step_by(16) {
-                    let lanes = super::pack::first(l - from);
-                    let real = if codes.is_empty() { 0 } else { lanes };
-                    // SAFETY: the lanes of the mask lie in the row and in the panel.
-                    unsafe {
-                        let raw = _mm512_maskz_loadu_epi32(real, codes.as_ptr().wrapping_add(s * l + from).cast());
-                        let x = look_up(table, real, raw);
-                        most = _mm512_max_epu32(most, _mm512_abs_epi32(x));
-                        let at = out[place + from..].as_mut_ptr();
-                        _mm256_mask_storeu_epi16(at, lanes, _mm512_cvtepi32_epi16(x));
-                    }
-                }
-            }
-        }
-        (to.fixed, to.peak) = (words, peak(most));
-    }
-
-    /// Columns of B as pairs of integers, `[column group][step][vector of 16 columns][pair][column]`.
-    ///
-    /// # Safety
-    /// The instructions are there.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn pack_b_fixed(&self, codes: &[u32], [columns, k]: [usize; 2], to: &mut Packed) {
-        let Some(Tables { b: table, .. }) = &self.fixed else { return };
-        let (l, groups, unit_k) = (self.block, columns.div_ceil(NR), self.unit.shape.k);
-        let mut words = core::mem::take(&mut to.fixed);
-        let out = words.room::<i32>(groups * NR * k / 2);
-        let mut most = _mm512_setzero_si512();
-        for (s, pair) in (0..to.steps).flat_map(|s| (0..l / 2).map(move |pair| (s, pair))) {
-            let rows = [0, 1].map(|i| {
-                let at = s * l + 2 * pair + i;
-                &codes[(at / unit_k * unit_k + self.order[at % unit_k]) * columns..][..columns]
-            });
-            for (g, t) in (0..groups).flat_map(|g| (0..4).map(move |t| (g, t))) {
-                let from = g * NR + t * 16;
-                let lanes = super::pack::first(columns.saturating_sub(from));
-                // SAFETY: the lanes of the mask lie in the row.
-                let [x, y] = rows.map(|row| unsafe {
-                    let raw = _mm512_maskz_loadu_epi32(lanes, row.as_ptr().wrapping_add(from).cast());
-                    look_up(table, lanes, raw)
-                });
-                most = _mm512_max_epu32(most, _mm512_max_epu32(_mm512_abs_epi32(x), _mm512_abs_epi32(y)));
-                let both = _mm512_mask_blend_epi16(0xAAAA_AAAA, x, _mm512_slli_epi32::<16>(y));
-                let place = ((to.at_b(g, s) * 4 + t) * (l / 2) + pair) * 16;
-                // SAFETY: 16 words.
-                unsafe { _mm512_storeu_epi32(out[place..place + 16].as_mut_ptr(), both) }
-            }
-        }
-        (to.fixed, to.peak) = (words, peak(most));
-    }
-}
-
-/// `step_fast` where it need not truncate, and how many vectors of columns it had to do again because some lane must.
+/// `step_fast` where it need not truncate, and how many pieces it had to do again because some lane might.
 ///
 /// # Safety
 /// As `step_fast`; VNNI is there, and the integers of both panels are.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx512vnni")]
 pub(super) unsafe fn step_fixed<const OUT: u8>(p: &Step, q: &Consts, skip: u32) -> (u32, u32) {
-    // SAFETY: the caller's promise, handed on. Steps of more than 16 products look at their sums.
+    // SAFETY: the caller's promise, handed on.
     unsafe {
-        match q.block {
-            16 => step::<OUT, false, 16>(p, q, skip),
-            32 => step::<OUT, true, 32>(p, q, skip),
-            0..=15 => step::<OUT, false, 0>(p, q, skip),
-            _ => step::<OUT, true, 0>(p, q, skip),
-        }
+        let left = match q.block {
+            16 => step::<OUT, 16>(p, q, skip),
+            32 => step::<OUT, 32>(p, q, skip),
+            _ => step::<OUT, 0>(p, q, skip),
+        };
+        let redo = if left == 0 {
+            0
+        } else if OUT == out::ROUND_DOWN {
+            step_round_down(p, q, !left) & left
+        } else {
+            step_pieces::<OUT>(p, q, left)
+        };
+        (skip | redo, left.count_ones())
     }
 }
 
+/// Returns the pieces that it left, those of `skip` not among them.
+///
 /// # Safety
 /// As `step_fixed`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx512vnni")]
-unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, skip: u32) -> (u32, u32) {
+unsafe fn step<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: u32) -> u32 {
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        let (largest, doubt) = max_exponents::<L>(p, q, 0..q.length::<L>());
-        let (mut skip, mut again) = (skip | doubt, 0);
+        let (lows, mut left) = (lowest_places::<L>(p, q), 0);
         for t in 0..p.vectors {
-            let truncates = quarter_fixed::<OUT, CHECK, L>(p, q, t, skip, &largest);
-            if truncates != 0 {
-                skip |= quarter::<OUT, CHECK, L>(p, q, t, skip | !truncates, &largest) & truncates;
-                again += 1;
-            }
+            left |= quarter_fixed::<OUT, L>(p, q, t, skip, &lows);
         }
-        (skip, again)
+        left
     }
 }
 
-/// 8 rows by the 16 columns of vector `t`. Returns the pieces that it could not do.
+/// Bounds of the products' last places plus F, in units of both lines: bytes in the order of `max_exponents`.
+///
+/// # Safety
+/// As `step_fixed`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn lowest_places<const L: usize>(p: &Step, q: &Consts) -> [__m512i; MR] {
+    let (mut lowest, groups) = ([_mm512_set1_epi8(-1); MR], groups(q.length::<L>()));
+    for i in 0..groups {
+        // SAFETY (whole function): the panels hold this step's places, a vector of B's and a word of A's each.
+        let b = unsafe { _mm512_load_si512(p.b_fixed.lows.add(i * NR).cast()) };
+        for (r, low) in lowest.iter_mut().enumerate() {
+            let a = _mm512_set1_epi32(unsafe { *p.a_fixed.lows.cast::<i32>().add(r * groups + i) });
+            *low = _mm512_min_epu8(*low, _mm512_add_epi8(a, b));
+        }
+    }
+    lowest
+}
+
+/// 8 rows by the 16 columns of vector `t`. Returns the pieces that it left because some lane might truncate.
 ///
 /// # Safety
 /// As `step_fixed`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx512vnni")]
-unsafe fn quarter_fixed<const OUT: u8, const CHECK: bool, const L: usize>(
+unsafe fn quarter_fixed<const OUT: u8, const L: usize>(
     p: &Step,
     q: &Consts,
     t: usize,
     skip: u32,
-    largest: &[__m512i; MR],
+    lows: &[__m512i; MR],
 ) -> u32 {
-    let pairs = q.length::<L>() / 2;
+    let (a, b, pairs) = (&p.a_fixed, &p.b_fixed, q.length::<L>() / 2);
     let mut sums = [_mm512_setzero_si512(); MR];
     // SAFETY (whole function): panels and state are as large as the step, B and the state are 64-byte aligned.
-    let b = unsafe { p.b_fixed.add(t * pairs * 16) };
+    let columns = unsafe { b.pairs.add(t * pairs * 16) };
     for i in 0..pairs {
-        let b = unsafe { _mm512_load_si512(b.add(i * 16).cast()) };
+        let y = unsafe { _mm512_load_si512(columns.add(i * 16).cast()) };
         for (r, sum) in sums.iter_mut().enumerate() {
-            let a = _mm512_set1_epi32(unsafe { *p.a_fixed.add(r * pairs + i) });
-            *sum = _mm512_dpwssd_epi32(*sum, a, b);
+            let x = _mm512_set1_epi32(unsafe { *a.pairs.add(r * pairs + i) });
+            *sum = _mm512_dpwssd_epi32(*sum, x, y);
         }
     }
-    let mut truncates = 0;
+    let (b_top, b_unit) =
+        unsafe { (_mm512_load_si512(b.tops.add(t * 16).cast()), _mm512_load_si512(b.units.add(t * 16).cast())) };
+    let mut left = 0;
     for r in 0..MR {
         let at = unsafe { p.c.add(r * NR + t * 16) };
         let c = unsafe { _mm512_load_ps(at) };
-        let top = start::<OUT>(powers(largest[r], t), c, q);
-        // From units of both grids to units of 2^(e_max - F).
-        let finer = _mm512_srai_epi32::<23>(_mm512_sub_epi32(_mm512_set1_epi32(q.whole), top));
-        let mut wrong = _mm512_movepi32_mask(finer);
-        let sum = _mm512_sllv_epi32(sums[r], finer);
-        if CHECK {
-            // One bit more than the sum, so that c may be added.
-            let room = _mm512_slli_epi32::<1>(sum);
-            let back = _mm512_srav_epi32(_mm512_srai_epi32::<1>(room), finer);
-            wrong |= _mm512_cmpneq_epi32_mask(back, sums[r]);
-        }
-        let (d, inf) = finish::<OUT>(sum, top, c, q);
-        let piece = 1 << (4 * r + t);
-        if skip & piece == 0 {
-            if wrong != 0 || inf {
-                truncates |= piece;
-            } else {
-                unsafe { _mm512_store_ps(at, d) };
-            }
-        }
+        let (top, unit) = unsafe { (*a.tops.add(r), *a.units.add(r)) };
+        let top = _mm512_add_epi32(b_top, _mm512_set1_epi32(top));
+        let unit = _mm512_add_epi32(b_unit, _mm512_set1_epi32(unit));
+        let sum = _mm512_cvtepi32_ps(sums[r]);
+        let exact = _mm512_cmpeq_epi32_mask(_mm512_cvtps_epi32(sum), sums[r]);
+        let exact = exact & whole::<OUT>(top, c, _mm512_add_epi32(unit, exponents(powers(lows[r], t))), q);
+        let (d, inf) = add::<OUT>(sum, _mm512_castsi512_ps(unit), c, q);
+        let (wanted, done) = (skip >> (4 * r + t) & 1 == 0, exact == !0 && !inf);
+        left |= u32::from(wanted && !done) << (4 * r + t);
+        unsafe { _mm512_mask_store_ps(at, if wanted && done { !0 } else { 0 }, d) }
     }
-    truncates
+    left
+}
+
+/// The exponent fields of f32s.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn exponents(x: __m512) -> __m512i {
+    _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(EXP32))
+}
+
+/// Whether nothing of c or of products up to exponent `top` is cut off, all given by exponent fields: `lowest` is the
+/// products' lowest last place times 2^F.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn whole<const OUT: u8>(top: __m512i, c: __m512, lowest: __m512i, q: &Consts) -> __mmask16 {
+    let floor = if OUT == out::F16_RNE { q.floor_field.max(127 - 14) } else { q.floor_field };
+    let top = _mm512_max_epi32(top, _mm512_set1_epi32(i32::from(floor) << 23));
+    let e_c = exponents(c);
+    let e_max = _mm512_max_epi32(top, e_c);
+    // Rounding down, products are cut off below their own exponents, and their sum far below c's.
+    let most = if OUT == out::ROUND_DOWN {
+        _mm512_max_epi32(top, _mm512_sub_epi32(e_c, _mm512_set1_epi32(q.floors.below_c << 23)))
+    } else {
+        e_max
+    };
+    // 2^(F - e_max).
+    let up = _mm512_sub_epi32(_mm512_set1_epi32((254 + q.frac_bits) << 23), e_max);
+    let units = _mm512_mul_ps(c, _mm512_castsi512_ps(up));
+    let integer = _mm512_cvtepi32_ps(_mm512_cvttps_epi32(units));
+    _mm512_cmpge_epi32_mask(lowest, most) & _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(integer, units)
+}
+
+/// `c + sum * unit`, rounded once; and whether an f16 overflowed.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn add<const OUT: u8>(sum: __m512, unit: __m512, c: __m512, q: &Consts) -> (__m512, bool) {
+    const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
+    const UP: i32 = _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC;
+    match OUT {
+        out::F32_RZ => {
+            let d = _mm512_castps_si512(_mm512_fmadd_round_ps::<RZ>(sum, unit, c));
+            (_mm512_castsi512_ps(_mm512_and_si512(d, _mm512_set1_epi32(q.keep))), false)
+        }
+        out::F16_RNE => {
+            let cut = _mm512_fmadd_round_ps::<RZ>(sum, unit, c);
+            let (down, up) = (_mm512_fmadd_round_ps::<DOWN>(sum, unit, c), _mm512_fmadd_round_ps::<UP>(sum, unit, c));
+            let d = narrow_widen(to_odd(cut, down, up));
+            (d, overflowed(d))
+        }
+        _ => (_mm512_fmadd_ps(sum, unit, c), false),
+    }
 }

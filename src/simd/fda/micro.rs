@@ -16,7 +16,7 @@ pub(super) trait Micro: Copy {
     /// `p` points into panels of at least this step and to `MR` rows of state.
     unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> u32;
 
-    /// The same by integer dot products, where `fixed` chose them; and how many vectors of columns had to be done again.
+    /// The same by integer dot products, where `fixed` chose them; and how many pieces had to be done again.
     ///
     /// # Safety
     /// As `step_fast`; the integers of both panels are there.

@@ -43,6 +43,7 @@ use crate::round::Rounding;
 use crate::special::NanRule;
 use crate::unit::Unit;
 use core::ops::Range;
+use fixed::{Integers, Tables};
 use std::sync::Arc;
 
 /// Rows of a micro-tile.
@@ -86,9 +87,8 @@ struct Packed {
     any: Vec<u8>,
     /// Exponents of the block scales, per row (column) and step; empty without.
     shifts: Vec<i32>,
-    /// Pairs of 16-bit integers, where all fit, and the largest magnitude of them.
-    fixed: Buffer,
-    peak: Option<u32>,
+    /// Operands as integers, for kernels that have tables of them.
+    integers: Integers,
     /// Exponent that byte 127 stands for.
     top: i32,
     /// FDA steps.
@@ -142,7 +142,7 @@ struct Fda {
     /// Sums of a step fit 22 bits, so f32 accumulators do.
     narrow: bool,
     /// Operands as integers, for steps that truncate nothing.
-    fixed: Option<fixed::Tables>,
+    fixed: Option<Tables>,
     /// The widths of [`out::ROUND_DOWN`], and what computes its hard pieces.
     round_down: Option<hard::Hard>,
     set: Set,
@@ -243,7 +243,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         out,
         keep,
         narrow,
-        fixed: if narrow || f > 25 || matches!(set, Set::Avx2(_)) { None } else { fixed::Tables::new(unit, block) },
+        fixed: if narrow || matches!(set, Set::Avx2(_)) { None } else { Tables::new(unit, block, f) },
         a,
         b,
         via_f16: g.via_f16,

@@ -13,7 +13,7 @@ use core::arch::x86_64::*;
 const WINDOW: i32 = 32;
 
 /// The shift that stands for a NaN scale.
-const NAN_SHIFT: i32 = i32::MIN;
+pub(super) const NAN_SHIFT: i32 = i32::MIN;
 
 /// Ternary logic: `a | (b & c)`.
 const OR_AND: i32 = 0xF8;

@@ -9,7 +9,8 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
-use super::avx512::{Consts, EXP32, ODD, RZ, Step, max_exponents, powers};
+use super::avx512::{Consts, EXP32, ODD, ROWS, RZ, Step, max_exponents, powers};
+use super::fixed::Tables;
 use super::hard::Hard;
 use super::{Fda, MR, NR, Reach, Set, out, same};
 use crate::format::F32;
@@ -43,6 +44,9 @@ pub(super) struct Floors {
     halves: bool,
     /// And c counts as 0 below this many units of `2^(e_max - F)`.
     least: f32,
+    /// How far the exponent may lie below c's of the F-th place below which a sum of products has nothing, and no floor
+    /// takes a bit of the sum or the total.
+    pub(super) below_c: i32,
 }
 
 /// The kernel for both recipes, for results in f32.
@@ -70,7 +74,10 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         total: magic(r.total_bits.unwrap_or(52)),
         halves: sums.reach.is_some(),
         least: power(f as i32 - sums.reach.unwrap_or(0)) as f32,
+        below_c: 30 - f.min(24) as i32,
     };
+    // Integer sums take c where it is a multiple of `2^(e_max - F)`: then it is not out of reach.
+    let exact_c = sums.reach.is_none_or(|reach| reach >= f as i32);
     let decoders = [unit.a, unit.b].map(|spec| Decoder::new(spec, Reading::default()));
     Some(Arc::new(Fda {
         block,
@@ -87,7 +94,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         b,
         via_f16: false,
         c_last: false,
-        fixed: None,
+        fixed: if exact_c { Tables::new(unit, block, f.min(24)) } else { None },
         round_down: Some(Hard { sums, decoders, floors }),
         unit: unit.clone(),
         set: Set::Avx512(proof),
@@ -122,13 +129,15 @@ unsafe fn step<const SUMS: usize, const L: usize>(p: &Step, q: &Consts, skip: u3
     let mut largest = [[_mm512_setzero_si512(); MR]; SUMS];
     for (h, largest) in largest.iter_mut().enumerate() {
         // SAFETY: the caller's promise, handed on.
-        let (found, doubt) = unsafe { max_exponents::<L>(p, q, h * part..(h + 1) * part) };
+        let (found, doubt) = unsafe { max_exponents::<L, MR>(p, q, h * part..(h + 1) * part) };
         *largest = found;
         skip |= doubt;
     }
     for t in 0..p.vectors {
-        // SAFETY: as above.
-        unsafe { quarter::<SUMS, L>(p, q, t, skip, &largest) }
+        if !skip >> t & ROWS != 0 {
+            // SAFETY: as above.
+            unsafe { quarter::<SUMS, L>(p, q, t, skip, &largest) }
+        }
     }
     skip
 }

@@ -4,7 +4,6 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 
 use super::avx512::{Consts, Step};
-use super::fixed;
 use super::hard::Decoded;
 use super::micro::Micro;
 use super::scratch::Scratch;
@@ -56,7 +55,7 @@ struct TileRun<'a, M> {
     nan: f32,
     work: &'a mut Work,
     any_parked: bool,
-    /// Vectors for which integer dot products were in vain, less half of all.
+    /// Pieces for which integer dot products were in vain, less a third of all.
     balance: i32,
     /// States out of the fast kernel's range, bit `4 row + vector`.
     bad: [u32; GROUPS],
@@ -64,19 +63,13 @@ struct TileRun<'a, M> {
     done: [u32; GROUPS],
 }
 
-/// `1.5 * 2^e` as f32; 0 where f32 has none.
-const fn whole(e: i32) -> i32 {
-    if e > -127 && e < 128 { (e + 127) << 23 | 1 << 22 } else { 0 }
-}
-
 impl Fda {
     fn consts(&self, a: &Packed, b: &Packed) -> (Consts, bool) {
-        let integers = self.fixed.as_ref().filter(|_| fixed::fits(a, b, self.block));
-        self.consts_of(a.top + b.top, integers.map_or(0, |f| whole(self.frac_bits as i32 + f.grid())))
+        self.consts_of(a.top + b.top, self.fixed.is_some() && !a.integers.are_few() && !b.integers.are_few())
     }
 
     /// What does not change over a product whose exponents reach up to `top`, and whether the fast kernel takes it.
-    pub(super) fn consts_of(&self, top: i32, whole: i32) -> (Consts, bool) {
+    pub(super) fn consts_of(&self, top: i32, fixed: bool) -> (Consts, bool) {
         // The lowest product's f32 exponent field, and what it must not be below for the floor not to matter.
         let lowest = (self.a.emin + self.b.emin).max(top - 62) + 127;
         let ground = if self.narrow { 70 } else { 30 };
@@ -90,7 +83,7 @@ impl Fda {
             narrow: self.narrow,
             floor_field: (self.e_zero + 127).max(ground) as u8,
             tiny: false,
-            whole,
+            fixed,
             floors: self.round_down.as_ref().map(|r| r.floors).unwrap_or_default(),
         };
         (q, self.frac_bits <= 25 && (-34..=50).contains(&top) && lowest >= ground)
@@ -325,8 +318,8 @@ impl<M: Micro> TileRun<'_, M> {
             a_exp: self.a.exponents.view::<u32>()[ia * l..].as_ptr(),
             a_wide: scratch.a.as_ptr(),
             a_sign: self.a.signs.view::<u32>()[ia..].as_ptr(),
-            a_fixed: self.a.fixed.view::<i32>().as_ptr().wrapping_add(ia * l / 2),
-            b_fixed: self.b.fixed.view::<i32>().as_ptr().wrapping_add(ib * l / 2),
+            a_fixed: self.a.integers.lines(ia, l, 4),
+            b_fixed: self.b.integers.lines(ib, l, 1),
             b_val: if narrow { scratch.b_values.as_ptr() } else { self.b.values.view::<f64>()[ib * l..].as_ptr() },
             b_exp: self.b.exponents.view::<u8>()[ib * l..].as_ptr(),
             b_wide: scratch.b.as_ptr(),
@@ -346,7 +339,7 @@ impl<M: Micro> TileRun<'_, M> {
             p.a_val = p.a_val.wrapping_add(n);
         }
         p.a_exp = p.a_exp.wrapping_add(n);
-        p.a_fixed = p.a_fixed.wrapping_add(n / 2);
+        p.a_fixed = p.a_fixed.skip(MR, self.fda.block, 4);
         p.a_sign = p.a_sign.wrapping_add(MR);
     }
 
@@ -371,12 +364,12 @@ impl<M: Micro> TileRun<'_, M> {
         if redo & live != live {
             // SAFETY: the panels hold this step for this tile.
             redo = unsafe {
-                if q.whole == 0 {
-                    self.micro.step_fast::<OUT>(p, &q, redo)
-                } else {
+                if q.fixed {
                     let (redo, again) = self.micro.step_fixed::<OUT>(p, &q, redo);
                     self.weigh(again);
                     redo
+                } else {
+                    self.micro.step_fast::<OUT>(p, &q, redo)
                 }
             };
         }
@@ -386,11 +379,11 @@ impl<M: Micro> TileRun<'_, M> {
         }
     }
 
-    /// Gives the integer dot products up once half of them have been done again.
+    /// Gives the integer dot products up once too many have been done again: a third of the pieces costs what is gained.
     const fn weigh(&mut self, again: u32) {
-        self.balance = if self.balance < -64 { -64 } else { self.balance } + again as i32 - 2;
-        if self.balance > 64 {
-            self.q.whole = 0;
+        self.balance = if self.balance < -128 { -128 } else { self.balance } + again as i32 - 12;
+        if self.balance > 128 {
+            self.q.fixed = false;
         }
     }
 

@@ -12,6 +12,7 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::avx512::{Step, step_tiles};
+use super::fixed::Lines;
 use super::micro::is_ordinary;
 use super::{Buffer, Fda, MR, NR, Set, out};
 use crate::format::{FormatSpec, Specials};
@@ -362,7 +363,7 @@ impl Run<'_> {
         }
         let tops = self.weigh(rows, columns);
         let biases = [self.fda.unit.a.bias, self.fda.unit.b.bias];
-        let (q, fast) = self.fda.consts_of(tops[0] - biases[0] + tops[1] - biases[1], 0);
+        let (q, fast) = self.fda.consts_of(tops[0] - biases[0] + tops[1] - biases[1], false);
         if !fast {
             self.hard = !0;
             return;
@@ -643,8 +644,8 @@ impl Run<'_> {
             b_sign: to.b_signs.view::<u32>()[b..].as_ptr(),
             a_wide: core::ptr::null(),
             b_wide: core::ptr::null(),
-            a_fixed: core::ptr::null(),
-            b_fixed: core::ptr::null(),
+            a_fixed: Lines::NONE,
+            b_fixed: Lines::NONE,
             c: to.states.view_mut::<f32>().as_mut_ptr(),
             vectors: self.group.tiles,
         }
