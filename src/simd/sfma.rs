@@ -14,7 +14,7 @@ use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
 use crate::round::Rounding;
 use crate::special::NanRule;
 use crate::unit::Unit;
-use crate::view::View;
+use crate::view::{View, words_mut};
 use core::arch::x86_64::*;
 use core::ops::Range;
 use std::sync::Arc;
@@ -23,10 +23,8 @@ use std::sync::Arc;
 const MR: usize = 6;
 /// Vectors across a micro-tile.
 const VECTORS: usize = 4;
-/// Rows of a tile.
-const MC: usize = 256;
-/// Columns of a tile.
-const NC: usize = 256;
+/// Rows of a tile: few, so that A's part of it stays in the second-level cache beside B's.
+const MC: usize = 96;
 
 /// The kernel, where it is exact: operands and results all in f32, or all in f64.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
@@ -44,8 +42,29 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     all(F64).then(|| Arc::new(Sfma64 { nan, k, _proof: proof }) as Arc<dyn Kernel>)
 }
 
+/// States of a tile.
+struct State<'a, T> {
+    /// Rows and columns.
+    size: [usize; 2],
+    /// At the start they are +0, whatever stands there.
+    start: bool,
+    /// Elements from row to row.
+    ld: usize,
+    at: &'a mut [T],
+}
+
+/// Asks for memory that is to be written.
+#[inline]
+fn prefetch<T>(at: *const T) {
+    #[allow(unused_unsafe, reason = "a safe function in later versions of Rust")]
+    // SAFETY: a hint; any address will do.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+    }
+}
+
 macro_rules! sfma {
-    ($name:ident, $ty:ty, $bits:ty, $lanes:literal, $mask:ty, $codes:ident, $width:ident, $spec:ident, $text:literal,
+    ($name:ident, $ty:ty, $bits:ty, $lanes:literal, $nc:literal, $mask:ty, $codes:ident, $width:ident, $spec:ident, $text:literal,
      [$vector:ty, $zero:ident, $load:ident, $store:ident, $set:ident, $fma:ident, $compare:ident, $blend:ident]) => {
         /// The kernel for one type.
         #[derive(Debug)]
@@ -59,9 +78,9 @@ macro_rules! sfma {
         impl $name {
             /// Columns of a micro-tile.
             const NR: usize = VECTORS * $lanes;
-            /// Positions of K in a block of a panel: a row of A takes so many, and a cache line more, lest all rows
-            /// fall into the same sets of a cache.
-            const DEPTH: usize = 2048 / size_of::<$ty>();
+            /// Positions of K in a block of a panel.
+            const DEPTH: usize = 1024;
+            /// Elements from row to row of A's panel: a cache line more, lest all rows fall into the same sets.
             const ROW: usize = Self::DEPTH + $lanes;
 
             /// Positions `ks` of K, a block after another, on a tile of `m` rows and `n` columns.
@@ -73,36 +92,38 @@ macro_rules! sfma {
                     let (depth, to) = (Self::DEPTH.min(k - start), ks.end.min(start + Self::DEPTH));
                     let (a, b) =
                         (&a[start / Self::DEPTH * m * Self::ROW..], &b[start * n.next_multiple_of(Self::NR)..]);
-                    self.block(a, b, from - start..to - start, depth, [m, n], state);
+                    let ks = from - start..to - start;
+                    let row = |i: usize| &a[i * Self::ROW..][ks.clone()];
+                    self.block(row, b, ks.clone(), depth, State { size: [m, n], start: false, ld: n, at: &mut *state });
                     from = to;
                 }
             }
 
+            /// Positions `ks` of `k` in a block of B's panel, on rows of A.
+            #[inline]
             #[target_feature(enable = "avx512f")]
-            fn block(&self, a: &[$ty], b: &[$ty], ks: Range<usize>, k: usize, [m, n]: [usize; 2], state: &mut [$ty]) {
+            fn block<'a>(
+                &self,
+                row: impl Fn(usize) -> &'a [$ty],
+                b: &[$ty],
+                ks: Range<usize>,
+                k: usize,
+                state: State<'_, $ty>,
+            ) {
+                let State { size: [m, n], start, ld, at: state } = state;
                 for j in (0..n).step_by(Self::NR) {
                     let b = &b[j * k + ks.start * Self::NR..][..ks.len() * Self::NR];
                     let columns = Self::NR.min(n - j);
                     for i in (0..m).step_by(MR) {
-                        let a = &a[i * Self::ROW + ks.start..];
                         let rows = MR.min(m - i);
-                        let state = &mut state[i * n + j..];
-                        // The next tile's states are on other pages: ask for them early.
-                        for r in MR..2 * MR {
-                            let row = state.as_ptr().wrapping_add(r * n);
-                            for v in 0..VECTORS {
-                                #[allow(unused_unsafe, reason = "a safe function in later versions of Rust")]
-                                // SAFETY: a hint; any address will do.
-                                unsafe {
-                                    _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(v * $lanes).cast());
-                                }
-                            }
-                        }
+                        let a: [&[$ty]; MR] = core::array::from_fn(|r| row(i + r.min(rows - 1)));
+                        let state = &mut state[i * ld + j..];
+                        let tile = State { size: [rows, columns], start, ld, at: state };
                         match columns.div_ceil($lanes) {
-                            1 => self.tile_of::<1>(a, b, [rows, columns], state, n),
-                            2 => self.tile_of::<2>(a, b, [rows, columns], state, n),
-                            3 => self.tile_of::<3>(a, b, [rows, columns], state, n),
-                            _ => self.tile_of::<4>(a, b, [rows, columns], state, n),
+                            1 => self.tile_of::<1>(a, b, tile),
+                            2 => self.tile_of::<2>(a, b, tile),
+                            3 => self.tile_of::<3>(a, b, tile),
+                            _ => self.tile_of::<4>(a, b, tile),
                         }
                     }
                 }
@@ -110,51 +131,46 @@ macro_rules! sfma {
 
             #[inline]
             #[target_feature(enable = "avx512f")]
-            fn tile_of<const V: usize>(
-                &self,
-                a: &[$ty],
-                b: &[$ty],
-                [rows, columns]: [usize; 2],
-                c: &mut [$ty],
-                ld: usize,
-            ) {
-                match rows {
-                    1 => self.tile::<1, V>(a, b, columns, c, ld),
-                    2 => self.tile::<2, V>(a, b, columns, c, ld),
-                    3 => self.tile::<3, V>(a, b, columns, c, ld),
-                    4 => self.tile::<4, V>(a, b, columns, c, ld),
-                    5 => self.tile::<5, V>(a, b, columns, c, ld),
-                    _ => self.tile::<6, V>(a, b, columns, c, ld),
+            fn tile_of<const V: usize>(&self, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
+                match state.size[0] {
+                    1 => self.tile::<1, V>(a, b, state),
+                    2 => self.tile::<2, V>(a, b, state),
+                    3 => self.tile::<3, V>(a, b, state),
+                    4 => self.tile::<4, V>(a, b, state),
+                    5 => self.tile::<5, V>(a, b, state),
+                    _ => self.tile::<6, V>(a, b, state),
                 }
             }
 
-            /// R rows by V vectors, of the last of which `columns` may leave some lanes out.
+            /// R rows by V vectors, of the last of which the state may leave some lanes out.
             #[target_feature(enable = "avx512f")]
-            fn tile<const R: usize, const V: usize>(
-                &self,
-                a: &[$ty],
-                b: &[$ty],
-                columns: usize,
-                c: &mut [$ty],
-                ld: usize,
-            ) {
+            fn tile<const R: usize, const V: usize>(&self, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
+                let State { size: [_, columns], start, ld, at: c } = state;
                 let b = b.as_chunks::<{ VECTORS * $lanes }>().0;
                 assert!(columns.div_ceil($lanes) == V && columns <= ld && c.len() >= (R - 1) * ld + columns);
-                assert!(a.len() >= (R - 1) * Self::ROW + b.len());
+                assert!(a.iter().all(|row| row.len() == b.len()));
                 let lanes = |v: usize| if v + 1 < V { !0 } else { (!0 as $mask) >> (V * $lanes - columns) };
-                let (a, c) = (a.as_ptr(), c.as_mut_ptr());
+                let (a, c) = (a.map(<[$ty]>::as_ptr), c.as_mut_ptr());
                 let mut d: [[$vector; V]; R] = [[$zero(); V]; R];
                 for r in 0..R {
-                    // SAFETY: the lanes of the mask are in row `r` of `c`, as asserted above.
-                    (0..V).for_each(|v| d[r][v] = unsafe { $load(lanes(v), c.add(r * ld + v * $lanes)) });
+                    for v in 0..V {
+                        let (here, next) = (r * ld + v * $lanes, (r + R) * ld + v * $lanes);
+                        // States may be in memory far away: of the next tile they are asked for early, and before they
+                        // are only written at once.
+                        prefetch(c.wrapping_add(if start { here } else { next }));
+                        if !start {
+                            // SAFETY: the lanes of the mask are in row `r` of `c`, as asserted above.
+                            d[r][v] = unsafe { $load(lanes(v), c.add(here)) };
+                        }
+                    }
                 }
                 for (k, b) in b.iter().enumerate() {
                     let mut bv = [$zero(); V];
                     // SAFETY: `b` has `VECTORS` vectors.
                     (0..V).for_each(|v| bv[v] = unsafe { $load(!0, b.as_ptr().add(v * $lanes)) });
                     for r in 0..R {
-                        // SAFETY: the last of these is in `a`, as asserted above.
-                        let x = $set(unsafe { *a.add(r * Self::ROW + k) });
+                        // SAFETY: rows of A are as long as the panel of B is deep, as asserted above.
+                        let x = $set(unsafe { *a[r].add(k) });
                         for v in 0..V {
                             d[r][v] = $fma(x, bv[v], d[r][v]);
                         }
@@ -231,7 +247,7 @@ macro_rules! sfma {
             }
 
             fn tile(&self) -> [usize; 2] {
-                [MC, NC]
+                [MC, $nc]
             }
 
             fn panel_bytes(&self) -> usize {
@@ -262,10 +278,23 @@ macro_rules! sfma {
                 true
             }
 
+            fn is_direct(&self, a: &Codes<'_>) -> bool {
+                // One step of a unit, at least, is a chunk of K.
+                matches!(a, Codes::$width(view) if view.row(0).is_some()) && self.k <= Self::DEPTH
+            }
+
+            fn direct(&self, a: &Codes<'_>, b: &Panel, start: bool, d: Lanes<'_>, ld: usize) {
+                let (Codes::$width(a), Lanes::$codes(d)) = (a, d) else { return };
+                let (Some(a), Some(d)) = (a.words::<$ty>(), words_mut(d)) else { return };
+                let (ks, right) = (0..b.k, b.packed::<Buffer>().view());
+                let state = State { size: [a.shape()[0], b.lines], start, ld, at: d };
+                // SAFETY: `select` has the proof that the instructions are there.
+                unsafe { self.block(|i| a.row(i).unwrap_or_default(), right, ks, b.k, state) }
+            }
+
             fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {
                 let Lanes::$codes(state) = state else { unreachable!("states of this width") };
-                // SAFETY: floats and integers of one size, all bit patterns valid in both.
-                let state = unsafe { core::slice::from_raw_parts_mut(state.as_mut_ptr().cast::<$ty>(), state.len()) };
+                let Some(state) = words_mut(state) else { return };
                 let ks = steps.start * self.k..steps.end * self.k;
                 let (left, right) = (a.packed::<Buffer>().view(), b.packed::<Buffer>().view());
                 // SAFETY: `select` has the proof that the instructions are there.
@@ -280,6 +309,7 @@ sfma!(
     f32,
     u32,
     16,
+    256,
     __mmask16,
     Narrow,
     U32,
@@ -301,6 +331,7 @@ sfma!(
     f64,
     u64,
     8,
+    128,
     __mmask8,
     Wide,
     U64,
