@@ -1,9 +1,12 @@
 //! SFMA: `d = fma(a_k, b_k, d)` for k in order, IEEE round to nearest even (AVX-512).
 //!
 //! The hardware's own FMA is the unit's, so this is a native product whose K order is never changed;
-//! only NaN payloads need care. Subnormals are kept, for nothing here sets the flags that flush them.
+//! only NaN payloads need care. Subnormals are kept, for nothing here sets the flags that flush them;
+//! where they are met, the way around their slowness is `subnormal`.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and loads and stores of whole rows")]
+
+mod subnormal;
 
 use super::buffer::Buffer;
 use super::{Avx512, Isa};
@@ -17,7 +20,9 @@ use crate::unit::Unit;
 use crate::view::{View, words_mut};
 use core::arch::x86_64::*;
 use core::ops::Range;
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
+use subnormal::{Columns, Reach, Scales, any_subnormal, begin, clear_flags, met_subnormals, tame_rows};
 
 /// Rows of a micro-tile.
 const MR: usize = 6;
@@ -42,6 +47,9 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     all(F64).then(|| Arc::new(Sfma64 { nan, k, _proof: proof }) as Arc<dyn Kernel>)
 }
 
+/// Positions of K that are worth a look at the first operands.
+const LOOK: usize = 256;
+
 /// States of a tile.
 struct State<'a, T> {
     /// Rows and columns.
@@ -51,6 +59,23 @@ struct State<'a, T> {
     /// Elements from row to row.
     ld: usize,
     at: &'a mut [T],
+}
+
+/// Positions of a block of B's panel.
+struct Right<'a> {
+    columns: &'a Columns,
+    /// Where the block begins, and how many positions it has.
+    at: usize,
+    depth: usize,
+    /// Those that are meant.
+    ks: Range<usize>,
+}
+
+impl Right<'_> {
+    /// The columns from `j` on, of `width` together, in a panel of this form.
+    fn group<'p, T>(&self, panel: &'p [T], j: usize, width: usize) -> &'p [T] {
+        &panel[self.at + j * self.depth + self.ks.start * width..][..self.ks.len() * width]
+    }
 }
 
 /// Asks for memory that is to be written.
@@ -85,53 +110,113 @@ macro_rules! sfma {
 
             /// Positions `ks` of K, a block after another, on a tile of `m` rows and `n` columns.
             #[target_feature(enable = "avx512f")]
-            fn steps(&self, a: &[$ty], b: &[$ty], ks: Range<usize>, k: usize, [m, n]: [usize; 2], state: &mut [$ty]) {
+            fn steps(
+                &self,
+                a: &[$ty],
+                b: &Columns,
+                ks: Range<usize>,
+                k: usize,
+                [m, n]: [usize; 2],
+                state: &mut [$ty],
+            ) {
                 let mut from = ks.start;
                 while from < ks.end {
                     let start = from / Self::DEPTH * Self::DEPTH;
                     let (depth, to) = (Self::DEPTH.min(k - start), ks.end.min(start + Self::DEPTH));
-                    let (a, b) =
-                        (&a[start / Self::DEPTH * m * Self::ROW..], &b[start * n.next_multiple_of(Self::NR)..]);
+                    let a = &a[start / Self::DEPTH * m * Self::ROW..];
                     let ks = from - start..to - start;
                     let row = |i: usize| &a[i * Self::ROW..][ks.clone()];
-                    self.block(row, b, ks.clone(), depth, State { size: [m, n], start: false, ld: n, at: &mut *state });
+                    let right = Right { columns: b, at: start * n.next_multiple_of(Self::NR), depth, ks: ks.clone() };
+                    self.block(row, &right, State { size: [m, n], start: false, ld: n, at: &mut *state });
                     from = to;
                 }
             }
 
-            /// Positions `ks` of `k` in a block of B's panel, on rows of A.
+            /// Positions of a block of B's panel, on rows of A.
             #[inline]
             #[target_feature(enable = "avx512f")]
-            fn block<'a>(
-                &self,
-                row: impl Fn(usize) -> &'a [$ty],
-                b: &[$ty],
-                ks: Range<usize>,
-                k: usize,
-                state: State<'_, $ty>,
-            ) {
-                let State { size: [m, n], start, ld, at: state } = state;
-                for j in (0..n).step_by(Self::NR) {
-                    let b = &b[j * k + ks.start * Self::NR..][..ks.len() * Self::NR];
-                    let columns = Self::NR.min(n - j);
-                    for i in (0..m).step_by(MR) {
-                        let rows = MR.min(m - i);
-                        let a: [&[$ty]; MR] = core::array::from_fn(|r| row(i + r.min(rows - 1)));
-                        let state = &mut state[i * ld + j..];
-                        let tile = State { size: [rows, columns], start, ld, at: state };
-                        match columns.div_ceil($lanes) {
-                            1 => self.tile_of::<1>(a, b, tile),
-                            2 => self.tile_of::<2>(a, b, tile),
-                            3 => self.tile_of::<3>(a, b, tile),
-                            _ => self.tile_of::<4>(a, b, tile),
+            fn block<'a>(&self, row: impl Fn(usize) -> &'a [$ty], b: &Right<'_>, state: State<'_, $ty>) {
+                let (State { size: [m, n], start, ld, at: state }, columns) = (state, b.columns);
+                clear_flags(state);
+                // A look at the first operands often saves a slow tile.
+                let first = || b.group(columns.plain.view::<$ty>(), 0, Self::NR);
+                if b.ks.len() >= LOOK && m > 0 && (any_subnormal(row(0)) || any_subnormal(&first()[..LOOK])) {
+                    columns.slow.store(true, Ordering::Relaxed);
+                }
+                let mut tame = Vec::new();
+                for i in (0..m).step_by(MR) {
+                    let rows = MR.min(m - i);
+                    let a: [&[$ty]; MR] = core::array::from_fn(|r| row(i + r.min(rows - 1)));
+                    let mut reach = None;
+                    for j in (0..n).step_by(Self::NR) {
+                        let (size, at) = ([rows, Self::NR.min(n - j)], &mut state[i * ld + j..]);
+                        if columns.is_slow() && reach.is_none() {
+                            reach = Some(tame_rows(&a, &mut tame));
+                        }
+                        if let Some(Some(reach)) = reach {
+                            let state = State { size, start, ld, at: &mut *at };
+                            if self.tame_tile(&tame, reach, b, j, state) {
+                                continue;
+                            }
+                        }
+                        let state = State { size, start, ld, at: &mut *at };
+                        self.tile_of(a, b.group(columns.plain.view(), j, Self::NR), state);
+                        if !columns.is_slow() && met_subnormals(at) {
+                            columns.slow.store(true, Ordering::Relaxed);
                         }
                     }
                 }
             }
 
+            /// A tile of tame rows and columns from `j` on; `false`, and nothing done, where that is not the plain chain.
+            #[target_feature(enable = "avx512f")]
+            fn tame_tile(&self, a: &[$ty], reach: Reach, b: &Right<'_>, j: usize, state: State<'_, $ty>) -> bool {
+                let Some(columns) = b.columns.tame::<$ty>() else { return false };
+                let (right, k) = (b.group(columns.values.view::<$ty>(), j, Self::NR), b.ks.len());
+                let Some(scales) = Scales::new(reach, columns, k) else { return false };
+                let (State { size: [rows, columns], start, ld, at }, mut bad) = (state, false);
+                for row in at.chunks(ld).take(rows) {
+                    row[..columns].chunks($lanes).for_each(|states| prefetch(states.as_ptr()));
+                }
+                // Chains that are not there are at 1 and stay there.
+                let mut sums = [[1.0; VECTORS * $lanes]; MR];
+                for (sums, at) in sums.iter_mut().zip(at.chunks(ld)).take(rows) {
+                    for (sum, c) in sums[..columns].iter_mut().zip(at) {
+                        *sum = if start { 0.0 } else { scales.load(*c, &mut bad) };
+                    }
+                }
+                let rows_from = |k| core::array::from_fn(|r| &a[r * b.ks.len()..][k..b.ks.len()]);
+                let begun = if bad { None } else { begin(&rows_from(0), right.as_chunks().0, &mut sums) };
+                let Some(begun) = begun else { return false };
+                clear_flags(sums.as_flattened_mut());
+                let tile = State { size: [MR, Self::NR], start: false, ld: Self::NR, at: sums.as_flattened_mut() };
+                self.tile::<MR, VECTORS>(rows_from(begun), &right[begun * Self::NR..], tile);
+                bad |= met_subnormals(sums.as_flattened_mut());
+                for sum in sums.as_flattened_mut() {
+                    *sum = scales.store(*sum, &mut bad);
+                }
+                if !bad {
+                    for (sums, at) in sums.iter().zip(at.chunks_mut(ld)).take(rows) {
+                        at[..columns].copy_from_slice(&sums[..columns]);
+                    }
+                }
+                !bad
+            }
+
             #[inline]
             #[target_feature(enable = "avx512f")]
-            fn tile_of<const V: usize>(&self, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
+            fn tile_of(&self, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
+                match state.size[1].div_ceil($lanes) {
+                    1 => self.rows_of::<1>(a, b, state),
+                    2 => self.rows_of::<2>(a, b, state),
+                    3 => self.rows_of::<3>(a, b, state),
+                    _ => self.rows_of::<4>(a, b, state),
+                }
+            }
+
+            #[inline]
+            #[target_feature(enable = "avx512f")]
+            fn rows_of<const V: usize>(&self, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
                 match state.size[0] {
                     1 => self.tile::<1, V>(a, b, state),
                     2 => self.tile::<2, V>(a, b, state),
@@ -154,7 +239,7 @@ macro_rules! sfma {
                 let mut d: [[$vector; V]; R] = [[$zero(); V]; R];
                 for r in 0..R {
                     for v in 0..V {
-                        let (here, next) = (r * ld + v * $lanes, (r + R) * ld + v * $lanes);
+                        let (here, next) = (r * ld + v * $lanes, r * ld + (V + v) * $lanes);
                         // States may be in memory far away: of the next tile they are asked for early, and before they
                         // are only written at once.
                         prefetch(c.wrapping_add(if start { here } else { next }));
@@ -205,7 +290,7 @@ macro_rules! sfma {
 
             /// `[block][group][k in block][column in group]`, zero beyond.
             fn pack_columns(panel: &mut Panel, codes: &View<'_, $bits>) {
-                let mut packed = panel.take_packed::<Buffer>();
+                let mut packed = panel.take_packed::<Columns>();
                 let (k, n) = (panel.k, panel.lines);
                 let wide = n.next_multiple_of(Self::NR);
                 let to = packed.room::<$ty>(wide * k);
@@ -286,17 +371,17 @@ macro_rules! sfma {
             fn direct(&self, a: &Codes<'_>, b: &Panel, start: bool, d: Lanes<'_>, ld: usize) {
                 let (Codes::$width(a), Lanes::$codes(d)) = (a, d) else { return };
                 let (Some(a), Some(d)) = (a.words::<$ty>(), words_mut(d)) else { return };
-                let (ks, right) = (0..b.k, b.packed::<Buffer>().view());
+                let right = Right { columns: b.packed(), at: 0, depth: b.k, ks: 0..b.k };
                 let state = State { size: [a.shape()[0], b.lines], start, ld, at: d };
                 // SAFETY: `select` has the proof that the instructions are there.
-                unsafe { self.block(|i| a.row(i).unwrap_or_default(), right, ks, b.k, state) }
+                unsafe { self.block(|i| a.row(i).unwrap_or_default(), &right, state) }
             }
 
             fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {
                 let Lanes::$codes(state) = state else { unreachable!("states of this width") };
                 let Some(state) = words_mut(state) else { return };
                 let ks = steps.start * self.k..steps.end * self.k;
-                let (left, right) = (a.packed::<Buffer>().view(), b.packed::<Buffer>().view());
+                let (left, right) = (a.packed::<Buffer>().view(), b.packed());
                 // SAFETY: `select` has the proof that the instructions are there.
                 unsafe { self.steps(left, right, ks, a.k, [a.lines, b.lines], state) }
             }
