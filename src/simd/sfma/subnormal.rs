@@ -136,11 +136,12 @@ pub(super) struct Reach {
 
 impl Reach {
     #[inline(always)]
-    fn of<T: Real>(numbers: impl Iterator<Item = Option<[i32; 2]>>) -> Option<Self> {
-        let [high, low] = numbers.into_iter().try_fold([i32::MIN, i32::MAX], |[high, low], of| {
+    fn of<T: Real>(exponents: impl IntoIterator<Item = Option<[i32; 2]>>) -> Option<Self> {
+        let [mut high, mut low] = [i32::MIN, i32::MAX];
+        for of in exponents {
             let [h, l] = of?;
-            Some([high.max(h), low.min(l)])
-        })?;
+            (high, low) = (high.max(h), low.min(l));
+        }
         let scale = high + 1;
         let inside = scale.abs() < -T::EMIN / 2 && low - scale > T::EMIN;
         inside.then_some(Self { scale, low: low - scale })
@@ -176,25 +177,43 @@ impl Columns {
     /// The same, tame, if they can be.
     #[inline(always)]
     pub(super) fn tame<T: Real>(&self) -> Option<&Tame> {
-        let make = || {
-            let plain = self.plain.view::<T>();
-            let reach = Reach::of::<T>(core::iter::once(T::exponents(plain)))?;
-            let mut values = self.spare.lock().map(|mut spare| core::mem::take(&mut *spare)).unwrap_or_default();
-            let factor = T::power(-reach.scale);
-            values.room(plain.len()).iter_mut().zip(plain).for_each(|(to, x): (&mut T, _)| *to = x.replaced(factor));
-            Some(Tame { values, reach })
-        };
-        self.tame.get_or_init(make).as_ref()
+        if self.tame.get().is_none() {
+            // Not in a closure, which would be compiled for no instruction set. Two threads may do it, to the same end.
+            let tame = self.make_tame::<T>();
+            self.tame.get_or_init(|| tame);
+        }
+        self.tame.get()?.as_ref()
+    }
+
+    #[inline(always)]
+    fn make_tame<T: Real>(&self) -> Option<Tame> {
+        let plain = self.plain.view::<T>();
+        let reach = Reach::of::<T>([T::exponents(plain)])?;
+        let mut values = self.spare.lock().map(|mut spare| core::mem::take(&mut *spare)).unwrap_or_default();
+        let factor = T::power(-reach.scale);
+        for (to, x) in values.room(plain.len()).iter_mut().zip(plain) {
+            *to = x.replaced(factor);
+        }
+        Some(Tame { values, reach })
     }
 }
 
 /// Rows of A, tame, one after another.
 #[inline(always)]
 pub(super) fn tame_rows<T: Real>(rows: &[&[T]; MR], to: &mut Vec<T>) -> Option<Reach> {
-    let reach = Reach::of::<T>(rows.iter().map(|row| T::exponents(row)))?;
-    let factor = T::power(-reach.scale);
-    to.clear();
-    rows.iter().for_each(|row| to.extend(row.iter().map(|x| x.replaced(factor))));
+    // Plain loops: closures in iterators may be compiled for no instruction set.
+    let mut exponents = [None; MR];
+    for (to, row) in exponents.iter_mut().zip(rows) {
+        *to = T::exponents(row);
+    }
+    let reach = Reach::of::<T>(exponents)?;
+    let (k, factor) = (rows[0].len(), T::power(-reach.scale));
+    to.resize(MR * k, T::default());
+    for (to, row) in to.chunks_exact_mut(k.max(1)).zip(rows) {
+        for (to, x) in to.iter_mut().zip(*row) {
+            *to = x.replaced(factor);
+        }
+    }
     Some(reach)
 }
 
