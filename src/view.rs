@@ -184,16 +184,37 @@ impl<'a, T> View<'a, T> {
     where
         T: 'static,
     {
-        let is = |x: TypeId| [TypeId::of::<T>(), TypeId::of::<U>()].contains(&x);
-        let float = (is(TypeId::of::<f32>()) && is(TypeId::of::<u32>()))
-            || (is(TypeId::of::<f64>()) && is(TypeId::of::<u64>()));
-        #[cfg(feature = "half")]
-        let float =
-            float || ((is(TypeId::of::<half::f16>()) || is(TypeId::of::<half::bf16>())) && is(TypeId::of::<u16>()));
         let Self { first, shape, strides, .. } = self;
         // The two types have one size and alignment, and all bit patterns are valid in both.
-        float.then_some(View { first: first.cast(), shape, strides, life: PhantomData })
+        are_words::<T, U>().then_some(View { first: first.cast(), shape, strides, life: PhantomData })
     }
+
+    /// A row, if its elements are one after another.
+    pub(crate) fn row(&self, i: usize) -> Option<&'a [T]> {
+        let contiguous = self.strides[1] == 1 && i < self.shape[0] && self.shape[1] > 0;
+        // SAFETY: the row's elements exist, as `get` argues.
+        contiguous.then(|| unsafe {
+            core::slice::from_raw_parts(self.first.as_ptr().offset(i as isize * self.strides[0]), self.shape[1])
+        })
+    }
+}
+
+/// Whether one of two types is a number's, the other its codes', and the codes are the bits in memory: then both have one
+/// size and alignment, and all bit patterns are valid in both.
+fn are_words<T: 'static, U: 'static>() -> bool {
+    let is = |x: TypeId| [TypeId::of::<T>(), TypeId::of::<U>()].contains(&x);
+    let float =
+        (is(TypeId::of::<f32>()) && is(TypeId::of::<u32>())) || (is(TypeId::of::<f64>()) && is(TypeId::of::<u64>()));
+    #[cfg(feature = "half")]
+    let float = float || ((is(TypeId::of::<half::f16>()) || is(TypeId::of::<half::bf16>())) && is(TypeId::of::<u16>()));
+    float
+}
+
+/// Elements as integers of their size, where they are numbers whose codes are their bits in memory.
+pub(crate) fn words_mut<T: 'static, U: 'static>(elements: &mut [T]) -> Option<&mut [U]> {
+    // SAFETY: what `are_words` says.
+    are_words::<T, U>()
+        .then(|| unsafe { core::slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), elements.len()) })
 }
 
 /// Rows and columns of a square whose lines the first-level cache holds in either direction.
@@ -263,6 +284,14 @@ impl<'a, T> ViewMut<'a, T> {
     /// Rows and columns.
     pub const fn shape(&self) -> [usize; 2] {
         self.shape
+    }
+
+    /// All from the first element on, and how far rows are apart, if their elements are one after another and rows do
+    /// not overlap.
+    pub(crate) fn rows_mut(&mut self) -> Option<(&mut [T], usize)> {
+        let ([_, n], [down, right]) = (self.shape, self.strides);
+        let down = usize::try_from(down).ok().filter(|down| right == 1 && *down >= n)?;
+        Some((self.slice.get_mut(self.offset..)?, down))
     }
 
     fn at(&self, i: usize, j: usize) -> Option<usize> {

@@ -32,7 +32,7 @@ pub type OnProgress<'a> = &'a (dyn Fn(Progress) -> ControlFlow<()> + Sync);
 #[derive(Debug)]
 pub(crate) struct Buffers<W: Wide> {
     a: Vec<Panel>,
-    b: Vec<Panel>,
+    pub(super) b: Vec<Panel>,
     tiles: Vec<Tile<W>>,
     row: Vec<u64>,
     pieces: Vec<Range<usize>>,
@@ -82,9 +82,9 @@ const NEAR_BYTES: usize = 1 << 20;
 /// Rows or columns that are few.
 const SKINNY: usize = 64;
 /// Columns of D in hand, at most.
-const COLUMNS: usize = 1024;
+pub(super) const COLUMNS: usize = 1024;
 /// Multiply-adds below which threads cost more than they bring.
-const SERIAL: usize = 1 << 16;
+pub(super) const SERIAL: usize = 1 << 16;
 
 /// Sizes of the pieces in hand.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +96,7 @@ struct Blocking {
 }
 
 /// What threads tell one another.
-struct Meter<'a> {
+pub(super) struct Meter<'a> {
     done: AtomicU64,
     total: u64,
     stop: AtomicBool,
@@ -104,11 +104,11 @@ struct Meter<'a> {
 }
 
 impl Meter<'_> {
-    fn stopped(&self) -> bool {
+    pub(super) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn add(&self, work: u64) {
+    pub(super) fn add(&self, work: u64) {
         let Some(tell) = self.tell else { return };
         let done = self.done.fetch_add(work, Ordering::Relaxed) + work;
         if tell(Progress { done, total: self.total }).is_break() {
@@ -118,7 +118,7 @@ impl Meter<'_> {
 }
 
 /// All items, on threads or not.
-fn for_each<T: Send>(threaded: bool, items: &mut [T], f: impl Fn(usize, &mut T) + Sync) {
+pub(super) fn for_each<T: Send>(threaded: bool, items: &mut [T], f: impl Fn(usize, &mut T) + Sync) {
     if threaded && items.len() > 1 {
         items.par_iter_mut().enumerate().for_each(|(i, item)| f(i, item));
     } else {
@@ -184,6 +184,10 @@ impl<W: Wide> Product<'_, W> {
     ) -> Result<(), Error> {
         let mut pieces = core::mem::take(&mut buffers.pieces);
         self.shared.schedule.pieces(region, &mut pieces);
+        if self.direct(region, &pieces, sink, buffers, meter) {
+            buffers.pieces = pieces;
+            return if meter.stopped() { Err(Error::Cancelled) } else { Ok(()) };
+        }
         let blocking = self.blocking(region, pieces.len());
         let mut result = Ok(());
         'blocks: for j in region.columns.clone().step_by(blocking.columns) {
@@ -297,7 +301,7 @@ impl<W: Wide> Product<'_, W> {
         self.a.rows(panel, rows, chunk, self.shared.kernel);
     }
 
-    fn pack_b(&self, panel: &mut Panel, columns: Range<usize>, chunk: &Chunk) {
+    pub(super) fn pack_b(&self, panel: &mut Panel, columns: Range<usize>, chunk: &Chunk) {
         self.scales(&self.b, panel, columns.clone(), chunk);
         self.b.columns(panel, columns, chunk, self.shared.kernel);
     }
@@ -403,7 +407,7 @@ impl Side<'_> {
     }
 
     /// The elements of K in a chunk without padding.
-    fn whole(chunk: &Chunk) -> Option<Range<usize>> {
+    pub(super) fn whole(chunk: &Chunk) -> Option<Range<usize>> {
         let mut runs = real_runs(&chunk.slice, chunk.from, chunk.to);
         runs.next().filter(|(_, run)| run.len() == chunk.to - chunk.from).map(|(_, run)| run)
     }

@@ -15,6 +15,8 @@ pub(crate) trait Wide: Copy + Default + PartialEq + Send + Sync + core::fmt::Deb
     type Lane: Copy + Default + Send + Sync + core::fmt::Debug;
     const SPEC: FormatSpec;
     fn lanes(lanes: &mut [Self::Lane]) -> Lanes<'_>;
+    /// Lanes of this width.
+    fn own(lanes: Lanes<'_>) -> Option<&mut [Self::Lane]>;
     fn run(lanes: &[Self::Lane]) -> Run<'_>;
     fn lane(code: u64) -> Self::Lane;
     fn code(lane: Self::Lane) -> u64;
@@ -34,6 +36,9 @@ macro_rules! wide {
             const SPEC: FormatSpec = $spec;
             fn lanes(lanes: &mut [$lane]) -> Lanes<'_> {
                 Lanes::$variant(lanes)
+            }
+            fn own(lanes: Lanes<'_>) -> Option<&mut [$lane]> {
+                if let Lanes::$variant(lanes) = lanes { Some(lanes) } else { None }
             }
             fn run(lanes: &[$lane]) -> Run<'_> {
                 Run::$variant(lanes)

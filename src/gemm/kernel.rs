@@ -137,6 +137,15 @@ pub(crate) trait Kernel: Debug + Send + Sync {
     /// Prepares columns of B, whose codes are in the panel.
     fn pack_b(&self, panel: &mut Panel);
 
+    /// Whether [`Kernel::direct`] takes A as it lies there.
+    fn is_direct(&self, _a: &Codes<'_>) -> bool {
+        false
+    }
+
+    /// Runs all steps of rows of A, where they are, and of a panel of B, on states in D's own memory:
+    /// those of a row one after another, `ld` from row to row. At the start they are +0 and not read.
+    fn direct(&self, _a: &Codes<'_>, _b: &Panel, _start: bool, _d: Lanes<'_>, _ld: usize) {}
+
     /// Runs steps of the panels, in order, on a tile of states of `b.lines` columns per row.
     fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, exact: Exact<'_>);
 }

@@ -83,7 +83,7 @@ macro_rules! each_width {
 }
 
 impl Codes<'_> {
-    fn part(&self, block: [Range<usize>; 2]) -> Self {
+    pub(crate) fn part(&self, block: [Range<usize>; 2]) -> Self {
         match self {
             Self::U8(view) => Self::U8(view.part(block)),
             Self::U16(view) => Self::U16(view.part(block)),

@@ -1,8 +1,9 @@
 //! Where D goes.
 
+use super::kernel::Lanes;
 use crate::format::{Format, FormatSpec, Overflow};
 use crate::round::Rounding;
-use crate::view::ViewMut;
+use crate::view::{ViewMut, words_mut};
 use ndarray::ArrayViewMut2;
 
 /// Codes of D on their way out.
@@ -18,6 +19,12 @@ pub(crate) trait Sink {
 
     /// Writes codes of D's format from row `i` and column `j` on, row after row of `width`.
     fn write(&mut self, at: [usize; 2], width: usize, codes: Run<'_>);
+
+    /// D's own memory from its first element on, and how far its rows are apart, if codes of 32 or 64 bits stand there
+    /// row by row.
+    fn in_place(&mut self) -> Option<(Lanes<'_>, usize)> {
+        None
+    }
 
     /// What stands there now: codes of row `i` from column `j` on.
     fn read(&self, i: usize, j: usize, into: &mut [u64]);
@@ -66,6 +73,16 @@ fn put<T: Format, C: Copy>(
 impl<T: Format> Sink for Values<'_, T> {
     fn shape(&self) -> [usize; 2] {
         [self.array.nrows(), self.array.ncols()]
+    }
+
+    fn in_place(&mut self) -> Option<(Lanes<'_>, usize)> {
+        let ld = self.array.ncols();
+        let elements = self.array.as_slice_mut().filter(|_| T::SPEC == self.d)?;
+        let lanes = match size_of::<T>() {
+            4 => Lanes::Narrow(words_mut(elements)?),
+            _ => Lanes::Wide(words_mut(elements)?),
+        };
+        Some((lanes, ld))
     }
 
     fn write(&mut self, at: [usize; 2], width: usize, codes: Run<'_>) {
@@ -122,6 +139,14 @@ impl CodesMut<'_> {
 impl Sink for CodesMut<'_> {
     fn shape(&self) -> [usize; 2] {
         each_width_mut!(self, view => view.shape())
+    }
+
+    fn in_place(&mut self) -> Option<(Lanes<'_>, usize)> {
+        match self {
+            Self::U8(_) | Self::U16(_) => None,
+            Self::U32(view) => view.rows_mut().map(|(codes, ld)| (Lanes::Narrow(codes), ld)),
+            Self::U64(view) => view.rows_mut().map(|(codes, ld)| (Lanes::Wide(codes), ld)),
+        }
     }
 
     fn write(&mut self, at: [usize; 2], width: usize, codes: Run<'_>) {

@@ -1,6 +1,7 @@
 //! All tests of the library, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
+mod chains;
 mod custom;
 mod formats;
 #[cfg(feature = "half")]

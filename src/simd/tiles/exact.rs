@@ -30,6 +30,8 @@ struct Sums {
     body: Exact,
     /// Fraction bits of A's and B's formats.
     bits: [u32; 2],
+    /// The exponents of their smallest numbers.
+    least: [i32; 2],
 }
 
 /// The kernel, for results in f32 and whole groups.
@@ -42,12 +44,13 @@ pub(crate) fn select(
 ) -> Option<Arc<dyn Kernel>> {
     let _proof = Avx512::new(isa)?;
     let bits = [unit.a.fraction_bits, unit.b.fraction_bits];
+    let least = [unit.a, unit.b].map(|spec| spec.emin() - spec.fraction_bits as i32);
     if !super::is_f32(unit) || groups.iter().any(|g| g.len() != body.group) {
         return None;
     }
     let source = |spec| Source::new(spec, Reading::default(), groups, body.group);
     Some(Arc::new(Tiles {
-        family: Sums { body, bits },
+        family: Sums { body, bits, least },
         name: "exact-f64",
         k: unit.shape.k,
         step: body.group,
@@ -85,11 +88,11 @@ impl Family for Sums {
 
     #[inline(always)]
     fn ordinary(&self, a: Fields, b: Fields, scales: Scales) -> bool {
-        // Last places of the smallest operands, scaled. A subnormal's field, 0, is its place in f32.
-        let last = |f: Fields, scale: i32, bits: u32| i32::from(f.low) - 127 - bits as i32 + scale;
-        let [bits_a, bits_b] = self.bits;
+        // Last places of the smallest operands: all are multiples of their format's smallest number.
+        let last = |f: Fields, side: usize| (i32::from(f.low) - 127 - self.bits[side] as i32).max(self.least[side]);
+        // Field 0 is a special value's, or a number's that is subnormal in f32 too.
         let special = (a.low == 0) | (b.low == 0);
-        !special & (last(a, scales.a, bits_a) + last(b, scales.b, bits_b) >= LAST)
+        !special & (last(a, 0) + last(b, 1) + scales.a + scales.b >= LAST)
     }
 
     fn flags(&self, a: Fields, b: Fields) -> u8 {

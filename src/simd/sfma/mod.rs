@@ -1,0 +1,435 @@
+//! SFMA: `d = fma(a_k, b_k, d)` for k in order, IEEE round to nearest even (AVX-512).
+//!
+//! The hardware's own FMA is the unit's, so this is a native product whose K order is never changed;
+//! only NaN payloads need care. Subnormals are kept, for nothing here sets the flags that flush them;
+//! where they are met, the way around their slowness is `subnormal`.
+
+#![allow(unsafe_code, reason = "functions for one instruction set, and loads and stores of whole rows")]
+
+mod subnormal;
+
+use super::buffer::Buffer;
+use super::{Avx512, Isa};
+use crate::accumulate::{Recipe, SequentialFma};
+use crate::format::{F32, F64, FormatSpec};
+use crate::gemm::Codes;
+use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
+use crate::round::Rounding;
+use crate::special::NanRule;
+use crate::unit::Unit;
+use crate::view::{View, words_mut};
+use core::arch::x86_64::*;
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+use subnormal::{Columns, Reach, Scales, any_subnormal, begin, clear_flags, met_subnormals, tame_rows};
+
+/// Rows of a micro-tile.
+const MR: usize = 6;
+/// Vectors across a micro-tile.
+const VECTORS: usize = 4;
+/// Rows of a tile: few, so that A's part of it stays in the second-level cache beside B's.
+const MC: usize = 96;
+
+/// The kernel, where it is exact: operands and results all in f32, or all in f64.
+pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let proof = Avx512::new(isa)?;
+    let Some(Recipe::Sequential(SequentialFma { rounding: Rounding::NearestEven, nan })) = unit.recipe else {
+        return None;
+    };
+    let k = unit.shape.k;
+    let all = |spec: FormatSpec| {
+        [unit.a, unit.b, unit.c, unit.d].iter().all(|f| FormatSpec { name: spec.name, ..*f } == spec)
+    };
+    if all(F32) {
+        return Some(Arc::new(Sfma32 { nan, k, _proof: proof }));
+    }
+    all(F64).then(|| Arc::new(Sfma64 { nan, k, _proof: proof }) as Arc<dyn Kernel>)
+}
+
+/// Positions of K that are worth a look at the first operands.
+const LOOK: usize = 256;
+
+/// States of a tile.
+struct State<'a, T> {
+    /// Rows and columns.
+    size: [usize; 2],
+    /// At the start they are +0, whatever stands there.
+    start: bool,
+    /// Elements from row to row.
+    ld: usize,
+    at: &'a mut [T],
+}
+
+/// Positions of a block of B's panel.
+struct Right<'a> {
+    columns: &'a Columns,
+    /// Where the block begins, and how many positions it has.
+    at: usize,
+    depth: usize,
+    /// Those that are meant.
+    ks: Range<usize>,
+}
+
+impl Right<'_> {
+    /// The columns from `j` on, of `width` together, in a panel of this form.
+    fn group<'p, T>(&self, panel: &'p [T], j: usize, width: usize) -> &'p [T] {
+        &panel[self.at + j * self.depth + self.ks.start * width..][..self.ks.len() * width]
+    }
+}
+
+/// Asks for memory that is to be written.
+#[inline]
+fn prefetch<T>(at: *const T) {
+    #[allow(unused_unsafe, reason = "a safe function in later versions of Rust")]
+    // SAFETY: a hint; any address will do.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+    }
+}
+
+macro_rules! sfma {
+    ($name:ident, $ty:ty, $bits:ty, $lanes:literal, $nc:literal, $mask:ty, $codes:ident, $width:ident, $spec:ident, $text:literal,
+     [$vector:ty, $zero:ident, $load:ident, $store:ident, $set:ident, $fma:ident, $compare:ident, $blend:ident]) => {
+        /// The kernel for one type.
+        #[derive(Debug)]
+        struct $name {
+            nan: NanRule,
+            /// Products per unit step.
+            k: usize,
+            _proof: Avx512,
+        }
+
+        impl $name {
+            /// Columns of a micro-tile.
+            const NR: usize = VECTORS * $lanes;
+            /// Positions of K in a block of a panel.
+            const DEPTH: usize = 1024;
+            /// Elements from row to row of A's panel: a cache line more, lest all rows fall into the same sets.
+            const ROW: usize = Self::DEPTH + $lanes;
+
+            /// Positions `ks` of K, a block after another, on a tile of `m` rows and `n` columns.
+            #[target_feature(enable = "avx512f")]
+            fn steps(
+                &self,
+                a: &[$ty],
+                b: &Columns,
+                ks: Range<usize>,
+                k: usize,
+                [m, n]: [usize; 2],
+                state: &mut [$ty],
+            ) {
+                let mut from = ks.start;
+                while from < ks.end {
+                    let start = from / Self::DEPTH * Self::DEPTH;
+                    let (depth, to) = (Self::DEPTH.min(k - start), ks.end.min(start + Self::DEPTH));
+                    let a = &a[start / Self::DEPTH * m * Self::ROW..];
+                    let ks = from - start..to - start;
+                    let row = |i: usize| &a[i * Self::ROW..][ks.clone()];
+                    let right = Right { columns: b, at: start * n.next_multiple_of(Self::NR), depth, ks: ks.clone() };
+                    self.block(row, &right, State { size: [m, n], start: false, ld: n, at: &mut *state });
+                    from = to;
+                }
+            }
+
+            /// Positions of a block of B's panel, on rows of A.
+            #[inline]
+            #[target_feature(enable = "avx512f")]
+            fn block<'a>(&self, row: impl Fn(usize) -> &'a [$ty], b: &Right<'_>, state: State<'_, $ty>) {
+                let (State { size: [m, n], start, ld, at: state }, columns) = (state, b.columns);
+                clear_flags(state);
+                // A look at the first operands often saves a slow tile.
+                let first = || b.group(columns.plain.view::<$ty>(), 0, Self::NR);
+                if b.ks.len() >= LOOK && m > 0 && (any_subnormal(row(0)) || any_subnormal(&first()[..LOOK])) {
+                    columns.slow.store(true, Ordering::Relaxed);
+                }
+                let mut tame = Vec::new();
+                for i in (0..m).step_by(MR) {
+                    let rows = MR.min(m - i);
+                    let a: [&[$ty]; MR] = core::array::from_fn(|r| row(i + r.min(rows - 1)));
+                    let mut reach = None;
+                    for j in (0..n).step_by(Self::NR) {
+                        let (size, at) = ([rows, Self::NR.min(n - j)], &mut state[i * ld + j..]);
+                        if columns.is_slow() && reach.is_none() {
+                            reach = Some(tame_rows(&a, &mut tame));
+                        }
+                        if let Some(Some(reach)) = reach {
+                            let state = State { size, start, ld, at: &mut *at };
+                            if self.tame_tile(&tame, reach, b, j, state) {
+                                continue;
+                            }
+                        }
+                        let state = State { size, start, ld, at: &mut *at };
+                        self.tile_of(a, b.group(columns.plain.view(), j, Self::NR), state);
+                        if !columns.is_slow() && met_subnormals(at) {
+                            columns.slow.store(true, Ordering::Relaxed);
+                        }
+                    }
+                }
+            }
+
+            /// A tile of tame rows and columns from `j` on; `false`, and nothing done, where that is not the plain chain.
+            #[target_feature(enable = "avx512f")]
+            fn tame_tile(&self, a: &[$ty], reach: Reach, b: &Right<'_>, j: usize, state: State<'_, $ty>) -> bool {
+                let Some(columns) = b.columns.tame::<$ty>() else { return false };
+                let (right, k) = (b.group(columns.values.view::<$ty>(), j, Self::NR), b.ks.len());
+                let Some(scales) = Scales::new(reach, columns, k) else { return false };
+                let (State { size: [rows, columns], start, ld, at }, mut bad) = (state, false);
+                for row in at.chunks(ld).take(rows) {
+                    row[..columns].chunks($lanes).for_each(|states| prefetch(states.as_ptr()));
+                }
+                // Chains that are not there are at 1 and stay there.
+                let mut sums = [[1.0; VECTORS * $lanes]; MR];
+                for (sums, at) in sums.iter_mut().zip(at.chunks(ld)).take(rows) {
+                    for (sum, c) in sums[..columns].iter_mut().zip(at) {
+                        *sum = if start { 0.0 } else { scales.load(*c, &mut bad) };
+                    }
+                }
+                let rows_from = |k| core::array::from_fn(|r| &a[r * b.ks.len()..][k..b.ks.len()]);
+                let begun = if bad { None } else { begin(&rows_from(0), right.as_chunks().0, &mut sums) };
+                let Some(begun) = begun else { return false };
+                clear_flags(sums.as_flattened_mut());
+                let tile = State { size: [MR, Self::NR], start: false, ld: Self::NR, at: sums.as_flattened_mut() };
+                self.tile::<MR, VECTORS>(rows_from(begun), &right[begun * Self::NR..], tile);
+                bad |= met_subnormals(sums.as_flattened_mut());
+                for sum in sums.as_flattened_mut() {
+                    *sum = scales.store(*sum, &mut bad);
+                }
+                if !bad {
+                    for (sums, at) in sums.iter().zip(at.chunks_mut(ld)).take(rows) {
+                        at[..columns].copy_from_slice(&sums[..columns]);
+                    }
+                }
+                !bad
+            }
+
+            #[inline]
+            #[target_feature(enable = "avx512f")]
+            fn tile_of(&self, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
+                match state.size[1].div_ceil($lanes) {
+                    1 => self.rows_of::<1>(a, b, state),
+                    2 => self.rows_of::<2>(a, b, state),
+                    3 => self.rows_of::<3>(a, b, state),
+                    _ => self.rows_of::<4>(a, b, state),
+                }
+            }
+
+            #[inline]
+            #[target_feature(enable = "avx512f")]
+            fn rows_of<const V: usize>(&self, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
+                match state.size[0] {
+                    1 => self.tile::<1, V>(a, b, state),
+                    2 => self.tile::<2, V>(a, b, state),
+                    3 => self.tile::<3, V>(a, b, state),
+                    4 => self.tile::<4, V>(a, b, state),
+                    5 => self.tile::<5, V>(a, b, state),
+                    _ => self.tile::<6, V>(a, b, state),
+                }
+            }
+
+            /// R rows by V vectors, of the last of which the state may leave some lanes out.
+            #[target_feature(enable = "avx512f")]
+            fn tile<const R: usize, const V: usize>(&self, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
+                let State { size: [_, columns], start, ld, at: c } = state;
+                let b = b.as_chunks::<{ VECTORS * $lanes }>().0;
+                assert!(columns.div_ceil($lanes) == V && columns <= ld && c.len() >= (R - 1) * ld + columns);
+                assert!(a.iter().all(|row| row.len() == b.len()));
+                let lanes = |v: usize| if v + 1 < V { !0 } else { (!0 as $mask) >> (V * $lanes - columns) };
+                let (a, c) = (a.map(<[$ty]>::as_ptr), c.as_mut_ptr());
+                let mut d: [[$vector; V]; R] = [[$zero(); V]; R];
+                for r in 0..R {
+                    for v in 0..V {
+                        let (here, next) = (r * ld + v * $lanes, r * ld + (V + v) * $lanes);
+                        // States may be in memory far away: of the next tile they are asked for early, and before they
+                        // are only written at once.
+                        prefetch(c.wrapping_add(if start { here } else { next }));
+                        if !start {
+                            // SAFETY: the lanes of the mask are in row `r` of `c`, as asserted above.
+                            d[r][v] = unsafe { $load(lanes(v), c.add(here)) };
+                        }
+                    }
+                }
+                for (k, b) in b.iter().enumerate() {
+                    let mut bv = [$zero(); V];
+                    // SAFETY: `b` has `VECTORS` vectors.
+                    (0..V).for_each(|v| bv[v] = unsafe { $load(!0, b.as_ptr().add(v * $lanes)) });
+                    for r in 0..R {
+                        // SAFETY: rows of A are as long as the panel of B is deep, as asserted above.
+                        let x = $set(unsafe { *a[r].add(k) });
+                        for v in 0..V {
+                            d[r][v] = $fma(x, bv[v], d[r][v]);
+                        }
+                    }
+                }
+                let nan = $set(self.nan());
+                for r in 0..R {
+                    for v in 0..V {
+                        let x = $blend(d[r][v], $compare::<_CMP_UNORD_Q>(d[r][v], d[r][v]), nan);
+                        // SAFETY: as for the loads.
+                        unsafe { $store(c.add(r * ld + v * $lanes), lanes(v), x) }
+                    }
+                }
+            }
+
+            /// The one NaN.
+            fn nan(&self) -> $ty {
+                <$ty>::from_bits($spec.nan_code(self.nan).unwrap_or_default() as $bits)
+            }
+
+            /// `[block][row][k in block]`.
+            fn pack_rows(panel: &mut Panel, codes: &View<'_, $bits>) {
+                let mut packed = panel.take_packed::<Buffer>();
+                let (m, k) = (panel.lines, panel.k);
+                let to = packed.room::<$ty>(k.div_ceil(Self::DEPTH) * m * Self::ROW);
+                for (i, p) in (0..m).flat_map(|i| (0..k).step_by(Self::DEPTH).map(move |p| (i, p))) {
+                    let to = &mut to[(p / Self::DEPTH * m + i) * Self::ROW..];
+                    codes.read_block([i..i + 1, p..k.min(p + Self::DEPTH)], to, Self::ROW, <$ty>::from_bits);
+                }
+                panel.put_packed(packed);
+            }
+
+            /// `[block][group][k in block][column in group]`, zero beyond.
+            fn pack_columns(panel: &mut Panel, codes: &View<'_, $bits>) {
+                let mut packed = panel.take_packed::<Columns>();
+                let (k, n) = (panel.k, panel.lines);
+                let wide = n.next_multiple_of(Self::NR);
+                let to = packed.room::<$ty>(wide * k);
+                for start in (0..k).step_by(Self::DEPTH) {
+                    let depth = Self::DEPTH.min(k - start);
+                    let to = &mut to[start * wide..][..depth * wide];
+                    // A few whole rows at a time, for memory is fastest in long runs.
+                    for p in (0..depth).step_by(8) {
+                        let rows = start + p..start + depth.min(p + 8);
+                        for j in (0..n).step_by(Self::NR) {
+                            let to = &mut to[j * depth + p * Self::NR..][..rows.len() * Self::NR];
+                            if n - j < Self::NR {
+                                to.fill(0.0);
+                            }
+                            codes.read_block([rows.clone(), j..n.min(j + Self::NR)], to, Self::NR, <$ty>::from_bits);
+                        }
+                    }
+                }
+                panel.put_packed(packed);
+            }
+
+            /// The staged codes as a matrix of `shape`.
+            fn staged<R>(panel: &mut Panel, shape: [usize; 2], f: impl FnOnce(&mut Panel, &View<'_, $bits>) -> R) {
+                let codes = core::mem::take(&mut panel.codes);
+                let Staged::$codes(words) = &codes else { unreachable!("operands of this width") };
+                let view = View::from_slice(words, shape, [shape[1] as isize, 1], 0);
+                f(panel, &view.expect("as many codes as elements"));
+                panel.codes = codes;
+            }
+        }
+
+        impl Kernel for $name {
+            fn name(&self) -> &'static str {
+                concat!("sfma-", $text)
+            }
+
+            fn why(&self) -> String {
+                concat!("a chain of ", $text, " fused multiply-adds to nearest even: the processor's own").into()
+            }
+
+            fn tile(&self) -> [usize; 2] {
+                [MC, $nc]
+            }
+
+            fn panel_bytes(&self) -> usize {
+                size_of::<$ty>()
+            }
+
+            fn depth(&self) -> usize {
+                Self::DEPTH
+            }
+
+            fn pack_a(&self, panel: &mut Panel) {
+                Self::staged(panel, [panel.lines, panel.k], Self::pack_rows);
+            }
+
+            fn pack_b(&self, panel: &mut Panel) {
+                Self::staged(panel, [panel.k, panel.lines], Self::pack_columns);
+            }
+
+            fn pack_a_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
+                let Codes::$width(view) = codes else { return false };
+                Self::pack_rows(panel, view);
+                true
+            }
+
+            fn pack_b_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
+                let Codes::$width(view) = codes else { return false };
+                Self::pack_columns(panel, view);
+                true
+            }
+
+            fn is_direct(&self, a: &Codes<'_>) -> bool {
+                // One step of a unit, at least, is a chunk of K.
+                matches!(a, Codes::$width(view) if view.row(0).is_some()) && self.k <= Self::DEPTH
+            }
+
+            fn direct(&self, a: &Codes<'_>, b: &Panel, start: bool, d: Lanes<'_>, ld: usize) {
+                let (Codes::$width(a), Lanes::$codes(d)) = (a, d) else { return };
+                let (Some(a), Some(d)) = (a.words::<$ty>(), words_mut(d)) else { return };
+                let right = Right { columns: b.packed(), at: 0, depth: b.k, ks: 0..b.k };
+                let state = State { size: [a.shape()[0], b.lines], start, ld, at: d };
+                // SAFETY: `select` has the proof that the instructions are there.
+                unsafe { self.block(|i| a.row(i).unwrap_or_default(), &right, state) }
+            }
+
+            fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {
+                let Lanes::$codes(state) = state else { unreachable!("states of this width") };
+                let Some(state) = words_mut(state) else { return };
+                let ks = steps.start * self.k..steps.end * self.k;
+                let (left, right) = (a.packed::<Buffer>().view(), b.packed());
+                // SAFETY: `select` has the proof that the instructions are there.
+                unsafe { self.steps(left, right, ks, a.k, [a.lines, b.lines], state) }
+            }
+        }
+    };
+}
+
+sfma!(
+    Sfma32,
+    f32,
+    u32,
+    16,
+    256,
+    __mmask16,
+    Narrow,
+    U32,
+    F32,
+    "f32",
+    [
+        __m512,
+        _mm512_setzero_ps,
+        _mm512_maskz_loadu_ps,
+        _mm512_mask_storeu_ps,
+        _mm512_set1_ps,
+        _mm512_fmadd_ps,
+        _mm512_cmp_ps_mask,
+        _mm512_mask_mov_ps
+    ]
+);
+sfma!(
+    Sfma64,
+    f64,
+    u64,
+    8,
+    128,
+    __mmask8,
+    Wide,
+    U64,
+    F64,
+    "f64",
+    [
+        __m512d,
+        _mm512_setzero_pd,
+        _mm512_maskz_loadu_pd,
+        _mm512_mask_storeu_pd,
+        _mm512_set1_pd,
+        _mm512_fmadd_pd,
+        _mm512_cmp_pd_mask,
+        _mm512_mask_mov_pd
+    ]
+);
