@@ -557,7 +557,18 @@ const FLIPS: [(&str, &str, Flips); 11] = [
             ("nan", "ones", false),
         ],
     ),
-    ("cdna3/v_mfma_f32_32x32x8_f16", "round-down", &[("overflow-beside-c", "c-wins", true)]),
+    (
+        "cdna3/v_mfma_f32_32x32x8_f16",
+        "round-down",
+        &[
+            ("overflow-beside-c", "c-wins", true),
+            ("sum", "31", false),
+            ("sum", "33", true),
+            ("sum", "40", true),
+            ("total", "30", false),
+            ("total", "32", false),
+        ],
+    ),
     (
         "cdna3/v_mfma_f32_16x16x32_fp8_bf8",
         "round-down-grouped",
@@ -570,7 +581,10 @@ const FLIPS: [(&str, &str, Flips); 11] = [
             ("G", "32", false),
             ("F", "25", false),
             ("sum", "25", false),
+            ("sum", "31", false),
+            ("sum", "33", true),
             ("total", "20", false),
+            ("total", "30", false),
             ("overflow-beside-c", "c-wins", true),
             ("c-reach", "24", false),
             ("special-c", "dropped", false),
@@ -719,6 +733,73 @@ fn canonical_forms_are_the_same_function() {
         let (plain, _) = canonical(&unit.recipe.unwrap(), &unit.interface());
         let other = unit.with_accumulator(plain).unwrap();
         assert!(same_on_vectors(&unit, &other, 700), "{unit}: {plain}");
+    }
+}
+
+/// IEEE sums of narrow products are exact: one function with the generic family's, whatever flushing says.
+#[test]
+fn canonical_pairwise_sums_are_the_same_function() {
+    let mut joined = 0;
+    for (operands, d) in [("e2m1.e2m1", "f32"), ("e3m2.e2m3", "f16"), ("e2m1.e4m3", "f16"), ("e5m2.e2m1", "f32")] {
+        for (k, group) in [(1, 1), (4, 1), (4, 2), (7, 3), (8, 8)] {
+            for flush in ["flush-in=yes:flush-out=yes", "flush-in=yes:flush-out=no", "flush-in=no:flush-out=yes"] {
+                let unit =
+                    Unit::find(&format!("custom/m1n1k{k}.{d}.{operands}.{d}/pairwise:G={group}:{flush}")).unwrap();
+                let (plain, _) = canonical(&unit.recipe.unwrap(), &unit.interface());
+                joined += u32::from(matches!(plain, Recipe::Generic(_)));
+                assert!(same_on_vectors(&unit, &unit.with_accumulator(plain).unwrap(), 500), "{unit}: {plain}");
+            }
+        }
+    }
+    assert_eq!(joined, 18);
+}
+
+/// Drawn units whose fit ended with another family: the same function, and why.
+#[test]
+fn exact_sums_of_two_families_are_known_to_be_one_function() {
+    for (interface, first, second) in [
+        (
+            "m1n1k64.f32.e3m2.e3m2.f32",
+            "dot:block=1:F=38:e_zero=emin-6:c=late:out=ru:flush-in=yes:nan=quiet",
+            "pairwise:G=1",
+        ),
+        (
+            "m1n1k8.f16.e2m1.e2m1.f16",
+            "dot:block=2:F=22:zero-products=count:c=late:out-bits=8:via-f16=yes:flush-in=yes:negative-zero=yes",
+            "pairwise:G=2:nan=ones",
+        ),
+        (
+            "m1n1k8.f32.e3m2.e3m2.f32",
+            "dot:block=8:pattern=pairs:exact=yes:F=33:align=rne:normalise=yes:c=last:out=ru:via-f16=yes:flush-in=yes:\
+             flush-out=yes:nan=quiet",
+            "pairwise:G=8",
+        ),
+        (
+            "m1n1k8.f32.e2m1.e2m1.f32",
+            "dot:block=8:F=33:align=rne:e_zero=none:zero-products=count:c=late:out=rne:flush-in=yes:nan=quiet",
+            "pairwise:G=8",
+        ),
+        (
+            "m1n1k8.f32.e2m1.e2m1.f32",
+            "dot:block=2:pattern=pairs:F=40:c=last:out=ru:flush-in=yes:nan=quiet",
+            "pairwise:G=8",
+        ),
+        (
+            "m1n1k1.f16.e2m1.e2m1.f16",
+            "dot:block=1:F=32:align=rne:sticky=yes:e_zero=zero-c:c=last:out=rne:flush-in=yes:limit=yes:nan=quiet",
+            "pairwise:G=1",
+        ),
+        (
+            "m1n1k64.f32.e2m1.e2m1.f32",
+            "dot:block=2:F=35:e_zero=emin-5:c=last:via-f16=yes:flush-in=yes:limit=yes",
+            "pairwise:G=64:nan=ones",
+        ),
+    ] {
+        let [first, second] =
+            [first, second].map(|recipe| Unit::find(&format!("custom/{interface}/{recipe}")).unwrap());
+        let why = same_function(&first.recipe.unwrap(), &second.recipe.unwrap(), &first.interface());
+        assert!(why.is_some_and(|why| why.iter().any(|w| w.starts_with("family"))), "{first} and {second}");
+        assert!(same_on_vectors(&first, &second, 1000), "{first} and {second}");
     }
 }
 

@@ -190,7 +190,7 @@ fn products_exact(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Ans
     let value = match (seen.len(), want) {
         (2, Some(want)) if seen[0].d == want => true.into(),
         (2, Some(_)) if widths.bits().is_none_or(|f| f < ma + mb) => {
-            cannot("alignment keeps fewer bits than a product has")
+            cannot("alignment may keep fewer bits than a product has")
         }
         (2, Some(_)) => false.into(),
         _ => cannot("no other term holds the head of the product"),

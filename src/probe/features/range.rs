@@ -182,10 +182,9 @@ fn overflow(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
 /// X - X with X = 2^128: NaN where a product of that size counts as infinite.
 fn product_limit(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
     let i = lab.bench.interface;
-    let other = site.products.get(1).copied();
-    let none_meet = || Ok((cannot("no two products of 2^128 meet in one sum"), Vec::new()));
-    let Some(other) = other else { return none_meet() };
-    let first = site.products[0];
+    let none_meet = || Ok((cannot("no two terms of 2^128 meet in one sum"), Vec::new()));
+    let Some(&first) = site.products.first() else { return none_meet() };
+    let other = site.products.get(1).copied().unwrap_or(i.k);
     let questions = [127, 128].map(|e| {
         let terms = [(first, false, 1, e), (other, true, 1, e)];
         (lab.bench.scaled_terms(&terms), format!("2^{e} - 2^{e}"))
