@@ -43,7 +43,7 @@ pub(super) fn features(
     let (value, evidence) = if let Some(witness) = seen.chunks_exact(2).find(falls) {
         (false.into(), witness.to_vec())
     } else if rounds && tree.is_some() && movers.iter().all(|mover| mover.is_made_up_for(widths)) {
-        (true.into(), seen.into_iter().take(8.min(2 * aimed)).collect())
+        (true.into(), seen.into_iter().take(8).collect())
     } else {
         (cannot(format!("no witness among {aimed} aimed and {RANDOM} random pairs")), Vec::new())
     };
