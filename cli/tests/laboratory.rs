@@ -160,8 +160,8 @@ mod proofs {
         assert_eq!((code, &found["proof"]["equal"], &found["same"]), (1, &Value::Null, &false.into()), "{found}");
         assert!(found["proof"]["open"].is_string(), "{found}");
         // No encoding: what was found without the solver stands.
-        let cdna3 = "custom/m1n1k4.f32.f16.f16.f32/round-down:G=4";
-        let (found, code) = proof(cdna3, &format!("{cdna3}:F=25"), &[]);
+        let scaled = "custom/m1n1k4.block2.f32.e5m2.e5m2.f32.ue8m0/round-down:G=4";
+        let (found, code) = proof(scaled, &format!("{scaled}:F=20"), &[]);
         assert_eq!((code, &found["same"]), (1, &false.into()), "{found}");
         assert!(found["proof"]["open"].as_str().unwrap().contains("no encoding"), "{found}");
     }

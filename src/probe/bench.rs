@@ -97,23 +97,33 @@ pub(crate) fn one(format: &FormatSpec) -> u64 {
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
     pub(crate) interface: Interface,
+    /// The exponents of A's and of B's scales.
+    scales: (i32, i32),
 }
 
 impl Bench {
     pub(crate) const fn new(interface: Interface) -> Self {
-        Self { interface }
+        Self { interface, scales: (0, 0) }
     }
 
-    /// All zeros (scales one).
+    /// The same with scales that are powers of two of this exponent together, if it can be had.
+    fn scaled(&self, exponent: i32) -> Option<Self> {
+        let rule = self.interface.scale?;
+        let scales = (exponent / 2, exponent - exponent / 2);
+        let there = |e| power(&rule.format, false, e).is_some();
+        (there(scales.0) && there(scales.1)).then(|| Self { scales, ..self.clone() })
+    }
+
+    /// All zeros (scales one, unless scaled).
     pub(crate) fn zeros(&self) -> Input {
         let i = &self.interface;
-        let scale = i.scale.map_or(0, |s| one(&s.format));
+        let scale = |e| i.scale.and_then(|s| power(&s.format, false, e)).unwrap_or(0);
         Input {
             a: vec![0; i.k],
             b: vec![0; i.k],
             c: 0,
-            scale_a: vec![scale; i.scales()],
-            scale_b: vec![scale; i.scales()],
+            scale_a: vec![scale(self.scales.0); i.scales()],
+            scale_b: vec![scale(self.scales.1); i.scales()],
         }
     }
 
@@ -142,6 +152,7 @@ impl Bench {
     /// normal if they can be, and as balanced as that allows.
     pub(crate) fn split(&self, negative: bool, magnitude: u128, e: i32) -> Option<(u64, u64)> {
         let Interface { a, b, .. } = self.interface;
+        let e = e - self.scales.0 - self.scales.1;
         let at = |ea: i32| {
             let in_a = || Some((exact(&a, negative, magnitude, ea)?, power(&b, false, e - ea)?));
             let in_b = || Some((power(&a, negative, ea)?, exact(&b, false, magnitude, e - ea)?));
@@ -195,6 +206,26 @@ impl Bench {
             self.set_value(&mut input, k, negative, magnitude, e)?;
         }
         Some(input)
+    }
+
+    /// [`Bench::terms`], or where the formats do not hold these products, with scales that bring them
+    /// into range.
+    pub(crate) fn scaled_terms(&self, terms: &[(usize, bool, u128, i32)]) -> Option<Input> {
+        let lead = |&(_, _, magnitude, e): &(_, _, u128, i32)| e + magnitude.checked_ilog2().unwrap_or(0) as i32;
+        let products = || terms.iter().filter(|t| t.0 < self.interface.k).map(lead);
+        let (bottom, top) = self.product_range();
+        let exponents = || [products().max().map(|e| e - top), products().min().map(|e| e - bottom)];
+        self.terms(terms).or_else(|| exponents().into_iter().flatten().find_map(|e| self.scaled(e)?.terms(terms)))
+    }
+
+    /// The exponent of product k of an input, as its operands and scales are written.
+    pub(crate) fn product_exponent(&self, input: &Input, k: usize) -> i32 {
+        let Interface { a, b, scale, .. } = self.interface;
+        let scales = scale.map_or(0, |rule| {
+            let of = |codes: &[u64]| codes.get(k / rule.block.max(1)).map_or(0, |&x| rule.format.decode(x).exponent);
+            of(&input.scale_a) + of(&input.scale_b)
+        });
+        a.decode(input.a[k]).exponent + b.decode(input.b[k]).exponent + scales
     }
 
     /// d's code of an exact value.

@@ -26,6 +26,8 @@ pub(crate) struct Edges {
     depths: Vec<i32>,
     /// The last bits kept where alignment starts at the floor.
     floors: Vec<i32>,
+    /// Widths of sums, of more bits than a result has: only ties show those.
+    sums: Vec<i32>,
 }
 
 /// Where in the range an input's largest terms are.
@@ -75,6 +77,16 @@ fn parameters(recipe: &Recipe, i: &Interface) -> (Vec<Vec<usize>>, Vec<u32>, Opt
     }
 }
 
+/// The widths of CDNA3's sums.
+fn sums(recipe: &Recipe) -> Vec<i32> {
+    let of = |x: &RoundDown| [Some(x.sum_bits), x.total_bits].into_iter().flatten().map(|w| w as i32).collect();
+    match recipe {
+        Recipe::RoundDown(x) => of(x),
+        Recipe::GroupedRoundDown(x) => of(&x.base),
+        _ => Vec::new(),
+    }
+}
+
 impl Edges {
     pub(crate) fn new(recipe: &Recipe, interface: &Interface, seed: u64) -> Self {
         let (blocks, widths, floor) = parameters(recipe, interface);
@@ -103,6 +115,7 @@ impl Edges {
             levels,
             depths,
             floors,
+            sums: sums(recipe),
         }
     }
 
@@ -163,6 +176,10 @@ impl Edges {
         let lead = self.lead(scene);
         let first = self.random.below(self.blocks.len() as u64) as usize;
         let negative = self.random.one_in(2);
+        if !self.sums.is_empty() && self.random.one_in(4) {
+            self.tie(&mut input, first, negative, lead);
+            return input;
+        }
         match self.random.below(8) {
             0 => {}
             1 | 2 => self.fill(&mut input, first, negative, lead, plain),
@@ -195,6 +212,26 @@ impl Edges {
             self.scales.scales(&mut input, Kind::FewTerms);
         }
         input
+    }
+
+    /// A sum halfway between two results, or nearly so: by a bit about the last one that a sum keeps.
+    fn tie(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32) {
+        let i = self.bench.interface;
+        let mut places = self.blocks[step].clone();
+        if self.random.one_in(2) {
+            places.insert(0, i.k);
+        }
+        // Just below a power of two the results lie twice as close.
+        let under = self.random.one_in(2);
+        let half = lead - i.d.fraction_bits as i32 - 1 - i32::from(under);
+        let rest = lead - self.pick(|s| &s.sums) + self.random.range(-2, 1);
+        let mut terms = vec![(negative, lead), (negative != under, half), (self.random.one_in(2), rest)];
+        if self.random.one_in(2) {
+            terms.insert(1, (negative != under, half + 1));
+        }
+        for ((negative, e), k) in terms.into_iter().zip(places) {
+            self.put_at(input, k, negative, e, true);
+        }
     }
 
     /// A place of a step, or K for c.

@@ -135,7 +135,7 @@ impl Reach {
         let coarsest = floor.unwrap_or(i32::MIN).max(zeros.map_or(i32::MIN, |z| z.1));
         let unit = coarsest.saturating_sub(x.frac_bits as i32).saturating_add(1);
         // A sticky bit and roundings away from zero may each double a sum, not more.
-        let terms = |largest: i32, n: usize| largest.max(unit) + carries(n) + 1;
+        let terms = |largest: i32, n: usize| largest.max(unit) + carries(n) + i32::from(!x.exact);
         let largest_sum = match (x.c, c) {
             (CPosition::Late, _) => terms(products.largest, x.block),
             (_, None) => terms(products.largest, i.k),

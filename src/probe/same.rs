@@ -7,7 +7,7 @@ use super::bench::top;
 use super::black_box::Interface;
 use super::reach::{Reach, keeps_values_in_f16, last_bit};
 use crate::accumulate::{
-    BlockedC, CPosition, Floor, GenericDot, OverflowBesideC, Pattern, Recipe, SubnormalC, ZeroProducts,
+    BlockedC, CPosition, Floor, GenericDot, OverflowBesideC, Pattern, Recipe, RoundDown, SubnormalC, ZeroProducts,
 };
 use crate::format::{F16, F32, FormatSpec};
 use crate::round::Rounding;
@@ -33,27 +33,27 @@ pub fn canonical(recipe: &Recipe, interface: &Interface) -> (Recipe, Vec<(&'stat
         Recipe::Generic(x) => Recipe::Generic(generic(x, interface, &mut reasons)),
         Recipe::Pairwise(mut x) => {
             clamp("G", &mut x.group, k, &mut reasons);
-            let like = GenericDot { flush_inputs: x.flush_inputs, ..GenericDot::default() };
-            // What is left where c cancels a sum of products is a multiple of c's last bit.
-            let left = Reach::new(&like, 1, interface).products.last - F32.fraction_bits as i32 - 1;
-            if x.flush_inputs && left >= F32.emin() && interface.c == F32 {
+            if x.flush_inputs && keeps_results_normal(interface) {
                 plain("flush-out", &mut x.flush_results, true, "no sum is subnormal", &mut reasons);
             }
-            let sum = ExactThenC { flush_inputs: true, flush_results: x.flush_results, nan: x.nan };
-            let like = (k == 1 && x.flush_inputs).then(|| sum.generic(interface, &mut reasons)).flatten();
+            let sum = ExactThenC { group: x.group, flush_inputs: true, flush_results: x.flush_results, nan: x.nan };
+            let like = x.flush_inputs.then(|| sum.generic(interface, &mut reasons)).flatten();
             like.map_or(Recipe::Pairwise(x), Recipe::Generic)
         }
         Recipe::Software(x) => {
-            let sum = ExactThenC { flush_inputs: false, flush_results: false, nan: x.nan };
-            sum.generic(interface, &mut reasons).map_or(Recipe::Software(x), Recipe::Generic)
+            let sum = ExactThenC { group: k, flush_inputs: false, flush_results: false, nan: x.nan };
+            let like = (interface.d == F32).then(|| sum.generic(interface, &mut reasons)).flatten();
+            like.map_or(Recipe::Software(x), Recipe::Generic)
         }
         Recipe::RoundDown(mut x) => {
             clamp("G", &mut x.group, k, &mut reasons);
             limit(&mut x.overflow_beside_c, interface, &mut reasons);
+            beyond_total(&mut x, interface, &mut reasons);
             Recipe::RoundDown(x)
         }
         Recipe::GroupedRoundDown(mut x) => {
             clamp("G", &mut x.base.group, k, &mut reasons);
+            beyond_total(&mut x.base, interface, &mut reasons);
             limit(&mut x.base.overflow_beside_c, interface, &mut reasons);
             // An infinite or NaN c has exponent 0 for this.
             if Reach::new(&GenericDot::default(), 1, interface).products.top.max(0) <= x.c_reach {
@@ -99,8 +99,29 @@ fn limit(rule: &mut OverflowBesideC, interface: &Interface, reasons: &mut Vec<Re
     }
 }
 
-/// Products that IEEE f32 sums exactly, then c added in RNE, by whichever family.
+/// Bits of the products' sum that the total never keeps: where there are any, the products are so
+/// far below c that the total is at least half of c, or subnormal with it.
+fn beyond_total(x: &mut RoundDown, interface: &Interface, reasons: &mut Vec<Reason>) {
+    let Some(total) = x.total_bits else { return };
+    let products = x.group.next_power_of_two().trailing_zeros() + x.frac_bits;
+    let normal_c = interface.c.emin() <= interface.d.emin();
+    if x.sum_bits > total.saturating_add(1) && products < total && normal_c {
+        let why = format!("the total keeps at most {} of the bits below the largest exponent", total + 1);
+        plain("sum", &mut x.sum_bits, total + 1, why, reasons);
+    }
+}
+
+/// Whether a sum of products and a c that is normal or zero is never subnormal: where c cancels
+/// products, what is left is a multiple of c's last bit.
+fn keeps_results_normal(interface: &Interface) -> bool {
+    let like = GenericDot { flush_inputs: true, ..GenericDot::default() };
+    let last = Reach::new(&like, 1, interface).products.last;
+    interface.c == interface.d && last - interface.d.fraction_bits as i32 > interface.d.emin()
+}
+
+/// Groups of products that IEEE operations sum exactly, each then added to c in RNE, by whichever family.
 struct ExactThenC {
+    group: usize,
     flush_inputs: bool,
     flush_results: bool,
     nan: NanRule,
@@ -109,28 +130,35 @@ struct ExactThenC {
 impl ExactThenC {
     /// The generic form, if the formats make every sum of products exact and none subnormal.
     fn generic(&self, interface: &Interface, reasons: &mut Vec<Reason>) -> Option<GenericDot> {
-        let Self { flush_inputs, flush_results, nan } = *self;
+        let Self { group, flush_inputs, flush_results, nan } = *self;
+        let blocks = interface.k.div_ceil(group.max(1));
         let x = GenericDot {
-            block: interface.k,
+            block: group,
             exact: true,
-            c: CPosition::Last,
+            c: if blocks > 1 { CPosition::Late } else { CPosition::Last },
             output_rounding: Rounding::NearestEven,
             flush_inputs,
             flush_results,
             nan,
             ..GenericDot::default()
         };
-        let reach = Reach::new(&x, 1, interface);
-        let normal = reach.products.smallest >= interface.d.emin();
-        if interface.d != F32
-            || interface.c != F32
+        let d = &interface.d;
+        let reach = Reach::new(&x, blocks, interface);
+        let lone = group == 1 || interface.k == 1;
+        // A flushed sum keeps its sign here, and not in the generic form.
+        let normal = match flush_results {
+            true => keeps_results_normal(interface) && (lone || reach.products.last >= d.emin()),
+            false => true,
+        };
+        if interface.c != *d
             || !normal
-            || !reach.rounds_nothing(&x, F32.fraction_bits as i32, &F32)
-            || !reach.stays_finite(&F32)
+            || reach.products.smallest < d.emin()
+            || !reach.rounds_nothing(&x, d.fraction_bits as i32, d)
+            || !reach.stays_finite(d)
         {
             return None;
         }
-        reasons.push(("family", "the sums of products are exact in f32".into()));
+        reasons.push(("family", format!("the sums of products are exact in {d}")));
         Some(generic(x, interface, reasons))
     }
 }
@@ -312,7 +340,8 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
     }
     // Late c is added to a sum: the result is a multiple of the smaller one's last bit.
     let result = if x.c == CPosition::With { smallest } else { reach.products.last.min(last_bit(&interface.c)) };
-    if x.flush_results && result >= emin {
+    let normal = x.c != CPosition::With && x.flush_inputs && keeps_results_normal(interface);
+    if x.flush_results && (result >= emin || normal) {
         plain("flush-out", &mut x.flush_results, false, "no result is subnormal", reasons);
     }
     let rounds_to_zero = !matches!(x.output_rounding, Rounding::AwayFromZero | Rounding::Down);

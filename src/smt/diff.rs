@@ -107,6 +107,10 @@ fn classes(first: &Subject, second: &Subject) -> Vec<Vec<usize>> {
     let k = first.model.interface.k;
     let block_of = |subject: &Subject, i: usize| match subject.model.recipe {
         Recipe::Generic(x) => x.pattern.blocks(k, x.block).iter().position(|b| b.contains(&i)).unwrap_or(i),
+        Recipe::RoundDown(x) => i / x.group.max(1),
+        Recipe::GroupScaled(x) => i / x.group.max(1),
+        // Products of even k and of odd k are summed apart.
+        Recipe::GroupedRoundDown(x) => 2 * (i / x.base.group.max(1)) + i % x.base.group.max(1) % 2,
         // Sums in some order: every product is of its own kind.
         _ => i,
     };

@@ -1,10 +1,14 @@
 //! What a unit computes, as a circuit: the accumulators' reference methods once more, for operands
 //! that are not known.
 
+use super::groups;
 use super::ieee::{self, Ieee, Specials, special_or};
 use super::number::{Addend, Alignment, Circuit, Number, Sum};
+use super::round_down;
 use super::term::{Bits, Truth};
-use crate::accumulate::{Adder, CPosition, Finish, Floor, GenericDot, LastTerm, Recipe, SubnormalC, ZeroProducts};
+use crate::accumulate::{
+    Adder, CPosition, Finish, Floor, GenericDot, LastTerm, Recipe, RoundDown, SubnormalC, ZeroProducts,
+};
 use crate::error::Error;
 use crate::format::{F16, FormatSpec};
 use crate::num::Num;
@@ -43,12 +47,13 @@ pub(super) struct Operands {
     pub(super) a: Vec<Number>,
     pub(super) b: Vec<Number>,
     pub(super) c: Number,
-    scale_a: Vec<Number>,
-    scale_b: Vec<Number>,
+    pub(super) scale_a: Vec<Number>,
+    pub(super) scale_b: Vec<Number>,
 }
 
 impl Operands {
-    fn part(&self, ks: &[usize], c: Number) -> Self {
+    /// The products `ks` and another c.
+    pub(super) fn part(&self, ks: &[usize], c: Number) -> Self {
         let pick = |xs: &[Number]| if xs.is_empty() { Vec::new() } else { ks.iter().map(|&k| xs[k].clone()).collect() };
         Self { a: pick(&self.a), b: pick(&self.b), c, scale_a: pick(&self.scale_a), scale_b: pick(&self.scale_b) }
     }
@@ -100,7 +105,9 @@ impl Model {
             Recipe::Sequential(x) => x.nan,
             Recipe::Pairwise(x) => x.nan,
             Recipe::Software(x) => x.nan,
-            _ => NanRule::default(),
+            Recipe::RoundDown(x) => x.nan,
+            Recipe::GroupedRoundDown(x) => x.base.nan,
+            Recipe::GroupScaled(x) => x.nan,
         }
     }
 
@@ -111,7 +118,10 @@ impl Model {
             Recipe::Sequential(x) => Ok(ieee::sequential(circuit, x, operands, out)),
             Recipe::Pairwise(x) => Ok(ieee::pairwise(circuit, x, operands, out)),
             Recipe::Software(_) => Ok(ieee::software(circuit, operands, out)),
-            _ => Err(self.not_encoded()),
+            Recipe::GroupScaled(x) => Ok(groups::group_scaled(circuit, x, operands, &self.interface)),
+            _ if self.interface.scale.is_some() => Err(self.not_encoded()),
+            Recipe::RoundDown(x) => Ok(round_down::round_down(circuit, x, operands, out)),
+            Recipe::GroupedRoundDown(x) => Ok(round_down::grouped(circuit, x, operands, out)),
         }
     }
 
@@ -132,8 +142,13 @@ impl Model {
     fn exponent_bits(&self) -> u32 {
         let (low, high) = self.reach();
         let i = &self.interface;
+        let below_emin = |floor: Floor| if let Floor::BelowEmin(n) = floor { n.unsigned_abs() } else { 0 };
+        let widths = |x: RoundDown| x.frac_bits + x.sum_bits + x.total_bits.unwrap_or(0);
         let (floor, frac_bits) = match self.recipe {
-            Recipe::Generic(x) => (if let Floor::BelowEmin(n) = x.floor { n.unsigned_abs() } else { 0 }, x.frac_bits),
+            Recipe::Generic(x) => (below_emin(x.floor), x.frac_bits),
+            Recipe::GroupScaled(x) => (below_emin(x.floor), x.frac_bits),
+            Recipe::RoundDown(x) => (0, widths(x)),
+            Recipe::GroupedRoundDown(x) => (x.c_reach.unsigned_abs(), widths(x.base)),
             _ => (0, 0),
         };
         let fractions = [i.a, i.b, i.c, i.d].map(|f| f.fraction_bits).iter().sum::<u32>();
@@ -217,7 +232,7 @@ impl Generic<'_> {
         }
         let sum = if self.dot.exact {
             products.extend(c);
-            self.exact_sum(&products)
+            self.circuit.exact_sum(&products, self.reach)
         } else {
             self.aligned_sum(&products, c.as_ref())
         };
@@ -313,26 +328,9 @@ impl Generic<'_> {
 
     /// max(floor, exponents of the non-zero terms). Without any, something below every exponent.
     fn largest_exponent(&mut self, products: &[Addend], c: Option<&Addend>) -> Bits {
-        let emin = self.out.emin();
-        let lowest = self.circuit.exponent(-(1 << (self.circuit.exponent_bits - 2)));
-        let count_zeros = self.dot.zero_products == ZeroProducts::OwnExponent;
-        let mut e_max = lowest.clone();
-        for (term, counts) in products.iter().map(|p| (p, count_zeros)).chain(c.map(|c| (c, false))) {
-            let there = if counts { Truth::constant(true) } else { term.is_zero().not() };
-            let exponent = Bits::choose(&there, &term.exponent, &lowest);
-            let exponent = self.circuit.lets.bind("counted", &exponent);
-            e_max = self.circuit.lets.bind("e_max", &e_max.max(&exponent));
-        }
-        let floor = match self.dot.floor {
-            Floor::BelowEmin(n) => self.circuit.exponent(emin - n),
-            Floor::ZeroC => {
-                let zero = c.map_or(Truth::constant(true), Addend::is_zero);
-                let floor = Bits::choose(&zero, &self.circuit.exponent(emin), &lowest);
-                self.circuit.lets.bind("e_max.floor", &floor)
-            }
-            Floor::None => return e_max,
-        };
-        self.circuit.lets.bind("e_max", &e_max.max(&floor))
+        let count_zeros = Truth::constant(self.dot.zero_products == ZeroProducts::OwnExponent);
+        let exponents = products.iter().map(|p| (count_zeros.or(&p.is_zero().not()), &p.exponent));
+        self.circuit.alignment_exponent(exponents, c, self.dot.floor, self.out.emin())
     }
 
     /// Terms aligned to the largest exponent and summed by the adder.
@@ -413,23 +411,5 @@ impl Generic<'_> {
         let shifted = Bits::choose(&negative, &shifted.negated(), &shifted);
         let aligned = self.circuit.align("last", last, &e_max, self.alignment(), width);
         Sum { units: shifted.plus(&aligned.units), unit: e_max.minus(&self.circuit.exponent(f as i32)) }
-    }
-
-    /// The exact sum, in a register as long as the terms' range.
-    fn exact_sum(&mut self, terms: &[Addend]) -> Sum {
-        let (low, high) = self.reach;
-        let integer = terms.iter().map(Addend::integer_bits).max().unwrap_or(1);
-        let frac = terms.iter().map(|t| t.frac_bits).max().unwrap_or(0);
-        let count = usize::BITS - terms.len().leading_zeros();
-        let width = 1 + count + integer + frac + high.abs_diff(low);
-        let mut sum = Bits::constant(0, width);
-        for term in terms {
-            let up = self.circuit.lets.bind("up", &term.exponent.minus(&self.circuit.exponent(low)));
-            let wide = term.significand.scaled(frac - term.frac_bits).widened(width).shifted_left(&up);
-            let wide = self.circuit.lets.bind("wide", &wide);
-            let signed = Bits::choose(&term.negative, &wide.negated(), &wide);
-            sum = self.circuit.lets.bind("partial", &sum.plus(&signed));
-        }
-        Sum { units: sum, unit: self.circuit.exponent(low - frac as i32) }
     }
 }

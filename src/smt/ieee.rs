@@ -36,6 +36,17 @@ impl Specials {
         self.negative = self.negative.or(&there.and(negative));
         self.positive = self.positive.or(&there.and(&negative.not()));
     }
+
+    /// These, or if there are none of these, others.
+    pub(super) fn or_else(&self, others: &Self) -> Self {
+        let none = self.nan.or(&self.positive).or(&self.negative).not();
+        let or = |x: &Truth, y: &Truth| x.or(&none.and(y));
+        Self {
+            nan: or(&self.nan, &others.nan),
+            positive: or(&self.positive, &others.positive),
+            negative: or(&self.negative, &others.negative),
+        }
+    }
 }
 
 /// A finite result, unless special operands decide.

@@ -11,10 +11,13 @@
 mod ask;
 mod diff;
 mod encode;
+mod groups;
 mod ieee;
 mod number;
 mod query;
+mod round_down;
 mod solver;
+mod sum;
 mod term;
 
 pub use ask::{Finding, Outcome, Question};

@@ -209,7 +209,7 @@ impl Circuit {
 
     /// `x * 2^n` with the leading bit at the top of its width, and n (in exponent width). A zero
     /// stays zero.
-    fn leading(&mut self, name: &str, x: &Bits) -> (Bits, Bits) {
+    pub(super) fn leading(&mut self, name: &str, x: &Bits) -> (Bits, Bits) {
         let mut shifted = x.clone();
         let mut count = self.exponent(0);
         for stage in (0..32 - (x.width() - 1).leading_zeros()).rev() {

@@ -162,6 +162,12 @@ impl Bits {
         self.widened(width).binary("bvlshr", &by.widened(width)).field(0, self.width)
     }
 
+    /// A signed number shifted right, filled with its sign; the amount is an unsigned number of any width.
+    pub(super) fn shifted_right_signed(&self, by: &Self) -> Self {
+        let width = self.width.max(by.width);
+        self.extended(width).binary("bvashr", &by.widened(width)).field(0, self.width)
+    }
+
     /// Shifted left within its width.
     pub(super) fn shifted_left(&self, by: &Self) -> Self {
         let width = self.width.max(by.width);

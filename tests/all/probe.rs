@@ -163,7 +163,7 @@ fn khattak_and_mikaitis_f64_is_a_chain_of_fma() {
         assert_eq!(value(&found, "output_rounding"), "rne", "{unit}");
         assert_eq!(value(&found, "subnormals"), "supported", "{unit}");
         // Fasi et al. 3.3: each addition is normalised, and no sum is non-monotonic.
-        assert!(value(&found, "monotonic").starts_with("cannot tell: no witness"), "{unit}");
+        assert_eq!(value(&found, "monotonic"), "yes", "{unit}");
     }
 }
 
@@ -236,17 +236,92 @@ fn fasi_et_al() {
             assert!(!told || !feature.evidence.is_empty(), "{unit}: {} without evidence", feature.name);
         }
     }
-    // Conclusion 6. The witness for one extra bit takes more than the four products of a tf32 block.
-    for (unit, ..) in &table[..4] {
-        assert_eq!(value(&probed(unit), "monotonic"), "no", "{unit}");
+    // Conclusion 6. The witness is one: c larger, the result smaller.
+    for (unit, ..) in table {
+        let found = probed(unit);
+        assert_eq!(value(&found, "monotonic"), "no", "{unit}");
+        let witness = &found.get("monotonic").unwrap().evidence;
+        let [low, high] = witness.as_slice() else { panic!("{witness:?}") };
+        assert_eq!((&low.input.a, &low.input.b), (&high.input.a, &high.input.b), "{unit}");
+        assert!(F32.to_f64(low.input.c) < F32.to_f64(high.input.c) && F32.to_f64(low.d) > F32.to_f64(high.d), "{unit}");
     }
     // An accumulator of 27 bits on Volta: 24, and three for the carries of five terms (conclusion 5).
     let volta = probed("volta/mma.m8n8k4.f32.f16.f16.f32");
     assert_eq!((value(&volta, "fraction_bits"), value(&volta, "carry_bits")), ("23".into(), "3".into()));
-    // The monotonicity witness is one: a larger operand, a smaller result.
-    let witness = &volta.get("monotonic").unwrap().evidence;
-    let [low, high] = witness.as_slice() else { panic!("{witness:?}") };
-    assert!(F32.to_f64(low.input.c) <= F32.to_f64(high.input.c) && F32.to_f64(low.d) > F32.to_f64(high.d));
+}
+
+/// Where the aligned bits leave room for no witness, and where they do: one bit of F, or two more
+/// products, decide. A witness in a later block needs a sum of products that grows.
+#[test]
+fn monotonic_units_are_told_from_others() {
+    for (unit, want) in [
+        ("hopper/mma.m16n8k4.f32.tf32.tf32.f32", "yes"),
+        ("hopper/mma.m16n8k8.f32.tf32.tf32.f32", "no"),
+        ("hopper/mma.m16n8k16.f16.f16.f16.f16", "yes"),
+        ("volta/mma.m8n8k4.f32.f16.f16.f16", "yes"),
+        ("hopper/mma.m16n8k16.f32.e4m3.e4m3.f32", "no"),
+        ("hopper/wgmma.m64n8k32.f16.e4m3.e4m3", "no"),
+        ("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3", "yes"),
+        ("cdna1/v_mfma_f32_32x32x8f16", "yes"),
+        ("cdna2/v_mfma_f32_32x32x8f16", "yes"),
+        ("custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=25", "yes"),
+        ("custom/m1n1k6.f32.f16.f16.f32/dot:block=6:F=25", "no"),
+        ("custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=24:align=rne:out=rne", "no"),
+        ("custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=24:align=rd", "no"),
+        ("custom/m1n1k1.f32.f16.f16.f32/dot:block=1:F=22:align=rne:out=rne", "no"),
+        ("custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=30:zero-products=count", "no"),
+    ] {
+        let found = probed(unit);
+        assert_eq!(value(&found, "monotonic"), want, "{unit}");
+        assert!(!found.get("monotonic").unwrap().evidence.is_empty(), "{unit}");
+    }
+}
+
+/// The answer against every c at a power of two and just below, beside every four of twenty products:
+/// the largest exponent rises nowhere else.
+#[test]
+fn monotonic_is_what_all_inputs_say() {
+    let codes = [1, 2, 3, 5];
+    let products: Vec<(u64, u64)> = codes.iter().flat_map(|&a| codes.map(|b| (a, b))).filter(|(a, b)| a <= b).collect();
+    let products: Vec<(u64, u64)> = products.into_iter().flat_map(|(a, b)| [(a, b), (a | 8, b)]).collect();
+    let powers: Vec<u64> = (127 + 18..127 + 36).map(|e| e << 23).collect();
+    let n = products.len();
+    let below = |i: usize| (0..=i).flat_map(move |j| (0..=j).flat_map(move |k| (0..=k).map(move |l| [i, j, k, l])));
+    for f in 22..=27 {
+        let name = format!("custom/m1n1k4.f32.e2m1.e2m1.f32/dot:block=4:F={f}");
+        let unit = Unit::find(&name).unwrap();
+        let falls = |at: [usize; 4]| {
+            let (a, b) = (at.map(|i| products[i].0), at.map(|i| products[i].1));
+            let d = |c: u64| F32.to_f64(unit.dot_add_bits(&a, &b, c).unwrap());
+            let minus = 1 << 31;
+            powers.iter().any(|&c| d(c - 1) > d(c) || d(c | minus) > d((c - 1) | minus))
+        };
+        let any = (0..n).flat_map(below).any(falls);
+        assert_eq!(any, f < 25, "{name}: four others lose more than c gains");
+        assert_eq!(value(&probed(&name), "monotonic"), if any { "no" } else { "yes" }, "{name}");
+    }
+}
+
+/// What narrow formats show only beside c, with subnormal operands, or with scales other than one.
+#[test]
+fn narrow_and_scaled_units_are_told_all_the_same() {
+    let mxf8 = "rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e5m2.f32.ue8m0";
+    let normalised = "custom/m1n1k8.f32.e3m2.e2m1.f32/dot:block=8:F=25:normalise=yes";
+    for (unit, name, want) in [
+        (mxf8, "e_zero", "-133"),
+        (mxf8, "product_limit", "none"),
+        ("blackwell/tcgen05.mma.m64n8k32.f16.e2m3.e5m2", "products_exact", "yes"),
+        ("blackwell/tcgen05.mma.m64n8k32.f16.e2m1.e2m1", "products_normalised", "no"),
+        ("blackwell/tcgen05.mma.m64n8k32.f32.e2m1.e2m1", "partial_sums_normalised", "no"),
+        ("hopper/mma.m16n8k16.f16.e4m3.e4m3.f16", "partial_sums_normalised", "no"),
+        ("hopper/mma.m16n8k16.f16.e4m3.e4m3.f16", "alignment_rounding", "rz"),
+        ("cdna1/v_mfma_f32_4x4x4f16", "tree", "(c + p0 + p1 + p2 + p3)"),
+        ("cdna1/v_mfma_f32_4x4x4f16", "c_position", "with"),
+        (normalised, "products_normalised", "yes"),
+    ] {
+        assert_eq!(value(&probed(unit), name), want, "{unit}: {name}");
+    }
+    assert!(value(&probed(mxf8), "overflow").starts_with("intermediate sums do not overflow"));
 }
 
 /// MMA-Sim Table IV and IV-A to IV-I, and SPEC for CDNA1, which MMA-Sim leaves out: by unit the
@@ -482,7 +557,18 @@ const FLIPS: [(&str, &str, Flips); 11] = [
             ("nan", "ones", false),
         ],
     ),
-    ("cdna3/v_mfma_f32_32x32x8_f16", "round-down", &[("overflow-beside-c", "c-wins", true)]),
+    (
+        "cdna3/v_mfma_f32_32x32x8_f16",
+        "round-down",
+        &[
+            ("overflow-beside-c", "c-wins", true),
+            ("sum", "31", false),
+            ("sum", "33", true),
+            ("sum", "40", true),
+            ("total", "30", false),
+            ("total", "32", false),
+        ],
+    ),
     (
         "cdna3/v_mfma_f32_16x16x32_fp8_bf8",
         "round-down-grouped",
@@ -495,7 +581,10 @@ const FLIPS: [(&str, &str, Flips); 11] = [
             ("G", "32", false),
             ("F", "25", false),
             ("sum", "25", false),
+            ("sum", "31", false),
+            ("sum", "33", true),
             ("total", "20", false),
+            ("total", "30", false),
             ("overflow-beside-c", "c-wins", true),
             ("c-reach", "24", false),
             ("special-c", "dropped", false),
@@ -644,6 +733,73 @@ fn canonical_forms_are_the_same_function() {
         let (plain, _) = canonical(&unit.recipe.unwrap(), &unit.interface());
         let other = unit.with_accumulator(plain).unwrap();
         assert!(same_on_vectors(&unit, &other, 700), "{unit}: {plain}");
+    }
+}
+
+/// IEEE sums of narrow products are exact: one function with the generic family's, whatever flushing says.
+#[test]
+fn canonical_pairwise_sums_are_the_same_function() {
+    let mut joined = 0;
+    for (operands, d) in [("e2m1.e2m1", "f32"), ("e3m2.e2m3", "f16"), ("e2m1.e4m3", "f16"), ("e5m2.e2m1", "f32")] {
+        for (k, group) in [(1, 1), (4, 1), (4, 2), (7, 3), (8, 8)] {
+            for flush in ["flush-in=yes:flush-out=yes", "flush-in=yes:flush-out=no", "flush-in=no:flush-out=yes"] {
+                let unit =
+                    Unit::find(&format!("custom/m1n1k{k}.{d}.{operands}.{d}/pairwise:G={group}:{flush}")).unwrap();
+                let (plain, _) = canonical(&unit.recipe.unwrap(), &unit.interface());
+                joined += u32::from(matches!(plain, Recipe::Generic(_)));
+                assert!(same_on_vectors(&unit, &unit.with_accumulator(plain).unwrap(), 500), "{unit}: {plain}");
+            }
+        }
+    }
+    assert_eq!(joined, 18);
+}
+
+/// Drawn units whose fit ended with another family: the same function, and why.
+#[test]
+fn exact_sums_of_two_families_are_known_to_be_one_function() {
+    for (interface, first, second) in [
+        (
+            "m1n1k64.f32.e3m2.e3m2.f32",
+            "dot:block=1:F=38:e_zero=emin-6:c=late:out=ru:flush-in=yes:nan=quiet",
+            "pairwise:G=1",
+        ),
+        (
+            "m1n1k8.f16.e2m1.e2m1.f16",
+            "dot:block=2:F=22:zero-products=count:c=late:out-bits=8:via-f16=yes:flush-in=yes:negative-zero=yes",
+            "pairwise:G=2:nan=ones",
+        ),
+        (
+            "m1n1k8.f32.e3m2.e3m2.f32",
+            "dot:block=8:pattern=pairs:exact=yes:F=33:align=rne:normalise=yes:c=last:out=ru:via-f16=yes:flush-in=yes:\
+             flush-out=yes:nan=quiet",
+            "pairwise:G=8",
+        ),
+        (
+            "m1n1k8.f32.e2m1.e2m1.f32",
+            "dot:block=8:F=33:align=rne:e_zero=none:zero-products=count:c=late:out=rne:flush-in=yes:nan=quiet",
+            "pairwise:G=8",
+        ),
+        (
+            "m1n1k8.f32.e2m1.e2m1.f32",
+            "dot:block=2:pattern=pairs:F=40:c=last:out=ru:flush-in=yes:nan=quiet",
+            "pairwise:G=8",
+        ),
+        (
+            "m1n1k1.f16.e2m1.e2m1.f16",
+            "dot:block=1:F=32:align=rne:sticky=yes:e_zero=zero-c:c=last:out=rne:flush-in=yes:limit=yes:nan=quiet",
+            "pairwise:G=1",
+        ),
+        (
+            "m1n1k64.f32.e2m1.e2m1.f32",
+            "dot:block=2:F=35:e_zero=emin-5:c=last:via-f16=yes:flush-in=yes:limit=yes",
+            "pairwise:G=64:nan=ones",
+        ),
+    ] {
+        let [first, second] =
+            [first, second].map(|recipe| Unit::find(&format!("custom/{interface}/{recipe}")).unwrap());
+        let why = same_function(&first.recipe.unwrap(), &second.recipe.unwrap(), &first.interface());
+        assert!(why.is_some_and(|why| why.iter().any(|w| w.starts_with("family"))), "{first} and {second}");
+        assert!(same_on_vectors(&first, &second, 1000), "{first} and {second}");
     }
 }
 

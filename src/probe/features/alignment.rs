@@ -24,8 +24,11 @@ pub(super) struct Width {
 /// What the answers left possible.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Widths {
-    /// Every way of aligning that explains them.
+    /// Every way of aligning that explains them, where products are measured or else c is.
     pub(super) possible: Vec<Width>,
+    /// Those that explain the answers at any place measured, if every place has one; the narrowest
+    /// that is wide enough, where no term was seen to lose a bit.
+    pub(super) everywhere: Vec<Width>,
 }
 
 impl Widths {
@@ -76,13 +79,18 @@ fn questions() -> Vec<Question> {
     gaps.flat_map(|gap| Y.into_iter().flat_map(move |y| [(false, y, -gap), (true, y, -gap)])).collect()
 }
 
-/// The exponent of the smallest c that is returned as it is: subnormal, if that is not flushed.
-fn smallest_c(lab: &mut Lab<'_>) -> Result<i32, Error> {
-    let Interface { k, c, d, .. } = lab.bench.interface;
-    let last = last_bit(&c).max(last_bit(&d));
-    let seen = lab.ask(vec![(lab.bench.terms(&[(k, false, 1, last)]), "the smallest c".into())])?;
+/// The exponent of the smallest y at `place` that is returned as it is: subnormal, or of subnormal
+/// operands, if those are not flushed.
+fn smallest(lab: &mut Lab<'_>, place: usize) -> Result<i32, Error> {
+    let Interface { k, a, b, c, d, .. } = lab.bench.interface;
+    let (last, normal) = match place == k {
+        true => (last_bit(&c), c.emin()),
+        false => (last_bit(&a) + last_bit(&b), lab.bench.product_range().0),
+    };
+    let last = last.max(last_bit(&d));
+    let seen = lab.ask(vec![(lab.bench.terms(&[(place, false, 1, last)]), "the smallest y".into())])?;
     let kept = seen.first().is_some_and(|o| Some(o.d) == lab.bench.d(false, 1, last));
-    Ok(if kept { last } else { c.emin().max(d.emin()) })
+    Ok(if kept { last } else { normal.max(d.emin()) })
 }
 
 /// The ways of aligning y at `place` beside X and -X at `beside` that explain the answers.
@@ -90,7 +98,7 @@ fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<(Vec<W
     let (_, high) = lab.bench.common_range();
     let (product_low, product_high) = lab.bench.product_range();
     let Interface { k, d, .. } = lab.bench.interface;
-    let floor = if place == k { smallest_c(lab)? } else { product_low.max(d.emin()) };
+    let floor = smallest(lab, place)?;
     // X as large as a partial sum may be, so that y can be far below and still a result.
     let x = if beside.contains(&k) { high } else { product_high.min(60).min(high + 40) };
     let x = x.min(super::super::bench::top(&d) - 1);
@@ -159,14 +167,17 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     let Some((_, (possible, evidence, _))) = found.first().cloned() else {
         let widest = possible.iter().map(|w| w.bits).min();
         push_unknown(all, &format!("every term is kept whole: exact, or at least {} bits", widest.unwrap_or(WIDEST)));
-        return Ok(Widths::default());
+        let wide = Width { bits: widest.unwrap_or(WIDEST), rounding: Rounding::TowardZero, sticky: false };
+        return Ok(Widths { everywhere: vec![wide], ..Widths::default() });
     };
     if possible.is_empty() {
         push_unknown(all, "no single width, rounding and sticky bit explains what is left of y");
         return Ok(Widths::default());
     }
     report(lab, all, &found, &evidence);
-    Ok(Widths { possible })
+    let ways = || found.iter().map(|(_, (ways, _, _))| ways);
+    let everywhere = if ways().any(Vec::is_empty) { Vec::new() } else { ways().flatten().copied().collect() };
+    Ok(Widths { possible, everywhere })
 }
 
 type Found = (&'static str, (Vec<Width>, Vec<Observation>, bool));

@@ -5,6 +5,7 @@
 //! bits that show it, and none is given where they cannot.
 
 mod alignment;
+mod monotonic;
 mod output;
 mod range;
 mod special;
@@ -165,6 +166,7 @@ pub fn features(target: &mut dyn BlackBox) -> Result<Features, Error> {
     output::features(&mut lab, &site, &width, &mut all)?;
     range::features(&mut lab, &site, &width, &mut all)?;
     special::features(&mut lab, &mut all)?;
+    monotonic::features(&mut lab, tree.as_ref().ok(), &width, &mut all)?;
     let (value, evidence) = match &tree {
         Ok(tree) => (tree.to_string().into(), tree.evidence.clone()),
         Err(why) => (cannot(why.clone()), Vec::new()),

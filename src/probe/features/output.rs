@@ -1,7 +1,7 @@
 //! How a sum becomes a result: output rounding, exact and normalised products, normalisation of
 //! partial sums, carry bits.
 
-use super::super::bench::{exact, normal};
+use super::super::bench::{exact, normal, top};
 use super::super::black_box::{Input, Interface};
 use super::super::fit::roundings;
 use super::alignment::{Widths, one};
@@ -167,28 +167,30 @@ fn products_exact(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Ans
     let i = lab.bench.interface;
     let (ma, mb) = (i.a.fraction_bits as i32, i.b.fraction_bits as i32);
     let place = site.products.first().copied().unwrap_or(0);
-    let other = site.products.get(1).copied().unwrap_or(i.k);
-    let mut input = lab.bench.zeros();
-    (input.a[place], input.b[place]) = (normal(&i.a, false, 0, u64::MAX), normal(&i.b, false, 0, u64::MAX));
+    let mut product = lab.bench.zeros();
+    (product.a[place], product.b[place]) = (normal(&i.a, false, 0, u64::MAX), normal(&i.b, false, 0, u64::MAX));
     // (2 - 2^-ma)(2 - 2^-mb) = head + tail, the tail being what one operand cannot hold.
     let full = ((1u128 << (ma + 1)) - 1) * ((1u128 << (mb + 1)) - 1);
     let tail = full & ((1 << mb.min(ma)) - 1);
     let head = full - tail;
-    let set = lab.bench.set_value(&mut input, other, true, head, -ma - mb);
-    let zero = lab.bench.zeros();
-    let alone = Input { a: input.a.clone(), b: input.b.clone(), ..zero };
+    // In another product, or in c where no product holds it.
+    let others = site.products.get(1).copied().into_iter().chain([i.k]);
+    let minus_head = |other: usize| {
+        let mut input = product.clone();
+        lab.bench.set_value(&mut input, other, true, head, -ma - mb).map(|()| input)
+    };
     let seen = lab.ask(vec![
         (
-            set.map(|()| input),
+            others.into_iter().find_map(minus_head),
             format!("the all-ones product minus its head: its last bits are {tail} * 2^{}", -ma - mb),
         ),
-        (Some(alone), "the operands of that product".into()),
+        (Some(product.clone()), "the operands of that product".into()),
     ])?;
     let want = exact(&i.d, false, tail, -ma - mb);
     let value = match (seen.len(), want) {
         (2, Some(want)) if seen[0].d == want => true.into(),
         (2, Some(_)) if widths.bits().is_none_or(|f| f < ma + mb) => {
-            cannot("alignment keeps fewer bits than a product has")
+            cannot("alignment may keep fewer bits than a product has")
         }
         (2, Some(_)) => false.into(),
         _ => cannot("no other term holds the head of the product"),
@@ -207,7 +209,7 @@ fn products_normalised(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Resul
         return Ok((cannot("no sum of three terms whose width is known"), Vec::new()));
     };
     let (low, high) = lab.bench.common_range();
-    let lead = (high - 3).min(8).max(low);
+    let lead = high.min(top(&lab.bench.interface.d) - 3).min(8).max(low);
     let half = |lab: &Lab<'_>, negative: bool| {
         let i = lab.bench.interface;
         let quarter = |f: &FormatSpec| 1u64 << f.fraction_bits.saturating_sub(1);
@@ -221,7 +223,9 @@ fn products_normalised(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Resul
             let mut input = lab.bench.zeros();
             (input.a[p[0]], input.b[p[0]]) = half(lab, false);
             (input.a[p[1]], input.b[p[1]]) = half(lab, true);
-            if lab.bench.set_value(&mut input, places[2], false, tail, lead - gap).is_some() {
+            // Narrow products do not reach that far, c may.
+            let set = |place: &usize| lab.bench.set_value(&mut input, *place, false, tail, lead - gap).is_some();
+            if [places[2]].iter().chain(&last).any(set) {
                 asked.push((tail, lead - gap));
                 inputs.push((Some(input), format!("1.5 x 1.5 - 1.5 x 1.5 + {tail} * 2^-{gap} (all times 2^{lead})")));
             }
@@ -245,12 +249,13 @@ fn products_normalised(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Resul
 }
 
 /// 1 + 1 + y - 1.75 in every order: a sum normalised after 1 + 1 loses the last bit y (Fasi 3.1.4).
+///
+/// Where the formats do not hold these, 1 + 1 - 1.5 - 0.5 in every order with y beside them, in c if
+/// that is one of the terms.
 fn partial_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answer, Error> {
     let k = lab.bench.interface.k;
-    let mut places = site.products.clone();
-    if site.with_c {
-        places.push(k);
-    }
+    let c = site.with_c.then_some(k);
+    let places: Vec<usize> = site.products.iter().copied().chain(c).collect();
     let (Some(f), true) = (widths.bits(), places.len() >= 4) else {
         return Ok((cannot("no sum of four terms whose width is known"), Vec::new()));
     };
@@ -262,20 +267,39 @@ fn partial_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answe
     let lead = (high - 3).min(8).max(low);
     let minus = (1u128 << (m + 1)) - 1;
     let values = [(false, 1, lead), (false, 1, lead), (false, 1, lead - f), (true, minus, lead - m)];
-    let mut inputs = Vec::new();
-    for order in orders() {
-        let terms: Vec<_> =
-            order.iter().zip(&places).map(|(&v, &i)| (i, values[v].0, values[v].1, values[v].2)).collect();
-        inputs.push((lab.bench.terms(&terms), format!("1 + 1 + 2^-{f} - (2 - 2^-{m}), in the order {order:?}")));
+    let shows = format!("1 + 1 + 2^-{f} - (2 - 2^-{m}), in the order");
+    let mut seen = in_every_order(lab, &places, values, None, &shows)?;
+    let mut want = lab.bench.d(false, (1 << (f - m)) + 1, lead - f);
+    let fifth = c.filter(|_| site.products.len() >= 4).or(site.products.get(4).copied());
+    if let (true, Some(y)) = (seen.is_empty(), fifth) {
+        let values = [(false, 1, lead), (false, 1, lead), (true, 3, lead - 1), (true, 1, lead - 1)];
+        let shows = format!("2^-{f} beside 1 + 1 - 1.5 - 0.5, in the order");
+        seen = in_every_order(lab, &site.products, values, Some((y, lead - f)), &shows)?;
+        want = lab.bench.d(false, 1, lead - f);
     }
-    let seen = lab.ask(inputs)?;
-    let want = lab.bench.d(false, (1 << (f - m)) + 1, lead - f);
     let value = match want {
         _ if seen.is_empty() => cannot("these formats hold no such terms"),
         Some(want) => Value::Flag(!seen.iter().all(|o| o.d == want)),
         None => cannot("the result would not be exact"),
     };
     Ok((value, seen.into_iter().take(6).collect()))
+}
+
+/// Four terms in every order at the first places, and 2^e at another one.
+fn in_every_order(
+    lab: &mut Lab<'_>,
+    places: &[usize],
+    values: [(bool, u128, i32); 4],
+    beside: Option<(usize, i32)>,
+    shows: &str,
+) -> Result<Vec<Observation>, Error> {
+    let input = |order: [usize; 4]| {
+        let terms = order.iter().zip(places).map(|(&v, &i)| (i, values[v].0, values[v].1, values[v].2));
+        let terms: Vec<_> = terms.chain(beside.map(|(place, e)| (place, false, 1, e))).collect();
+        (lab.bench.terms(&terms), format!("{shows} {order:?}"))
+    };
+    let inputs = orders().into_iter().map(input).collect();
+    lab.ask(inputs)
 }
 
 /// Every order of four.

@@ -1,9 +1,8 @@
-//! The ends of the range: subnormals, the alignment floor, overflow, product limit, monotonicity.
+//! The ends of the range: subnormals, the alignment floor, overflow, product limit.
 
-use super::super::bench::{Random, exact, normal, power, top};
+use super::super::bench::{exact, power, top};
 use super::super::black_box::Input;
-use super::super::generate::Generator;
-use super::alignment::{Widths, one};
+use super::alignment::Widths;
 use super::structure::Site;
 use super::{Feature, Lab, Observation, Value, cannot};
 use crate::accumulate::Finish;
@@ -17,12 +16,11 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, widths: &Widths, all: &mu
         Some(Value::Text(text)) => text.split(' ').next().and_then(|r| r.parse().ok()),
         _ => None,
     };
-    let tests: [(&'static str, Answer); 5] = [
+    let tests: [(&'static str, Answer); 4] = [
         ("subnormals", subnormals(lab)?),
         ("e_zero", e_zero(lab, site, widths, rounding)?),
         ("overflow", overflow(lab, site)?),
         ("product_limit", product_limit(lab, site)?),
-        ("monotonic", monotonic(lab, site, widths)?),
     ];
     all.extend(tests.into_iter().map(|(name, (value, evidence))| Feature { name, value, evidence }));
     Ok(())
@@ -85,8 +83,8 @@ fn e_zero(lab: &mut Lab<'_>, site: &Site, widths: &Widths, rounding: Option<Roun
         for negative in [false, true] {
             for e in (quantum - 45..big).rev() {
                 let terms = [(site.products[0], false, 1, big), (site.products[1], negative, 1, e)];
-                if let Some(input) = lab.bench.terms(&terms) {
-                    let own = |k: usize| i.a.decode(input.a[k]).exponent + i.b.decode(input.b[k]).exponent;
+                if let Some(input) = lab.bench.scaled_terms(&terms) {
+                    let own = |k: usize| lab.bench.product_exponent(&input, k);
                     asked.push((big, negative, e, own(site.products[0]).max(own(site.products[1]))));
                     let sign = if negative { '-' } else { '+' };
                     inputs.push((Some(input), format!("2^{big} {sign} 2^{e}, the smallest result being 2^{quantum}")));
@@ -133,7 +131,7 @@ fn overflow(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
     let mut questions = vec![];
     if let Some(&third) = site.products.get(2).or(site.with_c.then_some(&i.k)) {
         let terms = [(first, false, 1, big), (other, false, 1, big), (third, true, 1, big)];
-        questions.push((lab.bench.terms(&terms), format!("2^{big} + 2^{big} - 2^{big}")));
+        questions.push((lab.bench.scaled_terms(&terms), format!("2^{big} + 2^{big} - 2^{big}")));
     } else {
         questions.push((None, String::new()));
     }
@@ -142,10 +140,10 @@ fn overflow(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
         for quarters in [3u128, 2, 1] {
             let terms = [(i.k, negative, all_ones, big - p), (first, negative, quarters, big - p - 2)];
             let shows = format!("{}((2 - u) + 0.{}u) * 2^{big}", if negative { '-' } else { '+' }, quarters * 25);
-            questions.push((lab.bench.terms(&terms), shows));
+            questions.push((lab.bench.scaled_terms(&terms), shows));
         }
         let terms = [(i.k, negative, 1, big), (first, negative, 1, big)];
-        questions.push((lab.bench.terms(&terms), format!("{}2^{big} twice", if negative { '-' } else { '+' })));
+        questions.push((lab.bench.scaled_terms(&terms), format!("{}2^{big} twice", if negative { '-' } else { '+' })));
     }
     let seen = lab.ask(questions)?;
     if seen.is_empty() {
@@ -184,17 +182,17 @@ fn overflow(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
 /// X - X with X = 2^128: NaN where a product of that size counts as infinite.
 fn product_limit(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
     let i = lab.bench.interface;
-    let other = site.products.get(1).copied();
-    let (_, high) = lab.bench.product_range();
-    let Some(other) = other.filter(|_| high >= 128) else {
-        return Ok((cannot("no two products of 2^128 meet in one sum"), Vec::new()));
-    };
-    let first = site.products[0];
+    let none_meet = || Ok((cannot("no two terms of 2^128 meet in one sum"), Vec::new()));
+    let Some(&first) = site.products.first() else { return none_meet() };
+    let other = site.products.get(1).copied().unwrap_or(i.k);
     let questions = [127, 128].map(|e| {
         let terms = [(first, false, 1, e), (other, true, 1, e)];
-        (lab.bench.terms(&terms), format!("2^{e} - 2^{e}"))
+        (lab.bench.scaled_terms(&terms), format!("2^{e} - 2^{e}"))
     });
     let seen = lab.ask(questions.into())?;
+    if seen.len() < 2 {
+        return none_meet();
+    }
     let nan: Vec<bool> = seen.iter().map(|o| i.d.decode(o.d).is_nan()).collect();
     let value = match nan.as_slice() {
         [false, false] => "none".into(),
@@ -202,85 +200,4 @@ fn product_limit(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
         _ => cannot("smaller products overflow already"),
     };
     Ok((value, seen))
-}
-
-/// A larger operand with a smaller result (Fasi 3.1.4): c just below a power of two keeps more of
-/// the products than the power itself; then pairs at random.
-fn monotonic(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answer, Error> {
-    let mut questions = Vec::new();
-    if let Some(f) = one(widths.possible.iter().map(|w| w.bits)) {
-        questions = just_below(lab, site, f);
-    }
-    let aimed = questions.len();
-    let mut random = Random::new(0x0770_0770);
-    let mut generator = Generator::new(lab.bench.clone(), 0xBEEF);
-    for _ in 0..4000 {
-        let (low, high) = larger(lab, &mut generator, &mut random);
-        questions.push((Some(low), "a pair: the smaller".into()));
-        questions.push((Some(high), "a pair: the larger".into()));
-    }
-    let seen = lab.ask(questions)?;
-    let d = lab.bench.interface.d;
-    let witness = seen.chunks(2).find(|pair| {
-        let [x, y] = pair else { return false };
-        let (lower, upper) = (d.to_f64(x.d), d.to_f64(y.d));
-        lower > upper
-    });
-    Ok(match witness {
-        Some(pair) => (false.into(), pair.to_vec()),
-        None => (cannot(format!("no witness among {} aimed and 4000 random pairs", aimed / 2)), Vec::new()),
-    })
-}
-
-type Questions = Vec<(Option<Input>, String)>;
-
-/// c or a product at 2^lead and one last bit below it, beside as many terms as there are of
-/// half the last bit alignment keeps.
-fn just_below(lab: &Lab<'_>, site: &Site, f: i32) -> Questions {
-    let i = lab.bench.interface;
-    let (low, high) = lab.bench.common_range();
-    let lead = (high - 4).min(6).max(low + 2);
-    let mut places = site.products.clone();
-    let big = if site.beside_c.len() > 1 {
-        places.clone_from(&site.beside_c);
-        i.k
-    } else if places.len() > 1 {
-        places.remove(0)
-    } else {
-        return Vec::new();
-    };
-    let mut questions = Vec::new();
-    for p in [i.d.fraction_bits as i32, (i.a.fraction_bits + i.b.fraction_bits) as i32, i.a.fraction_bits as i32] {
-        let around = [((1u128 << (p + 1)) - 1, lead - 1 - p), (1, lead)];
-        let inputs = around.map(|(magnitude, e)| {
-            let mut terms: Vec<_> = places.iter().map(|&k| (k, false, 1, lead - f - 1)).collect();
-            terms.push((big, false, magnitude, e));
-            (lab.bench.terms(&terms), format!("{magnitude} * 2^{e} + {} times 2^{}", places.len(), lead - f - 1))
-        });
-        if inputs.iter().all(|x| x.0.is_some()) {
-            questions.extend(inputs);
-        }
-    }
-    questions
-}
-
-/// Two inputs, the second with one term larger by one last bit.
-fn larger(lab: &Lab<'_>, generator: &mut Generator, random: &mut Random) -> (Input, Input) {
-    use super::super::generate::Kind;
-    let i = lab.bench.interface;
-    let mut low = generator.of_kind(if random.one_in(2) { Kind::Ties } else { Kind::NearOne });
-    let mut high = low.clone();
-    let f = i.c;
-    if random.one_in(2) {
-        low.c = normal(&f, false, -1, u64::MAX);
-        high.c = normal(&f, false, 0, 0);
-        return (low, high);
-    }
-    let x = f.decode(low.c);
-    let step = 1u64 << f.ignored_low_bits;
-    let next = if x.negative { low.c.wrapping_sub(step) } else { low.c.wrapping_add(step) } & f.code_mask();
-    if x.is_finite() && !x.is_zero() && f.decode(next).is_finite() && f.decode(next).negative == x.negative {
-        high.c = next;
-    }
-    (low, high)
 }

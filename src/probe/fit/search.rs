@@ -80,37 +80,32 @@ pub(crate) struct Middle<'a> {
     pub(crate) deadline: Instant,
 }
 
-/// Generic models of one structure that few of the middle-range cases refute.
+/// Every alignment with each of these endings.
+pub(crate) fn candidates(endings: &[GenericDot], known: bool) -> impl Iterator<Item = GenericDot> {
+    endings.iter().flat_map(move |ending| alignments(*ending, known))
+}
+
+/// The models, cut as `structure` says, that few of the middle-range cases refute.
 pub(crate) fn middle(
     structure: &Structure,
-    endings: &[GenericDot],
-    known: bool,
+    models: impl Iterator<Item = GenericDot>,
     &Middle { cases, interface, allowed, deadline }: &Middle<'_>,
 ) -> Vec<GenericDot> {
+    // Wider sums than the arithmetic holds are refused by the accumulator, too.
+    if interface.a.fraction_bits + interface.b.fraction_bits + 2 > 120 {
+        return Vec::new();
+    }
     let jury = |merge| {
         let compact = |(at, case)| Compact::new(case, at, &structure.partition, interface, merge);
         Jury { cases: cases.iter().enumerate().map(compact).collect() }
     };
     let (mut steady, mut drifting) = (jury(true), jury(false));
-    let mut found = Vec::new();
-    let widest = interface.a.fraction_bits + interface.b.fraction_bits + 2;
-    for ending in endings {
-        if Instant::now() > deadline {
-            break;
-        }
-        let base = GenericDot { pattern: structure.pattern, block: structure.block, ..*ending };
-        for model in alignments(base, known) {
-            // Wider sums than the arithmetic holds are refused by the accumulator, too.
-            if widest > 120 || found.len() >= KEPT {
-                return found;
-            }
-            let jury = if drifts(&model) { &mut drifting } else { &mut steady };
-            if jury.refutations(allowed + 1, |case| case.agrees(&model, cases, interface)) <= allowed {
-                found.push(model);
-            }
-        }
-    }
-    found
+    let cut = |model| GenericDot { pattern: structure.pattern, block: structure.block, ..model };
+    let few_refute = |model: &GenericDot| {
+        let jury = if drifts(model) { &mut drifting } else { &mut steady };
+        jury.refutations(allowed + 1, |case| case.agrees(model, cases, interface)) <= allowed
+    };
+    models.map(cut).take_while(|_| Instant::now() <= deadline).filter(few_refute).take(KEPT).collect()
 }
 
 /// The rules at the ends of the range: subnormals, zeros, overflow, NaN; one bit each, 0 for the
