@@ -126,7 +126,7 @@ impl Data {
         let power = |e: i64| 2f64.powi(e as i32);
         let subnormal = |rng: &mut Rng| {
             let sign = rng.below(2) << (if T::FRACTION == 23 { 31 } else { 63 });
-            T::from_code(sign | 1 + rng.below((1 << T::FRACTION) - 1) >> rng.below(u64::from(T::FRACTION)))
+            T::from_code(sign | (1 + rng.below((1 << T::FRACTION) - 1)) >> rng.below(u64::from(T::FRACTION)))
         };
         let half = T::EMIN / 2;
         match self {
