@@ -615,6 +615,29 @@ fn empty_products() {
         Gemm::on(&unit).run(&Array2::<f32>::zeros((0, 4)), &Array2::<f32>::zeros((4, 2))).unwrap().dim(),
         (0, 2)
     );
+    // What stood in D does not stay there, whichever way a product takes.
+    for name in
+        ["cdna3/v_mfma_f32_32x32x2_f32", "hopper/mma.m16n8k16.f32.f16.f16.f32", "ampere/mma.m8n8k4.f64.f64.f64.f64"]
+    {
+        let unit = Unit::find(name).unwrap();
+        for k in [0, 1, unit.shape.k] {
+            let (a, b) = (Array2::<f64>::ones((16, k)), Array2::<f64>::ones((k, 8)));
+            let mut d = Array2::<f64>::from_elem((16, 8), 7.0);
+            let mut narrow = d.mapv(|x| x as f32);
+            if unit.d.storage_bits == 64 {
+                Gemm::on(&unit).run_into(&a, &b, &mut d, &mut Workspace::new()).unwrap();
+            } else {
+                let [a, b] = [&a, &b].map(|x| x.mapv(|x| x as f32));
+                Gemm::on(&unit).run_into(&a, &b, &mut narrow, &mut Workspace::new()).unwrap();
+                d = narrow.mapv(f64::from);
+            }
+            assert_eq!(d, Array2::from_elem((16, 8), k as f64), "{name} {k}");
+        }
+        let mut none = Array2::<f64>::zeros((0, 8));
+        Gemm::on(&unit)
+            .run_into(&Array2::<f64>::ones((0, 4)), &Array2::<f64>::ones((4, 8)), &mut none, &mut Workspace::new())
+            .unwrap();
+    }
 }
 
 #[test]
