@@ -8,6 +8,7 @@ use core::ops::Range;
 use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
 
 /// A matrix read a run at a time.
+#[allow(unreachable_pub, reason = "older compilers do not see that `Matrix` shows it")]
 pub trait Source: Sync {
     /// Rows and columns.
     fn shape(&self) -> [usize; 2];
