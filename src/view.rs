@@ -153,13 +153,9 @@ impl<'a, T> View<'a, T> {
     pub(crate) fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]
         if self.strides == [self.shape[1] as isize, 1] {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            use core::arch::x86_64::_MM_HINT_T0;
             for byte in (0..size_of::<T>() * self.shape[0] * self.shape[1]).step_by(64) {
-                // SAFETY: an address within the matrix, and whatever stands there is not looked at.
-                #[allow(unused_unsafe, reason = "safe from Rust 1.90 or so on")]
-                unsafe {
-                    _mm_prefetch::<_MM_HINT_T0>(self.first.as_ptr().cast::<i8>().wrapping_add(byte));
-                }
+                crate::simd::prefetch::<_MM_HINT_T0, _>(self.first.as_ptr().cast::<u8>().wrapping_add(byte));
             }
         }
     }

@@ -237,6 +237,9 @@ impl Prepared<'_> {
             return Ok(Factors { promotion: None, outer });
         }
         if plan.scale_widths().is_some() {
+            // A plan that cannot be must not first ask for scales.
+            let [m, n, k] = self.size;
+            plan.check(self.unit, m, n, k)?;
             let promotion = Some([self.promotion_scales(plan, 0, t)?, self.promotion_scales(plan, 1, t)?]);
             return Ok(Factors { promotion, outer: [Scaling::One, Scaling::One] });
         }
@@ -276,8 +279,6 @@ impl Prepared<'_> {
         tell: Option<OnProgress<'_>>,
         f: impl FnOnce(&Gemm<'_>, [AnyMatrix<'_>; 2]) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        let [m, n, k] = self.size;
-        plan.check(self.unit, m, n, k)?;
         let (inputs, factors) = (self.inputs, self.factors(plan, t)?);
         let [outer_a, outer_b] = factors.outer;
         let mut gemm = Gemm::on(self.unit)

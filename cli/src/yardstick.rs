@@ -41,7 +41,7 @@ impl<T: Real> Native<T> {
         let (one, zero, [n_row, k_row]) = (T::of(1.0), T::of(0.0), [n as isize, k as isize]);
         let (a, b, d) = (self.a.as_ptr(), self.b.as_ptr(), self.d.as_mut_ptr());
         // SAFETY: M x K, K x N and M x N in row-major order, each with all its elements; D is borrowed uniquely.
-        #[allow(unsafe_code)]
+        #[allow(unsafe_code, reason = "the crate's one entry takes pointers")]
         unsafe {
             gemm::gemm(
                 m,

@@ -88,7 +88,6 @@ pub(crate) enum Lanes<'a> {
 }
 
 /// The hard pieces of a fast kernel: `(row, column, step, c) -> d`, in codes, row and column within the panels.
-#[allow(dead_code, reason = "fast kernels call it")]
 pub(crate) type Exact<'a> = &'a (dyn Fn(usize, usize, usize, u64) -> u64 + Sync);
 
 /// What computes tiles. Chosen once per product, by what must hold: recipe, format specs and K.

@@ -4,9 +4,9 @@ use super::driver::{OnProgress, Progress};
 use super::workspace::Workspace;
 use crate::error::Error;
 use crate::format::FormatSpec;
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use ndarray::{Array2, ArrayBase, ArrayView2, Data, Ix2, s};
+use ndarray::{Array2, ArrayBase, ArrayView2, Data, Ix2};
 use rayon::prelude::*;
 
 /// The product that a unit's is measured against.
@@ -75,13 +75,13 @@ type Told<'a> = &'a (dyn Fn(usize) -> Result<(), Error> + Sync);
 /// Exact sums by native products of slices, rounded once.
 fn exact_sums((a, b): &(Fixed, Fixed), [m, n, k]: [usize; 3], to: &mut [f64], told: Told<'_>) -> Result<(), Error> {
     let (width, unit) = (slice_width(k), a.unit + b.unit);
-    let (slices_a, slices_b) = (a.slices(width, [m, k]), b.slices(width, [k, n]));
+    let slices_b = b.slices(width, 0..k, n);
     to.par_chunks_mut((ROWS * n).max(1)).enumerate().try_for_each(|(block, to)| {
         let rows = block * ROWS..m.min((block + 1) * ROWS);
         let mut sums = vec![0i128; to.len()];
-        for (s, a) in slices_a.iter().enumerate() {
+        for (s, a) in a.slices(width, rows.clone(), k).iter().enumerate() {
             for (t, b) in slices_b.iter().enumerate() {
-                let part = a.slice(s![rows.clone(), ..]).dot(b);
+                let part = a.dot(b);
                 let by = width * (s + t) as u32;
                 sums.iter_mut().zip(&part).for_each(|(sum, &x)| *sum += i128::from(x as i64) << by);
             }
@@ -120,14 +120,15 @@ struct Fixed {
 }
 
 impl Fixed {
-    /// The integers cut into slices of `width` bits, the lowest first, each with its integer's sign.
-    fn slices(&self, width: u32, shape: [usize; 2]) -> Vec<Array2<f64>> {
+    /// Rows of `columns` integers cut into slices of `width` bits, the lowest first, each with its integer's sign.
+    fn slices(&self, width: u32, rows: Range<usize>, columns: usize) -> Vec<Array2<f64>> {
         let slice = |at: u32| {
             let digit = |&x: &i64| {
                 let magnitude = ((x.unsigned_abs() >> at) & ((1 << width) - 1)) as f64;
                 if x < 0 { -magnitude } else { magnitude }
             };
-            Array2::from_shape_fn(shape, |(i, j)| digit(&self.integers[i * shape[1] + j]))
+            let size = (rows.len(), columns);
+            Array2::from_shape_fn(size, |(i, j)| digit(&self.integers[(rows.start + i) * columns + j]))
         };
         (0..self.bits.max(1)).step_by(width as usize).map(slice).collect()
     }

@@ -34,6 +34,15 @@ use core::fmt;
 use core::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
+/// Asks for memory to be brought near; any address will do.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+#[allow(unsafe_code, unused_unsafe, reason = "the minimum supported Rust calls a hint unsafe, later ones do not")]
+pub(crate) fn prefetch<const HINT: i32, T>(at: *const T) {
+    // SAFETY: nothing is read or written.
+    unsafe { core::arch::x86_64::_mm_prefetch::<HINT>(at.cast()) }
+}
+
 /// An instruction set that kernels are written for, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]

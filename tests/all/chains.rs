@@ -1,30 +1,13 @@
 //! Chains of fused multiply-adds in f32 and f64, whole products: operands and results in their own width, in place and
 //! not, against the host's own `mul_add`; numbers with which a kernel may be tempted to leave the plain chain.
 
+use crate::rng::Rng;
 use gemmulate::gemm::{Codes, CodesMut, Workspace};
 use gemmulate::prelude::*;
 use gemmulate::simd::Isa;
 use gemmulate::view::{View, ViewMut};
 
-/// SplitMix64.
-struct Rng(u64);
-
 impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
     /// Uniform in -1..1.
     fn number(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
@@ -137,7 +120,7 @@ impl Data {
             Self::IntegersAndSubnormals if !rng.one_in(20) => T::of(rng.below(9) as f64 / 2.0 - 2.0),
             Self::TiesAndSubnormals if !rng.one_in(8) => {
                 let bits = i64::from(T::FRACTION / 2 + 1);
-                T::of((1 + 2 * rng.below(1 << (bits - 1))) as f64 * power(-bits) * rng.pick(&[1.0, -1.0, 2.0]))
+                T::of((1 + 2 * rng.below(1u64 << (bits - 1))) as f64 * power(-bits) * rng.pick(&[1.0, -1.0, 2.0]))
             }
             Self::SpecialsAndSubnormals if rng.one_in(2000) => {
                 T::of(rng.pick(&[f64::INFINITY, f64::NEG_INFINITY, f64::NAN]))

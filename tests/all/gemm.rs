@@ -4,6 +4,7 @@
 use crate::oracle::gemm_options as want;
 use crate::oracle::gemm_oracle::{self, Matrices};
 use crate::oracle::names;
+use crate::rng::Rng;
 use gemmulate::Error;
 use gemmulate::format::{FormatSpec, format_named};
 use gemmulate::gemm::{AnyMatrix, Codes, CodesMut, ScaleBlocks, Scaling, Workspace};
@@ -11,25 +12,7 @@ use gemmulate::prelude::*;
 use gemmulate::view::{View, ViewMut};
 use ndarray::{Array1, Array2, Array3, Axis, s};
 
-/// SplitMix64.
-struct Rng(u64);
-
 impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
     /// A number of magnitude around `2^spread` or less, of either sign.
     fn value(&mut self, spread: i32) -> f64 {
         let e = -(self.below(12) as i32) + spread;

@@ -2,30 +2,13 @@
 //! instruction set forced in turn. `GEMMULATE_REQUIRE_ISA` (names, divided by commas) says which
 //! sets must run here; a set that is required and missing fails.
 
+use crate::rng::Rng;
 use gemmulate::gemm::{Codes, CodesMut, Workspace};
 use gemmulate::prelude::*;
 use gemmulate::simd::Isa;
 use gemmulate::vectors::{Generator, KINDS, Kind, Vector};
 use gemmulate::view::{View, ViewMut};
 use ndarray::{Array2, Array3, Axis, s};
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-}
 
 /// The fast sets of this machine; those left out are named.
 fn sets() -> Vec<Isa> {

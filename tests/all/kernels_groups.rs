@@ -1,31 +1,11 @@
 //! GDFS kernels at the edges of their conditions: what is cut off and what is not, within one tile.
 
 use super::kernels_more::{Problem, isas};
+use crate::rng::Rng;
 use gemmulate::accumulate::Floor;
 use gemmulate::format::{FormatSpec, format_named};
 use gemmulate::instr::ScaleRule;
 use gemmulate::prelude::*;
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-    fn one_in(&mut self, n: u64) -> bool {
-        n > 0 && self.below(n) == 0
-    }
-}
 
 /// What a case is made of; 0 stands for never.
 struct Mix {

@@ -14,6 +14,7 @@ mod layouts;
 mod names;
 mod oracle;
 mod probe;
+mod rng;
 #[cfg(feature = "smt")]
 mod smt;
 mod typed;

@@ -9,6 +9,7 @@
 mod subnormal;
 
 use super::buffer::Buffer;
+use super::prefetch;
 use super::{Avx512, Isa};
 use crate::accumulate::{Recipe, SequentialFma};
 use crate::format::{F32, F64, FormatSpec};
@@ -75,16 +76,6 @@ impl Right<'_> {
     /// The columns from `j` on, of `width` together, in a panel of this form.
     fn group<'p, T>(&self, panel: &'p [T], j: usize, width: usize) -> &'p [T] {
         &panel[self.at + j * self.depth + self.ks.start * width..][..self.ks.len() * width]
-    }
-}
-
-/// Asks for memory that is to be written.
-#[inline]
-fn prefetch<T>(at: *const T) {
-    #[allow(unused_unsafe, reason = "a safe function in later versions of Rust")]
-    // SAFETY: a hint; any address will do.
-    unsafe {
-        _mm_prefetch::<_MM_HINT_ET0>(at.cast());
     }
 }
 
@@ -176,7 +167,7 @@ macro_rules! sfma {
                 let Some(scales) = Scales::new(reach, columns, k) else { return false };
                 let (State { size: [rows, columns], start, ld, at }, mut bad) = (state, false);
                 for row in at.chunks(ld).take(rows) {
-                    row[..columns].chunks($lanes).for_each(|states| prefetch(states.as_ptr()));
+                    row[..columns].chunks($lanes).for_each(|states| prefetch::<_MM_HINT_ET0, _>(states.as_ptr()));
                 }
                 // Chains that are not there are at 1 and stay there.
                 let mut sums = [[1.0; VECTORS * $lanes]; MR];
@@ -242,7 +233,7 @@ macro_rules! sfma {
                         let (here, next) = (r * ld + v * $lanes, r * ld + (V + v) * $lanes);
                         // States may be in memory far away: of the next tile they are asked for early, and before they
                         // are only written at once.
-                        prefetch(c.wrapping_add(if start { here } else { next }));
+                        prefetch::<_MM_HINT_ET0, _>(c.wrapping_add(if start { here } else { next }));
                         if !start {
                             // SAFETY: the lanes of the mask are in row `r` of `c`, as asserted above.
                             d[r][v] = unsafe { $load(lanes(v), c.add(here)) };
