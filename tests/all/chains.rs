@@ -165,9 +165,26 @@ fn product<T: Real>(unit: &Unit, [m, n, k]: [usize; 3], a: &[T], b: &[T], way: W
     d.chunks(ld).flat_map(|row| &row[..n]).copied().collect()
 }
 
-fn chains_are_the_hosts<T: Real>(sets: &[Isa]) {
-    let unit = Unit::find(T::UNIT).unwrap();
+/// Holds a product, in every way, against the host's own chains.
+fn assert_is_the_hosts<T: Real>(sets: &[Isa], size: [usize; 3], a: &[T], b: &[T], what: &str) {
+    let (unit, [m, n, k]) = (Unit::find(T::UNIT).unwrap(), size);
     let nan = product(&unit, [1, 1, 4], &[T::of(f64::NAN); 4], &[T::of(1.0); 4], Way::plain(Isa::Reference))[0];
+    let chain = |i: usize, j: usize| (0..k).fold(T::of(0.0), |d, p| a[i * k + p].fma(b[p * n + j], d));
+    let want: Vec<T::Code> =
+        (0..m * n).map(|at| chain(at / n, at % n)).map(|d| if d.is_nan() { nan } else { d.code() }).collect();
+    for &isa in sets {
+        for (threads, turned, gap) in [(1, false, 0), (1, true, 0), (2, false, 3)] {
+            let way = Way { isa, threads, turned, gap };
+            let found = product(&unit, size, a, b, way);
+            if let Some(at) = (0..m * n).find(|&at| found[at] != want[at]) {
+                let (i, j) = (at / n, at % n);
+                panic!("{what}, {size:?}, {way:?}: D[{i}, {j}] is {:x}, not {:x}", found[at], want[at]);
+            }
+        }
+    }
+}
+
+fn chains_are_the_hosts<T: Real>(sets: &[Isa]) {
     let mut rng = Rng(41);
     for turn in 0..DATA.len() * 12 {
         let data = DATA[turn % DATA.len()];
@@ -178,19 +195,33 @@ fn chains_are_the_hosts<T: Real>(sets: &[Isa]) {
         };
         let a: Vec<T> = (0..m * k).map(|_| data.draw(true, &mut rng)).collect();
         let b: Vec<T> = (0..k * n).map(|_| data.draw(false, &mut rng)).collect();
-        let chain = |i: usize, j: usize| (0..k).fold(T::of(0.0), |d, p| a[i * k + p].fma(b[p * n + j], d));
-        let want: Vec<T::Code> =
-            (0..m * n).map(|at| chain(at / n, at % n)).map(|d| if d.is_nan() { nan } else { d.code() }).collect();
-        for &isa in sets {
-            for (threads, turned, gap) in [(1, false, 0), (1, true, 0), (2, false, 3)] {
-                let way = Way { isa, threads, turned, gap };
-                let found = product(&unit, size, &a, &b, way);
-                if let Some(at) = (0..m * n).find(|&at| found[at] != want[at]) {
-                    let (i, j) = (at / n, at % n);
-                    panic!("{data:?}, {size:?}, {way:?}: D[{i}, {j}] is {:x}, not {:x}", found[at], want[at]);
-                }
+        assert_is_the_hosts(sets, size, &a, &b, &format!("{data:?}"));
+    }
+}
+
+/// Sums that vanish in the middle of a chain, so that subnormal products are all there is: they decide a tie, or
+/// stand in D.
+fn vanished_sums_are_the_hosts<T: Real>(sets: &[Isa]) {
+    let (m, n, k) = (12, 70, 300);
+    let [x, y] = [(T::FRACTION + 2) / 2, T::FRACTION.div_ceil(2)].map(|bits| T::of(1.0 + 2f64.powi(-(bits as i32))));
+    let b: Vec<T> = (0..k * n).map(|at| if at / n == 22 { y } else { T::of(1.0) }).collect();
+    let tiny = |count: u64, negative: bool| {
+        T::from_code(count | u64::from(negative) << (if T::FRACTION == 23 { 31 } else { 63 }))
+    };
+    for case in 0..4 {
+        let mut a = vec![T::of(0.0); m * k];
+        for row in a.chunks_mut(k) {
+            row[..8].fill(T::of(1.0));
+            row[8..16].fill(T::of(-1.0));
+            match case {
+                // x y is a tie; the difference of two subnormal numbers decides.
+                0 => [row[20], row[21], row[22]] = [tiny(3, false), tiny(1, true), x],
+                1 => [row[20], row[21], row[22]] = [tiny(1, false), tiny(3, true), x],
+                2 => row[k - 1] = tiny(1, false),
+                _ => row[k - 1] = tiny(5, true),
             }
         }
+        assert_is_the_hosts(sets, [m, n, k], &a, &b, &format!("vanished sums, {case}"));
     }
 }
 
@@ -207,6 +238,12 @@ fn sets() -> Vec<Isa> {
 #[test]
 fn chains_in_f32_are_the_hosts() {
     chains_are_the_hosts::<f32>(&sets());
+}
+
+#[test]
+fn sums_that_vanish_are_the_hosts() {
+    vanished_sums_are_the_hosts::<f32>(&sets());
+    vanished_sums_are_the_hosts::<f64>(&sets());
 }
 
 #[test]

@@ -53,6 +53,16 @@ fn evaluators_agree_with_the_reference() {
     }
 }
 
+/// 1.5 * 2^-142 where nothing below 2^(e_zero - F) = 2^(-132 - 10) is kept.
+#[test]
+fn evaluators_know_the_floor_of_alignment() {
+    let (unit, mut v) = (unit("custom/m8n8k8.f32.bf16.bf16.f32/dot:block=8:F=10:e_zero=emin-6"), Vector::default());
+    (v.a, v.b) = (vec![0; 8], vec![0; 8]);
+    (v.a[3], v.b[3]) = (0x1C40, 0x1C00);
+    assert_eq!(v.eval(&unit).unwrap(), 1 << 7);
+    assert_eq!(Evaluator::new(&unit).eval(&v).unwrap(), 1 << 7);
+}
+
 #[test]
 fn the_sequence_is_stable() {
     let lines: Vec<String> =
