@@ -11,6 +11,7 @@ mod kernels;
 mod kernels_groups;
 mod kernels_more;
 mod layouts;
+mod models;
 mod names;
 mod oracle;
 mod probe;

@@ -11,197 +11,22 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
+mod words;
+
 use super::avx512::{Step, step_tiles};
 use super::fixed::Lines;
 use super::micro::is_ordinary;
 use super::{Buffer, Fda, MR, NR, Set, out};
-use crate::format::{FormatSpec, Specials};
 use crate::gemm::small::{COLUMNS, Group, ROWS, SLAB, SmallKernel, TILES};
-use crate::simd::buffer::Plain;
 use core::arch::x86_64::*;
 use core::cell::RefCell;
+use words::{Decoder, OR_AND, Seen, Value};
 
-/// Ternary logic: `a | (b & c)`.
-const OR_AND: i32 = 0xF8;
-/// Exponents that a window spans: bytes 96..=127.
+/// Exponents that a window spans.
 const WINDOW: i32 = 32;
-const WINDOW_BYTE: i16 = 96;
 
 /// A vector's lanes.
 type Lanes = [u32; 16];
-
-/// An operand's format, as words with the sign at the top.
-#[derive(Clone, Copy, Debug)]
-struct Decoder {
-    /// How far codes move up.
-    align: i32,
-    exponent_bits: u32,
-    /// The bits of a magnitude.
-    magnitude: u16,
-    /// The smallest magnitude that is Inf or NaN; above all where there is none.
-    special: u16,
-    /// The smallest normal magnitude.
-    normal: u16,
-    /// The largest exponent's field, where a window holds all exponents.
-    top: Option<i32>,
-    /// As in `pack`: f64 values are made from the words by a shift and this,
-    rebias: i64,
-    /// subnormal ones from their integers,
-    subnormal: f64,
-    /// zeros are infinitesimals, and B of the micro-kernel is enlarged.
-    tiny: i64,
-    enlarge: i64,
-}
-
-impl Decoder {
-    /// Of operands that `reads` takes.
-    fn new(spec: &FormatSpec, scale: i32, enlarge: i64, narrow: bool) -> Self {
-        let power = |e: i32| f64::from_bits(((1023 + e) as u64) << 52);
-        let width = spec.exponent_bits + spec.fraction_bits;
-        let align = 15 - width;
-        let (emin, emax) = (spec.emin(), spec.max().exponent);
-        let first = match spec.specials {
-            Specials::Ieee => ((1 << spec.exponent_bits) - 1) << spec.fraction_bits,
-            Specials::NanAllOnes => (1u32 << width) - 1,
-            Specials::NanNegativeZero | Specials::None => 1 << width,
-        };
-        Self {
-            align: align as i32,
-            exponent_bits: spec.exponent_bits,
-            magnitude: (((1u32 << width) - 1) << align) as u16,
-            special: (first << align) as u16,
-            normal: 1 << (spec.fraction_bits + align),
-            top: (emax - emin < WINDOW).then_some(emax + spec.bias),
-            rebias: i64::from(1023 - spec.bias + scale) << 52 | enlarge,
-            subnormal: power(emin - spec.fraction_bits as i32 + scale),
-            tiny: power(if narrow { -100 } else { -1000 }).to_bits() as i64 | enlarge,
-            enlarge,
-        }
-    }
-
-    /// Whether operands of a format can be read.
-    fn reads(spec: &FormatSpec) -> bool {
-        let plain = spec.signed && spec.subnormals && spec.ignored_low_bits == 0;
-        let fits = spec.storage_bits <= 16 && (1..=8).contains(&spec.exponent_bits);
-        plain && fits && spec.specials != Specials::NanNegativeZero
-    }
-
-    /// Two tiles' exponents as bytes, each in a word, 0 for zeros and those below the window, which begins at `low`.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn exponents(&self, x: __m512i, low: __m512i, seen: &mut Seen) -> __m512i {
-        let magnitude = _mm512_and_si512(x, _mm512_set1_epi16(self.magnitude as i16));
-        let small = _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(self.normal as i16));
-        let field = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(15 - self.exponent_bits as i16));
-        let above = _mm512_sub_epi16(field, low);
-        let unusual = if self.top.is_some() { small } else { small | _mm512_movepi16_mask(above) };
-        let bytes = _mm512_add_epi16(above, _mm512_set1_epi16(WINDOW_BYTE));
-        if unusual == 0 { bytes } else { self.unusual_exponents(magnitude, low, seen) }
-    }
-
-    /// The same with subnormal numbers, zeros and numbers below the window.
-    #[inline(never)]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn unusual_exponents(&self, magnitude: __m512i, low: __m512i, seen: &mut Seen) -> __m512i {
-        let none = _mm512_testn_epi16_mask(magnitude, magnitude);
-        let field = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(15 - self.exponent_bits as i16));
-        let above = _mm512_sub_epi16(_mm512_max_epu16(field, _mm512_set1_epi16(1)), low);
-        let far = _mm512_movepi16_mask(above);
-        seen.small |= _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(self.normal as i16)) != 0;
-        seen.far |= far & !none != 0;
-        _mm512_maskz_add_epi16(!(far | none), above, _mm512_set1_epi16(WINDOW_BYTE))
-    }
-
-    /// The values of eight words, each at the top of its lane; with `SMALL`, subnormal ones and zeros may be among them.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn values<const SMALL: bool>(&self, x: __m512i) -> __m512d {
-        let down = 11 - i64::from(self.exponent_bits);
-        let mask = i64::MIN | i64::from(self.magnitude) << (48 - down);
-        let fields = _mm512_and_si512(_mm512_srav_epi64(x, _mm512_set1_epi64(down)), _mm512_set1_epi64(mask));
-        let values = _mm512_add_epi64(fields, _mm512_set1_epi64(self.rebias));
-        _mm512_castsi512_pd(if SMALL { self.with_small(x, values) } else { values })
-    }
-
-    /// The values, subnormal ones and zeros put right.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn with_small(&self, x: __m512i, values: __m512i) -> __m512i {
-        let words = _mm512_and_si512(_mm512_srli_epi64::<48>(x), _mm512_set1_epi64(self.magnitude.into()));
-        let small = _mm512_cmplt_epi64_mask(words, _mm512_set1_epi64(self.normal.into()));
-        let integers = _mm512_srlv_epi64(words, _mm512_set1_epi64(self.align.into()));
-        let subnormal = _mm512_mul_pd(_mm512_cvtepi64_pd(integers), _mm512_set1_pd(self.subnormal));
-        let subnormal = _mm512_or_si512(_mm512_castpd_si512(subnormal), _mm512_set1_epi64(self.enlarge));
-        let zero = _mm512_testn_epi64_mask(words, words);
-        let magnitude = _mm512_mask_mov_epi64(subnormal, zero, _mm512_set1_epi64(self.tiny));
-        let signed = _mm512_ternarylogic_epi64::<OR_AND>(magnitude, x, _mm512_set1_epi64(i64::MIN));
-        _mm512_mask_mov_epi64(values, small, signed)
-    }
-
-    /// Values of one position of A, the lanes of all tiles, `stride` apart.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn put_lanes<V: Value, const SMALL: bool>(&self, x: [__m512i; 2], tiles: usize, to: &mut [V], stride: usize) {
-        for pair in 0..2 {
-            for half in 0..2 {
-                let t = pair + 2 * half;
-                if t < tiles {
-                    let even = self.values::<SMALL>(raised(x[pair], half, false));
-                    let odd = self.values::<SMALL>(raised(x[pair], half, true));
-                    // SAFETY: the instructions are there.
-                    unsafe { V::store_lanes(&mut to[t * stride..], [even, odd]) }
-                }
-            }
-        }
-    }
-
-    /// `put_lanes` for the positions with zeros and subnormal numbers.
-    #[cold]
-    #[inline(never)]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn put_small_lanes<V: Value>(&self, x: [__m512i; 2], tiles: usize, to: &mut [V], stride: usize) {
-        self.put_lanes::<V, true>(x, tiles, to, stride);
-    }
-
-    /// Values of one column of B, half a slab of positions, the first 8 or (`odd`) the second, of all tiles.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn put_part<V: Value, const SMALL: bool>(
-        &self,
-        x: [__m512i; 2],
-        odd: bool,
-        tiles: usize,
-        to: &mut [V],
-        stride: usize,
-    ) {
-        for pair in 0..2 {
-            for half in 0..2 {
-                let t = pair + 2 * half;
-                if t < tiles {
-                    // SAFETY: the instructions are there.
-                    unsafe { V::store_part(&mut to[t * stride..], self.values::<SMALL>(raised(x[pair], half, odd))) }
-                }
-            }
-        }
-    }
-
-    /// `put_part` for columns with zeros and subnormal numbers.
-    #[cold]
-    #[inline(never)]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn put_small_part<V: Value>(&self, x: [__m512i; 2], odd: bool, tiles: usize, to: &mut [V], stride: usize) {
-        self.put_part::<V, true>(x, odd, tiles, to, stride);
-    }
-}
-
-/// What was met among words.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    /// Zeros and subnormal numbers.
-    small: bool,
-    /// Numbers below the exponent window.
-    far: bool,
-}
 
 /// The panels of a group, and its states: 8 rows of 64.
 #[derive(Debug, Default)]
@@ -240,18 +65,6 @@ fn tiles_of(redo: u32) -> u32 {
 /// Where the words of a tile stand in a pair's: the tile's place among the pairs, and in its pair.
 const fn pair_of(t: usize) -> (usize, usize) {
     (t % 2, t / 2)
-}
-
-/// The words of a tile at the tops of 64-bit lanes: those of the even lanes of 32 bits, or of the odd ones.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn raised(x: __m512i, half: usize, odd: bool) -> __m512i {
-    match (half, odd) {
-        (0, false) => _mm512_slli_epi64::<48>(x),
-        (0, true) => _mm512_slli_epi64::<16>(x),
-        (_, false) => _mm512_slli_epi64::<32>(x),
-        (_, true) => x,
-    }
 }
 
 /// Rows become columns.
@@ -652,30 +465,6 @@ impl Run<'_> {
     }
 }
 
-impl Decoder {
-    /// 16 words each of two tiles in the lanes of one vector, moved up; and the largest magnitudes so far.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    fn take(&self, low: __m256i, high: __m256i, peak: &mut __m512i) -> __m512i {
-        let joined = _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(high)));
-        let x = _mm512_sllv_epi16(joined, _mm512_set1_epi16(self.align as i16));
-        *peak = _mm512_max_epu16(*peak, _mm512_and_si512(x, _mm512_set1_epi16(self.magnitude as i16)));
-        x
-    }
-
-    /// The field of the largest exponent: the format's where a window holds all of them, else the data's.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn top_of(&self, peak: __m512i) -> i32 {
-        if let Some(top) = self.top {
-            return top;
-        }
-        let words = _mm512_max_epu16(peak, _mm512_srli_epi32::<16>(peak));
-        let largest = _mm512_reduce_max_epi32(_mm512_and_si512(words, _mm512_set1_epi32(0xFFFF)));
-        (largest >> (15 - self.exponent_bits)).max(1)
-    }
-}
-
 /// Signs of words join those of the positions before, which move down.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
@@ -712,58 +501,5 @@ fn put_signs(to: &mut [u32; ROWS], words: __m512i, half: usize, second: bool) {
         } else {
             _mm512_storeu_epi32(at, _mm512_srli_epi32::<16>(own));
         }
-    }
-}
-
-/// What panels of values hold.
-trait Value: Plain {
-    /// Stores 8 values.
-    ///
-    /// # Safety
-    /// The instructions are there.
-    unsafe fn store_part(to: &mut [Self], part: __m512d);
-
-    /// Stores 16 values, given as the even and the odd ones: f64 as they are, f32 in order.
-    ///
-    /// # Safety
-    /// The instructions are there.
-    unsafe fn store_lanes(to: &mut [Self], parts: [__m512d; 2]);
-}
-
-impl Value for f64 {
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-    unsafe fn store_part(to: &mut [Self], part: __m512d) {
-        // SAFETY: 8 values.
-        unsafe { _mm512_storeu_pd(to[..8].as_mut_ptr(), part) }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-    unsafe fn store_lanes(to: &mut [Self], [even, odd]: [__m512d; 2]) {
-        let to = &mut to[..16];
-        // SAFETY: 16 values.
-        unsafe {
-            _mm512_storeu_pd(to.as_mut_ptr(), even);
-            _mm512_storeu_pd(to[8..].as_mut_ptr(), odd);
-        }
-    }
-}
-
-impl Value for f32 {
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-    unsafe fn store_part(to: &mut [Self], part: __m512d) {
-        // SAFETY: 8 values.
-        unsafe { _mm256_storeu_ps(to[..8].as_mut_ptr(), _mm512_cvtpd_ps(part)) }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-    unsafe fn store_lanes(to: &mut [Self], [even, odd]: [__m512d; 2]) {
-        let order = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
-        let both = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(_mm512_cvtpd_ps(even)), _mm512_cvtpd_ps(odd));
-        // SAFETY: 16 values.
-        unsafe { _mm512_storeu_ps(to[..16].as_mut_ptr(), _mm512_permutexvar_ps(order, both)) }
     }
 }

@@ -1,0 +1,561 @@
+//! The laboratory's models: fits, differences, classes, and boxes that are no units.
+
+use crate::custom::{self, Random};
+use gemmulate::Unit;
+use gemmulate::accumulate::{Accumulator, Dot, GenericDot, Recipe};
+use gemmulate::format::{E4M3, E5M2, F16, F32, FormatSpec};
+use gemmulate::instr::Shape;
+use gemmulate::num::Num;
+use gemmulate::probe::{
+    BlackBox, Command, Fit, FitOptions, Input, Interface, Sameness, authenticate, canonical, classes, diff, features,
+    fit, read_tests, same_function,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// The same function on `count` of the ten kinds of vectors.
+fn same_on_vectors(x: &Unit, y: &Unit, count: usize) -> bool {
+    let mut generator = gemmulate::vectors::Generator::new(x, 99);
+    let mut v = gemmulate::vectors::Vector::default();
+    (0..count).all(|_| {
+        generator.next_into(&mut v);
+        v.eval(x).unwrap() == v.eval(y).unwrap()
+    })
+}
+
+/// Fits a unit from its answers alone. The model must be the unit's function: by proof, or on 10^5
+/// vectors of the ten kinds and on those that `diff` aims at the two units' edges.
+fn fits(unit: &Unit) -> Fit {
+    let found = fit(&mut unit.clone(), &FitOptions::default()).unwrap();
+    assert_eq!(found.mismatches, 0, "{unit}: {} {:?}", found.recipe, found.counterexample);
+    let named = Unit::find(&found.model.name).unwrap();
+    assert_eq!(named.recipe, Some(found.recipe));
+    let interface = unit.interface();
+    if same_function(&found.recipe, &unit.recipe.unwrap(), &interface).is_none() {
+        let model = interface.unit(found.recipe).unwrap();
+        assert!(same_on_vectors(unit, &model, 100_000), "{unit}: {}", found.recipe);
+        let verdict = diff(unit, &model).unwrap();
+        assert!(matches!(verdict, Sameness::NotToldApart(_)), "{unit}: {} {verdict:?}", found.recipe);
+    }
+    found
+}
+
+#[test]
+fn fit_recovers_one_unit_of_each_family() {
+    let units = [
+        "ampere/mma.m8n8k4.f64.f64.f64.f64",
+        "cdna2/v_mfma_f32_32x32x8f16",
+        "cdna1/v_mfma_f32_32x32x8f16",
+        "cdna3/v_mfma_f32_32x32x8_f16",
+        "cdna3/v_mfma_f32_16x16x32_fp8_bf8",
+        "ampere/mma.m8n8k4.f16.f16.f16.f16",
+        "hopper/mma.m16n8k16.f32.e4m3.e4m3.f32",
+        "rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3",
+    ];
+    units.iter().for_each(|u| drop(fits(&Unit::find(u).unwrap())));
+}
+
+/// A unit outside the family: adds the products of odd k twice.
+#[derive(Clone, Debug)]
+struct Odd;
+
+impl Accumulator for Odd {
+    fn dot_add(&self, dot: &Dot<'_>) -> Num {
+        let inner = GenericDot { block: 4, ..GenericDot::default() };
+        let mut a: Vec<Num> = dot.a.to_vec();
+        a.iter_mut().skip(1).step_by(2).for_each(|x| x.exponent += i32::from(x.is_finite() && !x.is_zero()));
+        inner.dot_add(&Dot { a: &a, ..*dot })
+    }
+}
+
+#[test]
+fn fit_gives_a_small_counterexample_for_what_it_cannot_model() {
+    let mut unit = Unit::custom(Odd, Shape::new(1, 1, 4), [F16, F16, F32, F32], None).unwrap();
+    let options = FitOptions { time: Duration::from_secs(4), ..FitOptions::default() };
+    let start = Instant::now();
+    let found = fit(&mut unit, &options).unwrap();
+    assert!(start.elapsed() < 3 * options.time, "{:?}", start.elapsed());
+    assert!(found.mismatches > 0);
+    let c = found.counterexample.unwrap();
+    assert_ne!(c.answer, c.model);
+    let terms = c.input.a.iter().zip(&c.input.b).filter(|(a, b)| **a != 0 && **b != 0).count();
+    assert!(terms <= 2, "{}", c.input);
+}
+
+/// A unit of each family and other values of every one of its parameters; `true` where the unit's
+/// formats hide the difference.
+type Flips = &'static [(&'static str, &'static str, bool)];
+const FLIPS: [(&str, &str, Flips); 11] = [
+    (
+        "custom/m1n1k8.f32.bf16.bf16.f32/dot:block=4:F=24",
+        "dot",
+        &[
+            ("block", "8", false),
+            ("pattern", "even-odd", false),
+            ("exact", "yes", false),
+            ("F", "25", false),
+            ("align", "rd", false),
+            ("sticky", "yes", false),
+            ("normalise", "yes", false),
+            ("e_zero", "emin-6", false),
+            ("zero-products", "count", false),
+            ("subnormal-c", "normalised", false),
+            ("c", "late", false),
+            ("out", "rne", false),
+            ("out-bits", "20", false),
+            ("via-f16", "yes", false),
+            ("flush-in", "yes", false),
+            ("flush-out", "yes", false),
+            ("limit", "yes", false),
+            ("negative-zero", "yes", false),
+            ("nan", "quiet", false),
+        ],
+    ),
+    // f16 products reach neither 2^128 nor f32's floor, and are f16 numbers already.
+    (
+        "custom/m1n1k8.f32.f16.f16.f32/dot:block=4:F=24",
+        "dot",
+        &[("e_zero", "emin-6", true), ("limit", "yes", true), ("via-f16", "yes", true), ("F", "40", false)],
+    ),
+    ("ampere/mma.m8n8k4.f64.f64.f64.f64", "fma", &[("round", "rz", false), ("nan", "ones", false)]),
+    ("cdna2/v_mfma_f32_32x32x8f16", "pairwise", &[("flush-out", "no", true)]),
+    (
+        "cdna2/v_mfma_f32_32x32x8bf16_1k",
+        "pairwise",
+        &[("G", "2", false), ("flush-in", "no", false), ("flush-out", "no", false), ("nan", "ones", false)],
+    ),
+    (
+        "cdna3/v_mfma_f32_16x16x8_xf32",
+        "round-down",
+        &[
+            ("G", "8", false),
+            ("F", "25", false),
+            ("sum", "24", false),
+            ("total", "full", false),
+            ("overflow-beside-c", "c-wins", false),
+            ("nan", "ones", false),
+        ],
+    ),
+    (
+        "cdna3/v_mfma_f32_32x32x8_f16",
+        "round-down",
+        &[
+            ("overflow-beside-c", "c-wins", true),
+            ("sum", "31", false),
+            ("sum", "33", true),
+            ("sum", "40", true),
+            ("total", "30", false),
+            ("total", "32", false),
+        ],
+    ),
+    (
+        "cdna3/v_mfma_f32_16x16x32_fp8_bf8",
+        "round-down-grouped",
+        &[("overflow-beside-c", "c-wins", true), ("special-c", "dropped", true)],
+    ),
+    (
+        "cdna3/v_mfma_f32_16x16x32_bf8_bf8",
+        "round-down-grouped",
+        &[
+            ("G", "32", false),
+            ("F", "25", false),
+            ("sum", "25", false),
+            ("sum", "31", false),
+            ("sum", "33", true),
+            ("total", "20", false),
+            ("total", "30", false),
+            ("overflow-beside-c", "c-wins", true),
+            ("c-reach", "24", false),
+            ("special-c", "dropped", false),
+            ("nan", "ones", false),
+        ],
+    ),
+    (
+        "rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue8m0",
+        "groups",
+        &[
+            ("G", "32", false),
+            ("F", "34", false),
+            ("e_zero", "emin-12", false),
+            ("out", "rne", false),
+            ("nan", "quiet", false),
+        ],
+    ),
+    ("ampere/mma.m8n8k4.f16.f16.f16.f16", "software", &[("nan", "quiet", false)]),
+];
+
+/// The parameters that a family has, from the message about one that it has not.
+fn parameters(family: &str) -> Vec<String> {
+    let message = format!("{family}:?=1").parse::<Recipe>().unwrap_err().to_string();
+    let (_, names) = message.split_once("none of ").expect("the message lists them");
+    names.split(", ").map(|n| n.trim_end_matches(|c: char| !c.is_alphanumeric()).to_owned()).collect()
+}
+
+/// One parameter changed: `diff` finds an input, or says why it is the same function.
+#[test]
+fn a_flipped_parameter_is_found_or_explained() {
+    let mut flipped: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (unit, family, flips) in FLIPS {
+        let unit = Unit::find(unit).unwrap();
+        for &(name, value, same) in flips {
+            let before = unit.recipe.unwrap().to_string();
+            let kept: Vec<&str> = before.split(':').filter(|p| !p.starts_with(&format!("{name}="))).collect();
+            let text = format!("{}:{name}={value}", kept.join(":"));
+            assert!(before.starts_with(family), "{before}");
+            let other = unit.with_accumulator(text.parse::<Recipe>().unwrap()).unwrap();
+            assert_ne!(unit.recipe, other.recipe, "{text}");
+            flipped.entry(family).or_default().insert(name.into());
+            match diff(&unit, &other).unwrap() {
+                Sameness::Same(reasons) => {
+                    assert!(same && reasons.iter().any(|r| r.starts_with(name)), "{unit} {text}: {reasons:?}");
+                }
+                Sameness::Different(found) => assert!(!same && found.first != found.second, "{unit} {text}"),
+                other => panic!("{unit} {text}: {other:?}"),
+            }
+        }
+    }
+    for (family, names) in flipped {
+        assert_eq!(names, parameters(family).into_iter().collect(), "{family}: every parameter is flipped");
+    }
+}
+
+/// Everything that removing one term, dropping one significand's last bit or moving one exponent
+/// toward the others gives.
+fn reductions(input: &Input, i: &Interface) -> Vec<Input> {
+    let mut all = Vec::new();
+    for k in 0..i.k {
+        let mut x = input.clone();
+        (x.a[k], x.b[k]) = (0, 0);
+        all.push(x);
+        all.extend(simpler(&i.a, input.a[k]).map(|code| with(input, |x| x.a[k] = code)));
+        all.extend(simpler(&i.b, input.b[k]).map(|code| with(input, |x| x.b[k] = code)));
+    }
+    all.push(Input { c: 0, ..input.clone() });
+    all.extend(simpler(&i.c, input.c).map(|code| with(input, |x| x.c = code)));
+    let (_, bits, span) = size(input, i);
+    all.retain(|x| {
+        size(x, i).0 < size(input, i).0 || size(x, i).1 < bits || (size(x, i).1 == bits && size(x, i).2 < span)
+    });
+    all
+}
+
+fn with(input: &Input, change: impl FnOnce(&mut Input)) -> Input {
+    let mut x = input.clone();
+    change(&mut x);
+    x
+}
+
+/// The code without its last significand bit, and with its exponent one up or down.
+fn simpler(f: &FormatSpec, code: u64) -> impl Iterator<Item = u64> {
+    let finite = f.decode(code).is_finite() && !f.decode(code).is_zero();
+    let fraction = code & ((1 << f.fraction_bits) - 1);
+    let step = 1 << f.fraction_bits;
+    let codes = [code & !(fraction & fraction.wrapping_neg()), code.wrapping_add(step), code.wrapping_sub(step)];
+    let f = *f;
+    codes.into_iter().filter(move |&c| finite && c & !f.code_mask() == 0 && f.decode(c).is_finite())
+}
+
+/// Non-zero terms, significand bits, span of exponents: what a difference is minimal in.
+fn size(input: &Input, i: &Interface) -> (usize, u32, i32) {
+    let bits = |s: u64| 64 - s.leading_zeros() - s.trailing_zeros();
+    let (mut total, mut exponents) = (0, Vec::new());
+    for k in 0..i.k {
+        let (x, y) = (i.a.decode(input.a[k]), i.b.decode(input.b[k]));
+        if !x.is_zero() && !y.is_zero() {
+            total += bits(x.significand) + bits(y.significand);
+            exponents.push(x.exponent + y.exponent);
+        }
+    }
+    let c = i.c.decode(input.c);
+    if !c.is_zero() {
+        total += bits(c.significand);
+        exponents.push(c.exponent);
+    }
+    let span = exponents.iter().max().unwrap_or(&0) - exponents.iter().min().unwrap_or(&0);
+    (exponents.len(), total, span)
+}
+
+/// Nothing can be taken from what `diff` finds without the units agreeing.
+#[test]
+fn differences_are_minimal() {
+    let mut r = Random(11);
+    let mut told_apart = 0;
+    for _ in 0..24 {
+        let one = custom::unit(&mut r);
+        let Recipe::Generic(x) = one.recipe.unwrap() else { unreachable!() };
+        let Some(Recipe::Generic(y)) = custom::unit(&mut r).recipe else { unreachable!() };
+        // One parameter of another unit.
+        let changed = [
+            GenericDot { frac_bits: y.frac_bits, ..x },
+            GenericDot { alignment: y.alignment, sticky: y.sticky, ..x },
+            GenericDot { output_rounding: y.output_rounding, ..x },
+            GenericDot { c: y.c, ..x },
+        ];
+        let other = one.with_accumulator(changed[r.below(4) as usize]).unwrap();
+        let Sameness::Different(found) = diff(&one, &other).unwrap() else { continue };
+        told_apart += 1;
+        let bits = |u: &Unit, x: &Input| u.dot_add_bits(&x.a, &x.b, x.c).unwrap();
+        for smaller in reductions(&found.input, &one.interface()) {
+            let (x, y) = (bits(&one, &smaller), bits(&other, &smaller));
+            assert_eq!(x, y, "{one} and {other}: {} can be {smaller}", found.input);
+        }
+    }
+    assert!(told_apart > 8, "{told_apart}");
+}
+
+/// What `canonical` calls one function gives the same bits.
+#[test]
+fn canonical_forms_are_the_same_function() {
+    let mut r = Random(5);
+    for _ in 0..150 {
+        let unit = custom::unit(&mut r);
+        let (plain, _) = canonical(&unit.recipe.unwrap(), &unit.interface());
+        let other = unit.with_accumulator(plain).unwrap();
+        assert!(same_on_vectors(&unit, &other, 700), "{unit}: {plain}");
+    }
+}
+
+/// IEEE sums of narrow products are exact: one function with the generic family's, whatever flushing says.
+#[test]
+fn canonical_pairwise_sums_are_the_same_function() {
+    let mut joined = 0;
+    for (operands, d) in [("e2m1.e2m1", "f32"), ("e3m2.e2m3", "f16"), ("e2m1.e4m3", "f16"), ("e5m2.e2m1", "f32")] {
+        for (k, group) in [(1, 1), (4, 1), (4, 2), (7, 3), (8, 8)] {
+            for flush in ["flush-in=yes:flush-out=yes", "flush-in=yes:flush-out=no", "flush-in=no:flush-out=yes"] {
+                let unit =
+                    Unit::find(&format!("custom/m1n1k{k}.{d}.{operands}.{d}/pairwise:G={group}:{flush}")).unwrap();
+                let (plain, _) = canonical(&unit.recipe.unwrap(), &unit.interface());
+                joined += u32::from(matches!(plain, Recipe::Generic(_)));
+                assert!(same_on_vectors(&unit, &unit.with_accumulator(plain).unwrap(), 500), "{unit}: {plain}");
+            }
+        }
+    }
+    assert_eq!(joined, 18);
+}
+
+/// Drawn units whose fit ended with another family: the same function, and why.
+#[test]
+fn exact_sums_of_two_families_are_known_to_be_one_function() {
+    for (interface, first, second) in [
+        (
+            "m1n1k64.f32.e3m2.e3m2.f32",
+            "dot:block=1:F=38:e_zero=emin-6:c=late:out=ru:flush-in=yes:nan=quiet",
+            "pairwise:G=1",
+        ),
+        (
+            "m1n1k8.f16.e2m1.e2m1.f16",
+            "dot:block=2:F=22:zero-products=count:c=late:out-bits=8:via-f16=yes:flush-in=yes:negative-zero=yes",
+            "pairwise:G=2:nan=ones",
+        ),
+        (
+            "m1n1k8.f32.e3m2.e3m2.f32",
+            "dot:block=8:pattern=pairs:exact=yes:F=33:align=rne:normalise=yes:c=last:out=ru:via-f16=yes:flush-in=yes:\
+             flush-out=yes:nan=quiet",
+            "pairwise:G=8",
+        ),
+        (
+            "m1n1k8.f32.e2m1.e2m1.f32",
+            "dot:block=8:F=33:align=rne:e_zero=none:zero-products=count:c=late:out=rne:flush-in=yes:nan=quiet",
+            "pairwise:G=8",
+        ),
+        (
+            "m1n1k8.f32.e2m1.e2m1.f32",
+            "dot:block=2:pattern=pairs:F=40:c=last:out=ru:flush-in=yes:nan=quiet",
+            "pairwise:G=8",
+        ),
+        (
+            "m1n1k1.f16.e2m1.e2m1.f16",
+            "dot:block=1:F=32:align=rne:sticky=yes:e_zero=zero-c:c=last:out=rne:flush-in=yes:limit=yes:nan=quiet",
+            "pairwise:G=1",
+        ),
+        (
+            "m1n1k64.f32.e2m1.e2m1.f32",
+            "dot:block=2:F=35:e_zero=emin-5:c=last:via-f16=yes:flush-in=yes:limit=yes",
+            "pairwise:G=64:nan=ones",
+        ),
+    ] {
+        let [first, second] =
+            [first, second].map(|recipe| Unit::find(&format!("custom/{interface}/{recipe}")).unwrap());
+        let why = same_function(&first.recipe.unwrap(), &second.recipe.unwrap(), &first.interface());
+        assert!(why.is_some_and(|why| why.iter().any(|w| w.starts_with("family"))), "{first} and {second}");
+        assert!(same_on_vectors(&first, &second, 1000), "{first} and {second}");
+    }
+}
+
+/// All units against all: every unit in one class; what a class joins agrees, what it parts differs.
+#[test]
+fn units_of_one_function_are_one_class() {
+    let found = classes(Unit::all()).unwrap();
+    let names: BTreeSet<String> = found.classes.iter().flat_map(|c| &c.units).map(|u| u.name.clone()).collect();
+    assert_eq!(names, Unit::all().map(|u| u.name.clone()).collect());
+    assert_eq!(found.classes.iter().map(|c| c.units.len()).sum::<usize>(), names.len());
+    let interface = |n: usize| found.classes[n].units[0].interface();
+    for class in &found.classes {
+        for other in &class.units[1..] {
+            assert_eq!(class.units[0].interface(), other.interface());
+            assert!(same_on_vectors(&class.units[0], other, 300), "{} and {other}", class.units[0]);
+        }
+    }
+    // Each pair of equal formats and K once, with an input that parts it.
+    let pairs: Vec<(usize, usize)> = found.separations.iter().map(|s| (s.first, s.second)).collect();
+    let count = found.classes.len();
+    let comparable = (0..count).flat_map(|x| (x + 1..count).map(move |y| (x, y)));
+    assert_eq!(pairs, comparable.filter(|&(x, y)| interface(x) == interface(y)).collect::<Vec<_>>());
+    for s in &found.separations {
+        let (input, x, y) = s.input.as_ref().expect("a separating input");
+        let bits = |n: usize| {
+            let unit = &found.classes[n].units[0];
+            unit.dot_add_scaled_bits(&input.a, &input.b, input.c, &input.scale_a, &input.scale_b).unwrap()
+        };
+        assert_eq!((bits(s.first), bits(s.second)), (*x, *y));
+        assert_ne!(x, y);
+    }
+    let class_of = |name: &str| found.classes.iter().position(|c| c.units.iter().any(|u| u.name == name)).unwrap();
+    assert_eq!(
+        class_of("volta/mma.m8n8k4.f32.f16.f16.f32"),
+        class_of("turing/mma.m8n8k4.f32.f16.f16.f32"),
+        "D7: Turing's m8n8k4 is Volta's"
+    );
+    assert_eq!(class_of("turing/mma.m16n8k8.f32.f16.f16.f32"), class_of("ampere/mma.m16n8k8.f32.f16.f16.f32"));
+    assert_ne!(class_of("volta/mma.m8n8k4.f32.f16.f16.f32"), class_of("ampere/mma.m8n8k4.f32.f16.f16.f32"));
+    // The same rule at another K: the longest unit's, at the others' K, is their function.
+    for group in &found.same_step {
+        let longest = *group.iter().max_by_key(|n| interface(**n).k).unwrap();
+        for &n in group {
+            let unit = interface(n).unit(found.classes[longest].units[0].recipe.unwrap()).unwrap();
+            assert!(same_on_vectors(&found.classes[n].units[0], &unit, 300), "{unit}");
+        }
+        let lengths: BTreeSet<usize> = group.iter().map(|n| interface(*n).k).collect();
+        assert_eq!(lengths.len(), group.len(), "{group:?}");
+    }
+    let same_step = |x: &str, y: &str| {
+        let pair = [class_of(x), class_of(y)];
+        found.same_step.iter().any(|g| pair.iter().all(|n| g.contains(n)))
+    };
+    let f16 = "f32.f16.f16.f32";
+    assert!(same_step(&format!("ampere/mma.m16n8k8.{f16}"), &format!("ampere/mma.m16n8k16.{f16}")));
+    assert!(same_step("ampere/mma.m16n8k4.f32.tf32.tf32.f32", "ampere/mma.m16n8k8.f32.tf32.tf32.f32"));
+    assert!(same_step("cdna3/v_mfma_f32_32x32x8_f16", "cdna3/v_mfma_f32_16x16x16_f16"));
+    // Blocks of 4 and of 8, or other widths, are other steps.
+    assert!(!same_step(&format!("volta/mma.m8n8k4.{f16}"), &format!("ampere/mma.m16n8k8.{f16}")));
+    assert!(!same_step(&format!("ampere/mma.m16n8k8.{f16}"), &format!("hopper/mma.m16n8k16.{f16}")));
+    assert!(!same_step("ampere/mma.m16n8k4.f32.tf32.tf32.f32", "hopper/mma.m16n8k8.f32.tf32.tf32.f32"));
+}
+
+/// Khattak and Mikaitis V-A: FTTN's tests mislead on units without extra bits, or that round up.
+#[test]
+fn published_tests_are_authenticated() {
+    let text = include_str!("../data/fttn.tsv");
+    let tests = read_tests(text).unwrap();
+    let unit = |recipe: &str| Unit::find(&format!("custom/m1n1k16.f32.f16.f16.f32/{recipe}")).unwrap();
+    let (no_extra, rounds_up) = (unit("dot:block=8:F=23:out=rne"), unit("dot:block=8:F=24:out=ru"));
+    let wrong = |unit: &Unit| -> Vec<(String, String)> {
+        let results = authenticate(&tests, std::slice::from_ref(unit)).unwrap();
+        results.into_iter().filter(|r| r.holds == Some(false)).map(|r| (r.property, r.conclusion.unwrap())).collect()
+    };
+    let first = wrong(&no_extra);
+    assert!(first.iter().any(|(p, c)| p.starts_with("block") && c == "block<=1"), "{first:?}");
+    assert!(first.iter().any(|(p, c)| p.starts_with("final rounding") && c == "out=rz|rd"), "{first:?}");
+    assert!(!first.iter().any(|(p, _)| p.starts_with("extra bits")), "{first:?}");
+    let second = wrong(&rounds_up);
+    assert!(second.iter().any(|(_, c)| c == "block>=16"), "{second:?}");
+    assert!(second.iter().all(|(p, _)| p.starts_with("block")), "{second:?}");
+    let ampere = wrong(&unit("dot:block=8:F=24"));
+    assert!(ampere.is_empty(), "{ampere:?}");
+    assert!(read_tests("a line").is_err());
+}
+
+/// Boxes that are no units: the same answer always, another one each time, parts of the question.
+#[derive(Debug)]
+enum Strange {
+    Constant(u64),
+    Erratic(Random),
+    Echo,
+}
+
+#[derive(Debug)]
+struct NoUnit(Strange, Interface);
+
+impl BlackBox for NoUnit {
+    fn interface(&self) -> Interface {
+        self.1
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, gemmulate::Error> {
+        let mask = self.1.d.code_mask();
+        let answer = |x: &Input| match &mut self.0 {
+            Strange::Constant(d) => *d,
+            Strange::Erratic(r) => r.below(u64::MAX),
+            Strange::Echo => x.c ^ x.a.iter().fold(0u64, |sum, a| sum.rotate_left(3) ^ a),
+        };
+        Ok(inputs.iter().map(answer).map(|d| d & mask).collect())
+    }
+}
+
+/// Whatever a box answers, nothing panics, and no model is claimed for what no unit computes.
+#[test]
+fn boxes_that_are_no_units_are_survived() {
+    use gemmulate::format::{BF16, E2M1, UE8M0};
+    use gemmulate::instr::ScaleRule;
+    let options = FitOptions { time: Duration::from_millis(200), vectors: 2000, ..FitOptions::default() };
+    let scale = Some(ScaleRule { format: UE8M0, block: 2 });
+    let interfaces = [
+        Interface { k: 1, a: F16, b: F16, c: F32, d: F32, scale: None },
+        Interface { k: 3, a: BF16, b: E5M2, c: F16, d: F32, scale: None },
+        Interface { k: 4, a: E2M1, b: E4M3, c: F32, d: F16, scale },
+        Interface { k: 2, a: E2M1, b: E2M1, c: E2M1, d: E2M1, scale: None },
+    ];
+    for interface in interfaces {
+        for d in [0, 1, interface.d.code_mask(), interface.d.max_code(true)] {
+            let _ = features(&mut NoUnit(Strange::Constant(d), interface)).unwrap();
+            let _ = fit(&mut NoUnit(Strange::Constant(d), interface), &options).unwrap();
+        }
+        for seed in 0..3 {
+            let _ = features(&mut NoUnit(Strange::Erratic(Random(seed)), interface)).unwrap();
+        }
+        let erratic = fit(&mut NoUnit(Strange::Erratic(Random(7)), interface), &options).unwrap();
+        let echo = fit(&mut NoUnit(Strange::Echo, interface), &options).unwrap();
+        let _ = features(&mut NoUnit(Strange::Echo, interface)).unwrap();
+        assert!(erratic.mismatches > 0 && echo.mismatches > 0, "{interface:?}");
+        let c = echo.counterexample.unwrap();
+        assert_ne!(c.answer, c.model);
+    }
+}
+
+fn command(text: &str, timeout: f32) -> gemmulate::Error {
+    let interface = Interface { k: 2, a: F16, b: F16, c: F32, d: F32, scale: None };
+    let mut target = match Command::start(text, interface, Duration::from_secs_f32(timeout)) {
+        Ok(target) => target,
+        Err(error) => return error,
+    };
+    features(&mut target).unwrap_err()
+}
+
+#[cfg(unix)]
+#[test]
+fn bad_commands_give_clear_errors() {
+    let cases = [
+        ("sleep 100", 0.3, "gave no answer for 0.3 s"),
+        ("exit 3", 20.0, "exit status: 3"),
+        ("echo bad news >&2; exit 1", 20.0, "it said: bad news"),
+        ("yes hello", 20.0, "`hello`, not a hex code of f32"),
+        ("yes 123456789", 20.0, "not a hex code of f32"),
+        ("head -c 100000 /dev/zero; sleep 100", 20.0, "more than 256 bytes"),
+        ("yes 0", 20.0, "unasked"),
+        ("/no/such/program", 20.0, "127"),
+    ];
+    for (text, timeout, message) in cases {
+        let error = command(text, timeout).to_string();
+        assert!(error.contains(message), "{text}: {error}");
+    }
+}
+
+#[test]
+fn canonical_names_what_cannot_be_seen() {
+    let interface = Interface { k: 8, a: E4M3, b: E5M2, c: F32, d: F32, scale: None };
+    let x = GenericDot { block: 99, output_bits: Some(23), sticky: true, exact: true, ..GenericDot::default() };
+    let (plain, reasons) = canonical(&Recipe::Generic(x), &interface);
+    let names: Vec<&str> = reasons.iter().map(|(name, _)| *name).collect();
+    assert!(["block", "out-bits", "sticky", "e_zero"].iter().all(|n| names.contains(n)), "{names:?}");
+    assert_eq!(canonical(&plain, &interface).0, plain, "canonical forms are fixed points");
+}
