@@ -15,7 +15,7 @@ use ndarray::{Array1, Array2, Array3, Axis, s};
 impl Rng {
     /// A number of magnitude around `2^spread` or less, of either sign.
     fn value(&mut self, spread: i32) -> f64 {
-        let e = -(self.below(12) as i32) + spread;
+        let e = spread - self.below(12);
         let x = (self.next() >> 11) as f64 / (1u64 << 52) as f64 * 2f64.powi(e);
         if self.one_in(2) { -x } else { x }
     }
