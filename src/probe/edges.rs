@@ -41,6 +41,15 @@ enum Scene {
     Top,
 }
 
+/// The bits of a term below its leading one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Nothing,
+    Anything,
+    /// One bit, of this exponent if there is a place for it.
+    Bit(i32),
+}
+
 const fn last_bit(f: &FormatSpec) -> i32 {
     f.emin() - f.fraction_bits as i32
 }
@@ -171,7 +180,7 @@ impl Edges {
 
     fn next(&mut self) -> Input {
         let mut input = self.bench.zeros();
-        let plain = self.random.one_in(2);
+        let rest = if self.random.one_in(2) { Rest::Nothing } else { Rest::Anything };
         let scene = [Scene::Anywhere, Scene::Anywhere, Scene::Bottom, Scene::Top][self.random.below(4) as usize];
         let lead = self.lead(scene);
         let first = self.random.below(self.blocks.len() as u64) as usize;
@@ -182,9 +191,9 @@ impl Edges {
         }
         match self.random.below(8) {
             0 => {}
-            1 | 2 => self.fill(&mut input, first, negative, lead, plain),
-            3 | 4 => self.cancelling(&mut input, first, negative, lead, plain),
-            _ => self.put(&mut input, first, negative, lead, plain),
+            1 | 2 => self.fill(&mut input, first, negative, lead, rest),
+            3 | 4 => self.cancelling(&mut input, first, negative, lead, rest),
+            _ => self.put(&mut input, first, negative, lead, rest),
         }
         for _ in 0..1 + self.random.below(3) {
             // In the same step, the next one or any.
@@ -194,11 +203,18 @@ impl Edges {
                 _ => first,
             };
             let (step, e, negative) = (step % self.blocks.len(), self.below(scene, lead), self.random.one_in(2));
-            self.put(&mut input, step, negative, e, plain);
+            // Beside a power of two one or two bits decide what is rounded off, beside others many.
+            let rest = match self.random.below(6) {
+                0 => Rest::Nothing,
+                1 => Rest::Anything,
+                2 => Rest::Bit(self.below(scene, lead)),
+                _ => rest,
+            };
+            self.put(&mut input, step, negative, e, rest);
             if self.random.one_in(3) {
                 // Another of its size against it: what is left of both may have the other's sign.
                 let by = self.random.range(-1, 1);
-                self.put(&mut input, step, !negative, e + by, plain);
+                self.put(&mut input, step, !negative, e + by, rest);
             }
         }
         if self.random.one_in(8) {
@@ -230,7 +246,7 @@ impl Edges {
             terms.insert(1, (negative != under, half + 1));
         }
         for ((negative, e), k) in terms.into_iter().zip(places) {
-            self.put_at(input, k, negative, e, true);
+            self.put_at(input, k, negative, e, Rest::Nothing);
         }
     }
 
@@ -241,20 +257,26 @@ impl Edges {
         if n == members.len() || self.random.one_in(8) { self.bench.interface.k } else { members[n] }
     }
 
-    fn put(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, plain: bool) {
+    fn put(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, rest: Rest) {
         let k = self.place(step);
-        self.put_at(input, k, negative, e, plain);
+        self.put_at(input, k, negative, e, rest);
     }
 
     /// Sets a product of stored exponent e, or c.
-    fn put_at(&mut self, input: &mut Input, k: usize, negative: bool, e: i32, plain: bool) {
+    fn put_at(&mut self, input: &mut Input, k: usize, negative: bool, e: i32, rest: Rest) {
         let i = self.bench.interface;
-        let mut bits = |f: &FormatSpec| if plain { 0 } else { fraction(&mut self.random, f.fraction_bits) };
+        let mut bits = |f: &FormatSpec| match rest {
+            Rest::Nothing => 0,
+            Rest::Anything => fraction(&mut self.random, f.fraction_bits),
+            Rest::Bit(at) if at < e => 1u64.checked_shl((f.fraction_bits as i32 - (e - at)) as u32).unwrap_or(0),
+            Rest::Bit(_) => 0,
+        };
         if k == i.k {
             input.c = around(&i.c, negative, e, bits(&i.c));
             return;
         }
-        let (x, y) = (bits(&i.a), bits(&i.b));
+        let x = bits(&i.a);
+        let y = if rest == Rest::Anything { bits(&i.b) } else { 0 };
         let ea = self.exponent_of_a(e);
         input.a[k] = around(&i.a, negative, ea, x);
         input.b[k] = around(&i.b, false, e - ea, y);
@@ -273,9 +295,9 @@ impl Edges {
     }
 
     /// Two terms that cancel, or almost.
-    fn cancelling(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, plain: bool) {
+    fn cancelling(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, rest: Rest) {
         let (k, l) = (self.place(step), self.place(step));
-        self.put_at(input, k, negative, e, plain);
+        self.put_at(input, k, negative, e, rest);
         let i = self.bench.interface;
         if k < i.k && l < i.k && k != l && self.random.one_in(2) {
             (input.a[l], input.b[l]) = (input.a[k], input.b[k]);
@@ -283,13 +305,13 @@ impl Edges {
             input.b[l] ^= if i.b.signed && input.b[l] != 0 { sign } else { 0 };
         } else {
             let off = if self.random.one_in(2) { 0 } else { self.random.range(-3, 0) };
-            self.put_at(input, l, !negative, e + off, true);
+            self.put_at(input, l, !negative, e + off, Rest::Nothing);
         }
     }
 
     /// Large products of one sign at two places of a step, at all of them, or everywhere: sums above
     /// their terms' exponent. Perhaps the largest ones.
-    fn fill(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, plain: bool) {
+    fn fill(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, rest: Rest) {
         let i = self.bench.interface;
         let members = &self.blocks[step];
         let places: Vec<usize> = match self.random.below(4) {
@@ -302,7 +324,7 @@ impl Edges {
             if largest {
                 (input.a[k], input.b[k]) = (i.a.max_code(negative), i.b.max_code(false));
             } else {
-                self.put_at(input, k, negative, e, plain);
+                self.put_at(input, k, negative, e, rest);
             }
         }
     }
