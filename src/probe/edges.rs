@@ -16,6 +16,8 @@ pub(crate) struct Edges {
     bench: Bench,
     random: Random,
     scales: Generator,
+    /// Whether this input's scales bring its products to the edges; else they are 1 or at random.
+    aims_scales: bool,
     /// The places of each step.
     blocks: Vec<Vec<usize>>,
     /// Distances below the largest term at which bits are cut or rounded off.
@@ -46,6 +48,8 @@ enum Scene {
 enum Rest {
     Nothing,
     Anything,
+    /// All ones: just below the next power of two.
+    Ones,
     /// One bit, of this exponent if there is a place for it.
     Bit(i32),
 }
@@ -117,6 +121,7 @@ impl Edges {
         let bench = Bench::new(*interface);
         Self {
             scales: Generator::new(bench.clone(), seed),
+            aims_scales: false,
             random: Random::new(seed),
             bench,
             blocks,
@@ -180,6 +185,7 @@ impl Edges {
 
     fn next(&mut self) -> Input {
         let mut input = self.bench.zeros();
+        self.aims_scales = self.random.one_in(2);
         let rest = if self.random.one_in(2) { Rest::Nothing } else { Rest::Anything };
         let scene = [Scene::Anywhere, Scene::Anywhere, Scene::Bottom, Scene::Top][self.random.below(4) as usize];
         let lead = self.lead(scene);
@@ -224,7 +230,7 @@ impl Edges {
         if input.c == 0 && c.has_negative_zero() && self.random.one_in(4) {
             input.c = negative_zero(&c);
         }
-        if self.random.one_in(2) {
+        if !self.aims_scales && self.random.one_in(2) {
             self.scales.scales(&mut input, Kind::FewTerms);
         }
         input
@@ -267,6 +273,7 @@ impl Edges {
         let i = self.bench.interface;
         let mut bits = |f: &FormatSpec| match rest {
             Rest::Nothing => 0,
+            Rest::Ones => u64::MAX,
             Rest::Anything => fraction(&mut self.random, f.fraction_bits),
             Rest::Bit(at) if at < e => 1u64.checked_shl((f.fraction_bits as i32 - (e - at)) as u32).unwrap_or(0),
             Rest::Bit(_) => 0,
@@ -276,10 +283,29 @@ impl Edges {
             return;
         }
         let x = bits(&i.a);
-        let y = if rest == Rest::Anything { bits(&i.b) } else { 0 };
+        let y = if matches!(rest, Rest::Anything | Rest::Ones) { bits(&i.b) } else { 0 };
+        let e = e - self.scaled(input, k, e);
         let ea = self.exponent_of_a(e);
         input.a[k] = around(&i.a, negative, ea, x);
         input.b[k] = around(&i.b, false, e - ea, y);
+    }
+
+    /// The exponent of the scales of product k: in a block without products, those that a product of
+    /// exponent e wants.
+    fn scaled(&mut self, input: &mut Input, k: usize, e: i32) -> i32 {
+        let (Some(rule), true) = (self.bench.interface.scale, self.aims_scales) else { return 0 };
+        let n = k / rule.block.max(1);
+        let Input { a, b, scale_a, scale_b, .. } = input;
+        let (Some(of_a), Some(of_b)) = (scale_a.get_mut(n), scale_b.get_mut(n)) else { return 0 };
+        if (0..a.len()).filter(|k| k / rule.block.max(1) == n).all(|k| a[k] == 0 && b[k] == 0) {
+            let (low, high) = self.bench.product_range();
+            let both = e - self.random.range(low, high);
+            let (bottom, top) = (last_bit(&rule.format), top(&rule.format));
+            let first = (both / 2 + self.random.range(-3, 3)).clamp(bottom, top);
+            *of_a = around(&rule.format, false, first, 0);
+            *of_b = around(&rule.format, false, (both - first).clamp(bottom, top), 0);
+        }
+        rule.format.decode(*of_a).exponent + rule.format.decode(*of_b).exponent
     }
 
     /// How a product's exponent is shared: evenly, or as unevenly as the formats allow.
@@ -314,14 +340,18 @@ impl Edges {
     fn fill(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, rest: Rest) {
         let i = self.bench.interface;
         let members = &self.blocks[step];
-        let places: Vec<usize> = match self.random.below(4) {
+        let mut places: Vec<usize> = match self.random.below(4) {
             0 | 1 => members.iter().copied().take(2).collect(),
             2 => members.clone(),
             _ => (0..i.k).collect(),
         };
+        if self.random.one_in(3) {
+            places.push(i.k);
+        }
+        let rest = if self.random.one_in(3) { Rest::Ones } else { rest };
         let largest = self.random.one_in(3);
         for k in places {
-            if largest {
+            if largest && k < i.k {
                 (input.a[k], input.b[k]) = (i.a.max_code(negative), i.b.max_code(false));
             } else {
                 self.put_at(input, k, negative, e, rest);
