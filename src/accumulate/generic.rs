@@ -47,7 +47,8 @@ pub struct GenericDot {
     pub frac_bits: u32,
     /// How a term is rounded to F fraction bits: RZ, RD or RNE in known designs.
     pub alignment: Rounding,
-    /// Whether one more bit below F is kept, set if anything was cut off.
+    /// Whether one more bit below F is kept, set if a term was not exact in F bits: half a unit more than
+    /// what `alignment` made of it, so 1.75 units are 1.5 with RZ, and 2.5 with RNE.
     pub sticky: bool,
     /// Whether products are normalised to `1 <= s < 2` before alignment.
     pub normalise_products: bool,
