@@ -12,6 +12,8 @@ pub(crate) mod buffer;
 mod exact;
 #[cfg(target_arch = "x86_64")]
 mod fda;
+#[cfg(target_arch = "x86_64")]
+mod flags;
 mod fma;
 mod general;
 mod general_body;

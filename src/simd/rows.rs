@@ -37,6 +37,12 @@ pub(super) trait Body: Debug + Send + Sync {
     /// d of one block.
     fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR];
 
+    /// Whether no step of finite operands, or by the flags of any, changes these states.
+    #[inline(always)]
+    fn stays(&self, c: &[f32; NR], _flags: u8) -> bool {
+        c.iter().fold(true, |all, c| all & c.is_nan())
+    }
+
     /// A step's d, from its c and its last block's d.
     fn end<const NATIVE: bool>(&self, c: [f32; NR], d: [f32; NR]) -> [f32; NR];
 }

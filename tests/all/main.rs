@@ -9,6 +9,7 @@ mod gemm;
 mod generic;
 mod kernels;
 mod kernels_groups;
+mod kernels_hard;
 mod kernels_more;
 mod layouts;
 mod models;
