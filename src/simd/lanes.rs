@@ -139,9 +139,8 @@ pub(super) fn two_sum(x: f64, y: f64) -> (f64, f64) {
 /// An exact sum in one or two parts, rounded to odd in f64 and then to f32.
 #[inline(always)]
 pub(super) fn odd(sum: f64, rest: f64) -> f32 {
-    let bits = sum.to_bits();
-    // Away from zero the odd neighbour is the next code, or this one; toward zero the one before.
-    let toward = (rest < 0.0) != (sum < 0.0);
-    let changed = if toward { bits.wrapping_sub(u64::from(bits & 1 == 0)) } else { bits | 1 };
-    f64::from_bits(if rest == 0.0 { bits } else { changed }) as f32
+    let (bits, inexact) = (sum.to_bits(), u64::from(rest != 0.0));
+    // One less where the rest points toward zero, then odd.
+    let toward = (bits ^ rest.to_bits()) >> 63 & inexact;
+    f64::from_bits(bits.wrapping_sub(toward) | inexact) as f32
 }
