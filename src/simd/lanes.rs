@@ -25,6 +25,12 @@ impl ToInt {
     }
 }
 
+/// `2^e`, for exponents of normal f32.
+#[inline(always)]
+pub(super) fn narrow_power(e: i16) -> f32 {
+    f32::from_bits(u32::from((127 + e) as u16) << 23)
+}
+
 /// `2^e`, for exponents of normal f64.
 #[inline(always)]
 pub(super) fn power(e: i32) -> f64 {
@@ -35,6 +41,19 @@ pub(super) fn power(e: i32) -> f64 {
 #[inline(always)]
 pub(super) fn exponent(x: f64) -> i32 {
     (x.to_bits() >> 52 & 0x7FF) as i32 - 1023
+}
+
+/// A number whose last place is 1.
+const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+
+/// The largest integer that is not above x, `|x| < 2^51`. Without an instruction, zero is +0.
+#[inline(always)]
+pub(super) fn floor<const NATIVE: bool>(x: f64) -> f64 {
+    if NATIVE {
+        return x.floor();
+    }
+    let t = (x + MAGIC) - MAGIC;
+    t - f64::from(u8::from(t > x))
 }
 
 /// x rounded to an integer, `|x| < 2^51`: with the machine's instruction, or by adding a number
@@ -49,7 +68,6 @@ pub(super) fn to_int<const NATIVE: bool>(x: f64, how: ToInt) -> f64 {
             ToInt::Up => x.ceil(),
         };
     }
-    const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
     let magnitude = x.abs();
     let r = match how {
         ToInt::NearestEven => (magnitude + MAGIC) - MAGIC,
@@ -57,10 +75,7 @@ pub(super) fn to_int<const NATIVE: bool>(x: f64, how: ToInt) -> f64 {
             let t = (magnitude + MAGIC) - MAGIC;
             t - f64::from(u8::from(t > magnitude))
         }
-        ToInt::Down => {
-            let t = (x + MAGIC) - MAGIC;
-            t - f64::from(u8::from(t > x))
-        }
+        ToInt::Down => floor::<NATIVE>(x),
         ToInt::Up => {
             let t = (x + MAGIC) - MAGIC;
             t + f64::from(u8::from(t < x))

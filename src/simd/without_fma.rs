@@ -133,20 +133,18 @@ impl Real for f32 {
         x
     }
 
-    /// Where all sums are multiples of 2^-126, and no infinities: f32 rounds them to 24 bits.
+    /// Where f32 rounds all sums to 24 bits: they are multiples of 2^-149, so that those that are subnormal need no
+    /// rounding, and no product is half of the last place of the largest numbers, so that none overflows.
     fn is_quick(a: &Span, b: &Span) -> bool {
-        a.last + b.last >= -126 && a.top + b.top <= 100
+        a.last + b.last >= Self::LAST && a.top + b.top <= 102
     }
 
     /// The exact product and d, summed in f64, are rounded to 24 bits: by half of the last place and a mask, wrong in
     /// the middle only. Where the sum in f64 is not the exact one, it is on the same side of the middle, or in it.
+    /// Infinities and NaN stay what they are.
     #[inline(always)]
     fn quick(a: &[f64], b: &[[f64; NR]], d: &[f64; NR], _: i32) -> Option<[f64; NR]> {
         const CUT: u64 = (1 << 29) - 1;
-        let usual = |d: &f64| *d == 0.0 || (power(-103)..power(100)).contains(&d.abs());
-        if !d.iter().all(usual) {
-            return None;
-        }
         // The sign bit stays as long as no sum was in the middle.
         let (mut d, mut right) = (*d, [u64::MAX; 2]);
         for (a, b) in a.iter().zip(b) {
