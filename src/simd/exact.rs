@@ -156,10 +156,16 @@ pub(super) fn split<'a, T: Copy + Into<f64> + 'a, const N: usize>(
 
 #[inline(always)]
 fn rounded_two(sum: [f64; NR], c: [f32; NR]) -> [f32; NR] {
-    let mut d = [0f32; NR];
+    let (mut total, mut rest, mut d) = (sum, sum, [0f32; NR]);
     for j in 0..NR {
-        let (total, rest) = two_sum(sum[j], c[j].into());
-        d[j] = odd(total, rest);
+        (total[j], rest[j]) = two_sum(sum[j], c[j].into());
+    }
+    // Sums of narrow numbers hardly ever leave anything.
+    if rest.iter().all(|r| *r == 0.0) {
+        return total.map(|total| total as f32);
+    }
+    for j in 0..NR {
+        d[j] = odd(total[j], rest[j]);
     }
     d
 }

@@ -1,10 +1,9 @@
 //! SFMA: `d = fma(a_k, b_k, d)` for k in order, in f32 or f64. The machine's own FMA is the unit's, so
-//! this is a native product whose K order never changes; where the machine has none, the C library's.
+//! this is a native product whose K order never changes. Where the machine has none: `without_fma`.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
 use super::Isa;
-use super::lanes::{odd, two_sum};
 use super::wide::{self, Work, in_order};
 use crate::accumulate::Recipe;
 use crate::format::{F32, F64, FormatSpec};
@@ -21,7 +20,7 @@ const MR: usize = 6;
 /// The kernel for chains in f32 and f64 to nearest even.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let Some(Recipe::Sequential(s)) = unit.recipe else { return None };
-    if s.rounding != Rounding::NearestEven || unit.scale.is_some() {
+    if isa == Isa::Portable || s.rounding != Rounding::NearestEven || unit.scale.is_some() {
         return None;
     }
     let same = |f: &FormatSpec, g: &FormatSpec| {
@@ -44,7 +43,7 @@ trait Real: Copy + Default + Debug + Send + Sync + 'static {
     /// Columns in registers.
     const NR: usize;
     fn of(code: u64) -> Self;
-    fn fma<const NATIVE: bool>(self, by: Self, plus: Self) -> Self;
+    fn fma(self, by: Self, plus: Self) -> Self;
     /// The state as numbers.
     fn state(lanes: Lanes<'_>) -> &mut [Self::Code];
     type Code: Copy;
@@ -53,7 +52,7 @@ trait Real: Copy + Default + Debug + Send + Sync + 'static {
 }
 
 macro_rules! real {
-    ($ty:ident, $code:ident, $nr:literal, $variant:ident, $fma:ident) => {
+    ($ty:ident, $code:ident, $nr:literal, $variant:ident) => {
         impl Real for $ty {
             const NR: usize = $nr;
             type Code = $code;
@@ -62,8 +61,8 @@ macro_rules! real {
                 Self::from_bits(code as $code)
             }
             #[inline(always)]
-            fn fma<const NATIVE: bool>(self, by: Self, plus: Self) -> Self {
-                $fma::<NATIVE>(self, by, plus)
+            fn fma(self, by: Self, plus: Self) -> Self {
+                self.mul_add(by, plus)
             }
             fn state(lanes: Lanes<'_>) -> &mut [$code] {
                 let Lanes::$variant(state) = lanes else { unreachable!("states are as wide as d") };
@@ -80,25 +79,8 @@ macro_rules! real {
         }
     };
 }
-real!(f32, u32, 16, Narrow, fma32);
-real!(f64, u64, 8, Wide, fma64);
-
-/// f32: without an instruction, through f64 and a rounding to odd.
-#[inline(always)]
-fn fma32<const NATIVE: bool>(a: f32, b: f32, c: f32) -> f32 {
-    if NATIVE {
-        return a.mul_add(b, c);
-    }
-    let (sum, rest) = two_sum(f64::from(a) * f64::from(b), c.into());
-    let rounded = odd(sum, rest);
-    if sum.is_finite() { rounded } else { sum as f32 }
-}
-
-/// f64: without an instruction, the C library's.
-#[inline(always)]
-fn fma64<const NATIVE: bool>(a: f64, b: f64, c: f64) -> f64 {
-    a.mul_add(b, c)
-}
+real!(f32, u32, 16, Narrow);
+real!(f64, u64, 8, Wide);
 
 #[derive(Debug)]
 struct Chain<T> {
@@ -156,7 +138,7 @@ macro_rules! job {
                             let at = (row + i) * columns + group * $nr;
                             d.iter_mut().zip(&self.tile[at..at + width]).for_each(|(d, c)| *d = $ty::from_code(*c));
                         }
-                        let d = chain::<NATIVE, $ty, $nr>(a, b, d);
+                        let d = chain::<$ty, $nr>(a, b, d);
                         for (i, d) in d.iter().enumerate().take(height) {
                             let at = (row + i) * columns + group * $nr;
                             for (d, c) in d.iter().zip(&mut self.tile[at..at + width]) {
@@ -174,16 +156,12 @@ job!(f64, 8);
 
 /// The chains of a register tile.
 #[inline(always)]
-fn chain<const NATIVE: bool, T: Real, const N: usize>(
-    a: &[[T; MR]],
-    b: &[[T; N]],
-    mut d: [[T; N]; MR],
-) -> [[T; N]; MR] {
+fn chain<T: Real, const N: usize>(a: &[[T; MR]], b: &[[T; N]], mut d: [[T; N]; MR]) -> [[T; N]; MR] {
     for (a, b) in a.iter().zip(b) {
         in_order();
         for i in 0..MR {
             for j in 0..N {
-                d[i][j] = a[i].fma::<NATIVE>(b[j], d[i][j]);
+                d[i][j] = a[i].fma(b[j], d[i][j]);
             }
         }
     }

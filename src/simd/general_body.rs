@@ -3,15 +3,15 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 #![allow(unsafe_code, reason = "conversions without a check, whose range the exponents prove")]
 
-use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
+use super::lanes::{Encode, ToInt, any, exponent, narrow_power, power, to_int};
 use super::rows::{Block, Body};
 use super::values::{FAR, LOW, NR, SPECIAL};
 use super::wide::{in_order, over, truncate};
 use crate::accumulate::CPosition;
 
 /// Exponents within which f32 lanes need no care: scales and results are normal f32.
-pub(super) const LOWEST: i32 = -90;
-pub(super) const HIGHEST: i32 = 60;
+pub(super) const LOWEST: i16 = -90;
+pub(super) const HIGHEST: i16 = 60;
 /// The exponent of a sum without terms: low, and a power of two in f64 still.
 const NOTHING: i32 = -900;
 
@@ -39,8 +39,21 @@ pub(super) struct Params {
     pub(super) limit: bool,
     /// Products whose sum fits into i32; 0: f64 lanes only.
     pub(super) chunk: usize,
-    /// Bits of f32 results to keep, where all sums fit into i32 and are truncated.
-    pub(super) fast_epilogue: Option<u32>,
+    /// How sums in f32 lanes are rounded.
+    pub(super) finish: Finish,
+    /// What a sum of products may be beside c's term; `i32::MAX` where all are less.
+    pub(super) room: i32,
+}
+
+/// How sums in f32 lanes are rounded.
+#[derive(Debug)]
+pub(super) enum Finish {
+    /// Sums of i32 toward zero, to the bits of f32 to keep.
+    Cut { keep: u32 },
+    /// Sums of i32 to nearest, to at most 22 bits.
+    Nearest,
+    /// As whatever else, in f64.
+    Wide,
 }
 
 impl Body for Params {
@@ -80,11 +93,7 @@ fn block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], p: &Params) -> [f32; N
     let products = largest(k);
     let c = if p.c_flush > 0.0 { flushed(c, p) } else { c };
     if p.chunk > 0 && k.flags & (SPECIAL | FAR) == 0 {
-        let done = if p.fast_epilogue.is_some() {
-            narrow::<NATIVE, true>(k, c, products, p)
-        } else {
-            narrow::<NATIVE, false>(k, c, products, p)
-        };
+        let done = narrow::<NATIVE>(k, c, products, p);
         if let Some(d) = done {
             return d;
         }
@@ -109,65 +118,72 @@ pub(super) fn largest(k: &Block<'_>) -> [i16; NR] {
     e
 }
 
-/// (4) to (7) in f32 lanes, where every exponent allows it.
+/// (4) to (7) in f32 lanes, where every exponent allows it. Exponents are i16, of which vectors have most.
 #[inline(always)]
-fn narrow<const NATIVE: bool, const FAST: bool>(
-    k: &Block<'_>,
-    c: [f32; NR],
-    products: [i16; NR],
-    p: &Params,
-) -> Option<[f32; NR]> {
-    let (floor, c_emin, f) = (p.floor.unwrap_or(i32::MIN), p.c_emin, p.frac_bits);
-    let (scale_a, scale_b) = (k.scale_a, *k.scale_b);
-    let (mut e, mut alone, mut finite) = ([0i32; NR], [0i32; NR], [0f32; NR]);
+fn narrow<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], products: [i16; NR], p: &Params) -> Option<[f32; NR]> {
+    let bound = |e: i32| e.clamp(2 * i32::from(LOW), 1000) as i16;
+    let (floor, c_emin, f) = (bound(p.floor.unwrap_or(i32::MIN)), bound(p.c_emin), p.frac_bits as i16);
+    let (finite, endless) = finite(c);
+    let (mut e, mut alone, mut bad) = ([0i16; NR], [0i16; NR], [0i16; NR]);
     for j in 0..NR {
-        let field = (c[j].to_bits() >> 23 & 0xFF) as i32;
-        // Neither zero, nor too small to matter, nor infinite or NaN.
-        let counts = (field - 1) as u32 <= 253;
-        let exponent = (field - 127).max(c_emin);
-        let of_c = if counts { exponent } else { i32::from(LOW) };
-        finite[j] = if counts { c[j] } else { 0.0 };
-        e[j] = (i32::from(products[j]) + scale_a + scale_b[j]).max(of_c).max(floor);
-        alone[j] = e[j] - scale_a - scale_b[j];
-    }
-    let (mut scale, mut term, mut bad) = ([0f32; NR], [0f32; NR], [0i32; NR]);
-    for j in 0..NR {
+        let field = (finite[j].to_bits() << 1 >> 24) as i16;
+        // What is too small for a field is too small to matter.
+        let of_c = if field > 0 { (field - 127).max(c_emin) } else { LOW };
+        let scale = k.scale_a + k.scale_b[j];
+        e[j] = (products[j] + scale).max(of_c).max(floor);
+        alone[j] = e[j] - scale;
         // Negative outside of the window.
         bad[j] = (e[j] - LOWEST) | (HIGHEST - e[j]) | (alone[j] - LOWEST) | (HIGHEST - alone[j]);
-        // 2^(F - e): what makes the truncation step 1.
-        scale[j] = f32::from_bits(((127 + f - alone[j]) << 23) as u32);
-        term[j] = finite[j] * f32::from_bits(((127 + f - e[j]) << 23) as u32);
     }
-    if negative(bad) {
+    if bad.iter().fold(0, |x, y| x | y) < 0 {
         return None;
     }
-    let d = if FAST {
-        truncated(sum(k, &scale), term, e, p)?
-    } else {
+    // 2^(F - e): what makes the truncation step 1.
+    let (scale, step) = (alone.map(|e| narrow_power(f - e)), e.map(|e| narrow_power(e - f)));
+    let mut term = finite;
+    for j in 0..NR {
+        term[j] *= narrow_power(f - e[j]);
+    }
+    let rounded = match p.finish {
+        Finish::Cut { keep } => integer(k, &scale, term, p).map(|total| {
+            let (magnitude, _) = truncated(total);
+            signed(magnitude.map(|x| x & keep), total, step)
+        }),
+        Finish::Nearest => integer(k, &scale, term, p).map(|total| {
+            let (mut odd, lost) = truncated(total);
+            for j in 0..NR {
+                odd[j] |= lost[j];
+            }
+            nearest(signed(odd, total, step), p)
+        }),
+        Finish::Wide => None,
+    };
+    let mut d = rounded.unwrap_or_else(|| {
         let mut total = [0f64; NR];
         for (a, b) in k.a.chunks(p.chunk).zip(k.b.chunks(p.chunk)) {
-            let part = sum(&Block { a, b, ..*k }, &scale);
+            let sum = sum(&Block { a, b, ..*k }, &scale);
             for j in 0..NR {
-                total[j] += f64::from(part[j]);
+                total[j] += f64::from(sum[j]);
             }
         }
         for j in 0..NR {
-            total[j] = (total[j] + to_int::<NATIVE>(term[j].into(), ToInt::TowardZero)) * power(e[j] - f);
+            total[j] = (total[j] + to_int::<NATIVE>(term[j].into(), ToInt::TowardZero)) * f64::from(step[j]);
         }
         p.encode.row::<NATIVE, NR>(total)
-    };
-    let mut out = d;
-    for j in 0..NR {
-        // An infinite or NaN c stays; products are finite here.
-        out[j] = if c[j].is_finite() { d[j] } else { c[j] };
+    });
+    if endless {
+        for j in 0..NR {
+            d[j] = if c[j].is_finite() { d[j] } else { c[j] };
+        }
     }
-    Some(out)
+    Some(d)
 }
 
-/// Whether some lane is negative.
+/// c, or 0 for an infinite or NaN one; products are finite here, so such a c stays. And whether there is any.
 #[inline(always)]
-fn negative(lanes: [i32; NR]) -> bool {
-    lanes.iter().fold(0, |x, y| x | y) < 0
+fn finite(c: [f32; NR]) -> ([f32; NR], bool) {
+    let endless = any(c.map(|c| !c.is_finite()));
+    (if endless { c.map(|c| if c.is_finite() { c } else { 0.0 }) } else { c }, endless)
 }
 
 /// (5) and (6) Products, cut toward zero in units of `1 / scale`, and their sum.
@@ -188,31 +204,78 @@ pub(super) fn sum(k: &Block<'_>, scale: &[f32; NR]) -> [i32; NR] {
     sum
 }
 
-/// (6) and (7) A sum of i32 and c's term, truncated to f32; none where that overflows.
+/// (6) The sum of products and of c's term; none where it may not fit.
 #[inline(always)]
-fn truncated(sum: [i32; NR], term: [f32; NR], e: [i32; NR], p: &Params) -> Option<[f32; NR]> {
-    let keep = p.fast_epilogue.unwrap_or(u32::MAX);
-    let f = p.frac_bits;
-    let room = i32::MAX - (2 << f) - 128;
-    let (mut d, mut bad) = ([0f32; NR], [0i32; NR]);
-    for j in 0..NR {
-        // Negative outside of the room, i32::MIN included.
-        bad[j] = room.wrapping_sub(sum[j].wrapping_abs()) | sum[j].wrapping_abs();
-    }
-    if negative(bad) {
-        return None;
-    }
+fn integer(k: &Block<'_>, scale: &[f32; NR], term: [f32; NR], p: &Params) -> Option<[i32; NR]> {
+    let mut total = if k.a.len() <= p.chunk {
+        within(sum(k, scale), p.room)?
+    } else {
+        let ((a, rest_a), (b, rest_b)) = (k.a.split_at(p.chunk), k.b.split_at(p.chunk));
+        let mut first = within(sum(&Block { a, b, ..*k }, scale), p.room / 2)?;
+        let second = within(sum(&Block { a: rest_a, b: rest_b, ..*k }, scale), p.room / 2)?;
+        for j in 0..NR {
+            first[j] += second[j];
+        }
+        first
+    };
     for j in 0..NR {
         // SAFETY: c is below 2^(e_max + 1), scaled below 2^(F + 1).
-        let total = sum[j] + unsafe { truncate(term[j]) };
-        let magnitude = total.abs();
+        total[j] += unsafe { truncate(term[j]) };
+    }
+    Some(total)
+}
+
+/// Sums, if none is above `room`; no sum is above `i32::MAX`, which need not be asked.
+#[inline(always)]
+fn within(sum: [i32; NR], room: i32) -> Option<[i32; NR]> {
+    if room == i32::MAX {
+        return Some(sum);
+    }
+    let mut bad = 0;
+    for x in sum {
+        // Negative outside of the room, i32::MIN included.
+        bad |= room.wrapping_sub(x.wrapping_abs()) | x.wrapping_abs();
+    }
+    (bad >= 0).then_some(sum)
+}
+
+/// (7) An integer's magnitude, truncated to 24 bits, as f32's code; and whether that took anything away, 1 or 0.
+#[inline(always)]
+fn truncated(total: [i32; NR]) -> ([u32; NR], [u32; NR]) {
+    let (mut code, mut lost) = ([0; NR], [0; NR]);
+    for j in 0..NR {
+        let magnitude = total[j].abs();
         let nearest = magnitude as f32;
         // SAFETY: the magnitude is at most 2^31 - 128, which f32 holds. One less if that was up.
-        let up = (magnitude - unsafe { truncate(nearest) }) >> 31;
-        let cut = nearest.to_bits().wrapping_add(up as u32) & keep | (total as u32 & 1 << 31);
-        d[j] = f32::from_bits(cut) * f32::from_bits(((127 - f + e[j]) << 23) as u32);
+        let rest = magnitude - unsafe { truncate(nearest) };
+        code[j] = nearest.to_bits().wrapping_add((rest >> 31) as u32);
+        lost[j] = u32::from(rest != 0);
     }
-    Some(d)
+    (code, lost)
+}
+
+/// Numbers from their magnitudes' codes, in units of `step`, with signs of integers.
+#[inline(always)]
+fn signed(magnitude: [u32; NR], sign: [i32; NR], step: [f32; NR]) -> [f32; NR] {
+    let mut x = step;
+    for j in 0..NR {
+        x[j] *= f32::from_bits(magnitude[j] | (sign[j] as u32 & 1 << 31));
+    }
+    x
+}
+
+/// (7) Numbers of 24 bits, rounded to odd, to nearest in at most 22 bits.
+#[inline(always)]
+fn nearest(mut x: [f32; NR], p: &Params) -> [f32; NR] {
+    // 2^emin, and what lifts a power of two to the number whose last place is the quantum.
+    let (least, lift) = (narrow_power(p.encode.emin as i16), 1.5 * narrow_power(23 - p.encode.bits as i16));
+    let limit = p.encode.limit as f32;
+    for x in &mut x {
+        let magic = f32::from_bits(x.to_bits() & 0x7F80_0000).max(least) * lift;
+        let rounded = (*x + magic) - magic;
+        *x = if rounded.abs() >= limit { f32::INFINITY.copysign(rounded) } else { rounded };
+    }
+    x
 }
 
 /// Everything in f64 lanes: any finite operands, any rounding; and special values.
@@ -267,12 +330,11 @@ fn normalised(k: &Block<'_>) -> [i32; NR] {
 #[inline(always)]
 fn exponents(k: &Block<'_>, term: &[f64; NR], products: [i32; NR], p: &Params) -> [i32; NR] {
     let (floor, zero_c, c_emin) = (p.floor.unwrap_or(NOTHING), p.zero_c.unwrap_or(NOTHING), p.c_emin);
-    let (scale_a, scale_b) = (k.scale_a, *k.scale_b);
     let mut e = [0; NR];
     for j in 0..NR {
         let of_term = exponent(term[j]).max(c_emin);
         let of_c = if term[j] == 0.0 { zero_c } else { of_term };
-        e[j] = (products[j] + scale_a + scale_b[j]).max(of_c).max(floor).max(NOTHING);
+        e[j] = (products[j] + k.scale(j)).max(of_c).max(floor).max(NOTHING);
     }
     e
 }
@@ -287,9 +349,8 @@ fn aligned<const NATIVE: bool, const STICKY: bool>(
     how: ToInt,
 ) -> [f64; NR] {
     let (mut scale, mut sum, f) = ([0f64; NR], [0f64; NR], p.frac_bits);
-    let (scale_a, scale_b) = (k.scale_a, *k.scale_b);
     for j in 0..NR {
-        scale[j] = power((f - e[j] + scale_a + scale_b[j]).clamp(-1000, 1000));
+        scale[j] = power((f - e[j] + k.scale(j)).clamp(-1000, 1000));
         sum[j] = units::<NATIVE, STICKY>(term[j] * power(f - e[j]), how);
     }
     for (b, &a) in k.b.iter().zip(k.a) {
@@ -324,7 +385,7 @@ pub(super) fn special(k: &Block<'_>, c: [f32; NR], d: [f32; NR], limited: bool) 
     for j in 0..NR {
         sum[j] = if c[j].is_finite() { 0.0 } else { c[j].into() };
         if limited {
-            limit[j] = power(128 - k.scale_a - k.scale_b[j]);
+            limit[j] = power(128 - k.scale(j));
         }
     }
     for (b, &a) in k.b.iter().zip(k.a) {

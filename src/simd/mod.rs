@@ -29,6 +29,7 @@ mod software;
 mod tiles;
 mod values;
 mod wide;
+mod without_fma;
 
 use crate::gemm::kernel::{Kernel, Reference};
 use crate::unit::Unit;
@@ -198,6 +199,7 @@ const FAMILIES: &[Select] = &[
     #[cfg(target_arch = "x86_64")]
     sfma::select,
     fma::select,
+    without_fma::select,
     pairwise::select,
     #[cfg(target_arch = "x86_64")]
     fda::select_round_down,

@@ -4,7 +4,7 @@
 
 use super::Isa;
 use super::general_body::{HIGHEST, LOWEST, largest, special, sum};
-use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
+use super::lanes::{Encode, ToInt, any, exponent, floor, narrow_power, power, to_int};
 use super::rows::{Block, Body, Rows};
 use super::values::{FAR, LOW, Layout, NR, Reading, SPECIAL, in_f32};
 use super::wide::in_order;
@@ -30,6 +30,9 @@ pub(super) struct Sums {
     pub(super) reach: Option<i32>,
     /// Whether sums of products fit into i32.
     narrow: bool,
+    /// In units of the products' last place: totals below are those of which no floor but c's takes a bit, products
+    /// fitting into i32. 0 where there are none.
+    near: f64,
     encode: Encode,
 }
 
@@ -58,6 +61,12 @@ impl Sums {
         let narrow = unit.a.fraction_bits + unit.b.fraction_bits + 2 <= 24
             && r.frac_bits <= 28
             && (group as u64) << (r.frac_bits + 2) < 1 << 31;
+        // Such a c is below 2^(sum_bits + 1) units, and zero or subnormal only below the products' exponents.
+        let kept = r.total_bits.map_or(r.sum_bits, |bits| bits.min(r.sum_bits)) as i32;
+        let whole_c = r.frac_bits >= 23 && unit.c.emin() <= LOWEST.into();
+        let reached = grouped.is_none_or(|reach| (0..=36).contains(&reach));
+        let near = power(kept + 1) - power(r.frac_bits as i32 + 2) * group as f64;
+        let near = if narrow && whole_c && reached { near.max(0.0) } else { 0.0 };
         let encode = Encode {
             rounding: ToInt::NearestEven,
             bits: 23,
@@ -67,7 +76,7 @@ impl Sums {
             zero: -0.0,
             least: 0.0,
         };
-        Some((Self { r, c_emin: unit.c.emin(), reach: grouped, narrow, encode }, blocks))
+        Some((Self { r, c_emin: unit.c.emin(), reach: grouped, narrow, near, encode }, blocks))
     }
 }
 
@@ -87,6 +96,9 @@ impl Body for Sums {
 
     #[inline(always)]
     fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
+        if let Some(d) = self.near::<NATIVE>(k, c) {
+            return d;
+        }
         let f = self.r.frac_bits as i32;
         let (e_dot, products) = if self.reach.is_some() {
             let half = k.a.len().div_ceil(2);
@@ -131,13 +143,54 @@ fn halves<'a>(k: &Block<'a>, half: usize) -> (Block<'a>, Block<'a>) {
 }
 
 impl Sums {
+    /// (3) to (7) for ordinary operands and totals that are `near`: an integer in units of `2^(e_dot - F)`, rounded once.
+    #[inline(always)]
+    fn near<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> Option<[f32; NR]> {
+        if self.near == 0.0 || k.flags & (SPECIAL | FAR) != 0 {
+            return None;
+        }
+        let (mut term, f) = (c, self.r.frac_bits as i16);
+        let (e, mut total) = if let Some(reach) = self.reach {
+            let (even, odd) = halves(k, k.a.len().div_ceil(2));
+            let (even, odd) = (self.integers(&even)?, self.integers(&odd)?);
+            let (mut e, mut total) = (even.0, [0f64; NR]);
+            for j in 0..NR {
+                e[j] = even.0[j].max(odd.0[j]);
+                let part =
+                    |(of, sum): (i16, f64)| floor::<NATIVE>(sum * f64::from(narrow_power((of - e[j]).max(-126))));
+                total[j] = part((even.0[j], even.1[j])) + part((odd.0[j], odd.1[j]));
+                term[j] = if c[j].abs() < narrow_power(e[j] - reach as i16) { 0.0 } else { c[j] };
+            }
+            (e, total)
+        } else {
+            self.integers(k)?
+        };
+        let (mut d, mut near) = ([0f32; NR], true);
+        for j in 0..NR {
+            total[j] += floor::<NATIVE>(f64::from(term[j]) * f64::from(narrow_power(f - e[j])));
+            d[j] = total[j] as f32 * narrow_power(e[j] - f);
+        }
+        for total in total {
+            near &= total.abs() < self.near;
+        }
+        near.then_some(d)
+    }
+
+    /// (3) and (4) The products' largest exponents, within the window, and their sums in units of `2^(e - F)`.
+    #[inline(always)]
+    fn integers(&self, k: &Block<'_>) -> Option<([i16; NR], [f64; NR])> {
+        let (e, f) = (largest(k), self.r.frac_bits as i16);
+        let outside = e.iter().fold(0, |outside, e| outside | (e - LOWEST) | (HIGHEST - e));
+        (outside >= 0).then(|| (e, sum(k, &e.map(|e| narrow_power(f - e))).map(f64::from)))
+    }
+
     /// (3) and (4) Products cut off below their largest exponent, summed in units of `2^(e_dot - F)`.
     #[inline(always)]
     fn products<const NATIVE: bool>(&self, k: &Block<'_>) -> ([i32; NR], [f64; NR]) {
         let f = self.r.frac_bits as i32;
         let e = largest(k).map(i32::from);
         let mut total = [0f64; NR];
-        let outside = any(e.map(|e| !(LOWEST..=HIGHEST).contains(&e)));
+        let outside = any(e.map(|e| !(i32::from(LOWEST)..=i32::from(HIGHEST)).contains(&e)));
         if self.narrow && k.flags & (SPECIAL | FAR) == 0 && !outside {
             let scale = e.map(|e| f32::from_bits(((127 + f - e) << 23) as u32));
             return (e, sum(k, &scale).map(f64::from));

@@ -19,8 +19,16 @@ pub(super) struct Block<'a> {
     /// What holds for some operand.
     pub(super) flags: u8,
     /// Exponents of the block's scales.
-    pub(super) scale_a: i32,
-    pub(super) scale_b: &'a [i32; NR],
+    pub(super) scale_a: i16,
+    pub(super) scale_b: &'a [i16; NR],
+}
+
+impl Block<'_> {
+    /// The exponent of a column's products' scales.
+    #[inline(always)]
+    pub(super) fn scale(&self, j: usize) -> i32 {
+        i32::from(self.scale_a + self.scale_b[j])
+    }
 }
 
 /// What a family computes on 16 columns at once. All methods are `inline(always)`.
@@ -162,8 +170,8 @@ impl<B: Body> Job<'_, B> {
 
     /// Exponents of the block's scales.
     #[inline(always)]
-    fn scales(&self, row: usize, group: usize, step: usize, from: usize, steps: usize) -> (i32, &[i32; NR]) {
-        const ONE: [i32; NR] = [0; NR];
+    fn scales(&self, row: usize, group: usize, step: usize, from: usize, steps: usize) -> (i16, &[i16; NR]) {
+        const ONE: [i16; NR] = [0; NR];
         let Some(block) = self.scaled else { return (0, &ONE) };
         let slots = self.layout.step / block;
         let slot = step * slots + from / block;

@@ -210,7 +210,7 @@ pub(super) struct Values {
     /// What holds for some element, per line or group and step.
     pub(super) flags: Vec<u8>,
     /// Exponents of block scales, per line (B: padded to groups) and step and scale slot.
-    pub(super) scales: Vec<i32>,
+    pub(super) scales: Vec<i16>,
 }
 
 impl Values {
@@ -239,7 +239,7 @@ impl Values {
             for slot in 0..slots {
                 let scale = rule.format.decode(panel.scales[line * slots + slot]);
                 if scale.is_finite() {
-                    self.scales[(group * slots + slot) * width + j] = scale.exponent;
+                    self.scales[(group * slots + slot) * width + j] = scale.exponent as i16;
                     continue;
                 }
                 let from = slot * rule.block;

@@ -8,6 +8,7 @@ mod formats;
 mod gemm;
 mod generic;
 mod kernels;
+mod kernels_fma;
 mod kernels_groups;
 mod kernels_hard;
 mod kernels_more;
