@@ -31,8 +31,8 @@ const LAST: i32 = -50;
 const GRID: f64 = 6.0;
 /// The exponent of f32's smallest number.
 const LEAST: i32 = -149;
-/// Groups that are tried together.
-const TOGETHER: usize = 8;
+/// Positions of K that are tried together.
+const TOGETHER: usize = 64;
 /// The exponent of the last place of sums' high parts. The low ones are below 2^-40 and, of 64 products within the bounds
 /// of `select`, multiples of 2^-91.
 const LAST_HIGH: i32 = -45;
@@ -179,8 +179,9 @@ impl Sums {
         }
         let at = |step: usize| (run.a.wrapping_add(step * group * MR), run.b.wrapping_add(step * group * NR));
         let mut inside = true;
-        for from in (0..steps).step_by(TOGETHER) {
-            let to = steps.min(from + TOGETHER);
+        let together = (TOGETHER / group).max(1);
+        for from in (0..steps).step_by(together) {
+            let to = steps.min(from + together);
             // Sums of multiples of f32's smallest number are f32 where they are subnormal.
             let normal = self.last(run.fields.map(|fields| Fields::all(&fields[from..to]))) >= LEAST;
             if normal && run.hope.tries() {
