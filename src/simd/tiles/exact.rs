@@ -9,6 +9,7 @@
 //! rounded. If one was, they are done again with a look at each sum: its error is small, and matters only near a tie.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 #![allow(unsafe_code, reason = "functions for one instruction set, loads through the panels' pointers")]
 
 use super::{Family, Fields, MR, NR, Run, Scales, Source, Tile, Tiles};
