@@ -183,8 +183,9 @@ impl Decoder {
 #[inline(always)]
 fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
     let (emax, emin) = (spec.max().exponent, spec.emin() - if fda.via_f16 { spec.fraction_bits as i32 } else { 0 });
-    // Block scales take a part of the window.
-    if emax - emin < WINDOW && fda.unit.scale.is_none() {
+    // Block scales want a part of the window.
+    let room = if fda.unit.scale.is_some() { WINDOW / 4 } else { 0 };
+    if emax - emin + room < WINDOW {
         return emax;
     }
     let mask = (1u32 << (spec.exponent_bits + spec.fraction_bits)) - 1;

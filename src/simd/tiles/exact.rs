@@ -9,6 +9,7 @@
 //! rounded. If one was, they are done again with a look at each sum: its error is small, and matters only near a tie.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 #![allow(unsafe_code, reason = "functions for one instruction set, loads through the panels' pointers")]
 
 use super::{Family, Fields, MR, NR, Run, Scales, Source, Tile, Tiles};
@@ -31,8 +32,8 @@ const LAST: i32 = -50;
 const GRID: f64 = 6.0;
 /// The exponent of f32's smallest number.
 const LEAST: i32 = -149;
-/// Groups that are tried together.
-const TOGETHER: usize = 8;
+/// Positions of K that are tried together.
+const TOGETHER: usize = 64;
 /// The exponent of the last place of sums' high parts. The low ones are below 2^-40 and, of 64 products within the bounds
 /// of `select`, multiples of 2^-91.
 const LAST_HIGH: i32 = -45;
@@ -179,8 +180,9 @@ impl Sums {
         }
         let at = |step: usize| (run.a.wrapping_add(step * group * MR), run.b.wrapping_add(step * group * NR));
         let mut inside = true;
-        for from in (0..steps).step_by(TOGETHER) {
-            let to = steps.min(from + TOGETHER);
+        let together = (TOGETHER / group).max(1);
+        for from in (0..steps).step_by(together) {
+            let to = steps.min(from + together);
             // Sums of multiples of f32's smallest number are f32 where they are subnormal.
             let normal = self.last(run.fields.map(|fields| Fields::all(&fields[from..to]))) >= LEAST;
             if normal && run.hope.tries() {
