@@ -144,33 +144,34 @@ fn narrow<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], products: [i16; NR], 
     for j in 0..NR {
         term[j] *= narrow_power(f - e[j]);
     }
-    let rounded = match p.finish {
-        Finish::Cut { keep } => integer(k, &scale, term, p).map(|total| {
+    let whole = if matches!(p.finish, Finish::Wide) { None } else { integer(k, &scale, term, p) };
+    // No closures around large bodies: what is not inlined loses the instruction set.
+    let mut d = match (whole, &p.finish) {
+        (Some(total), Finish::Cut { keep }) => {
             let (magnitude, _) = truncated(total);
             signed(magnitude.map(|x| x & keep), total, step)
-        }),
-        Finish::Nearest => integer(k, &scale, term, p).map(|total| {
+        }
+        (Some(total), _) => {
             let (mut odd, lost) = truncated(total);
             for j in 0..NR {
                 odd[j] |= lost[j];
             }
             nearest(signed(odd, total, step), p)
-        }),
-        Finish::Wide => None,
-    };
-    let mut d = rounded.unwrap_or_else(|| {
-        let mut total = [0f64; NR];
-        for (a, b) in k.a.chunks(p.chunk).zip(k.b.chunks(p.chunk)) {
-            let sum = sum(&Block { a, b, ..*k }, &scale);
-            for j in 0..NR {
-                total[j] += f64::from(sum[j]);
+        }
+        (None, _) => {
+            let mut total = [0f64; NR];
+            for (a, b) in k.a.chunks(p.chunk).zip(k.b.chunks(p.chunk)) {
+                let sum = sum(&Block { a, b, ..*k }, &scale);
+                for j in 0..NR {
+                    total[j] += f64::from(sum[j]);
+                }
             }
+            for j in 0..NR {
+                total[j] = (total[j] + to_int::<NATIVE>(term[j].into(), ToInt::TowardZero)) * f64::from(step[j]);
+            }
+            p.encode.row::<NATIVE, NR>(total)
         }
-        for j in 0..NR {
-            total[j] = (total[j] + to_int::<NATIVE>(term[j].into(), ToInt::TowardZero)) * f64::from(step[j]);
-        }
-        p.encode.row::<NATIVE, NR>(total)
-    });
+    };
     if endless {
         for j in 0..NR {
             d[j] = if c[j].is_finite() { d[j] } else { c[j] };

@@ -111,7 +111,7 @@ impl Real {
         let mut draw = |count: usize, bits: i32, exponent: i32| -> Vec<u64> {
             let number = |rng: &mut Rng| {
                 let odd = 2 * rng.below(1u64 << (bits - 1)) + 1;
-                let power = exponent - (bits - 1) + rng.below(spread) as i32;
+                let power = exponent - (bits - 1) + rng.below(spread);
                 rng.pick(&[-1.0, 1.0]) * odd as f64 * 2f64.powi(power)
             };
             (0..count).map(|_| (self.code)((self.round)(number(rng)))).collect()
