@@ -1,15 +1,13 @@
-//! Whole products by accumulator, size and instruction set, small ones, and single dot-adds as lines of text. Every
-//! bench compares bits with the reference before it is timed; `cargo bench -- --test` does only that and one run each.
+//! Whole products by accumulator, size and instruction set, and small ones. Every bench
+//! compares bits with the reference before it is timed; `cargo bench -- --test` does only that and one run each.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gemmulate::gemm::Workspace;
 use gemmulate::prelude::*;
 use gemmulate::simd::Isa;
-use gemmulate::vectors::{Evaluator, Generator, Line, Lines, Vector};
 use half::f16;
 use ndarray::{Array2, Array3, s};
 use std::hint::black_box;
-use std::io::Write;
 
 const UNITS: [&str; 8] = [
     "hopper/mma.m16n8k16.f32.f16.f16.f32",
@@ -98,35 +96,5 @@ fn tiles(c: &mut Criterion) {
     group.finish();
 }
 
-/// The loop of `gemmulate eval`, and the same with the arithmetic left out.
-fn lines(c: &mut Criterion) {
-    let mut group = c.benchmark_group("eval");
-    for name in UNITS {
-        let unit = Unit::find(name).expect("a unit");
-        let vectors: Vec<Vector> = Generator::new(&unit, 1).take(2000).collect();
-        let mut evaluator = Evaluator::new(&unit);
-        for v in &vectors {
-            assert_eq!(evaluator.eval(v), v.eval(&unit), "{unit}: {v}");
-        }
-        let text: String = vectors.iter().map(|v| format!("{v}\n")).collect();
-        group.throughput(Throughput::Elements(2000));
-        for stubbed in [false, true] {
-            let what = if stubbed { "stubbed" } else { "whole" };
-            group.bench_function(BenchmarkId::new(name, what), |bench| {
-                bench.iter(|| {
-                    let (mut lines, mut vector) = (Lines::new(&unit, "-", text.as_bytes()), Vector::default());
-                    let mut out = Vec::with_capacity(1 << 16);
-                    while lines.next_into(&mut vector).expect("a line") == Line::Vector {
-                        let d = if stubbed { vector.c } else { evaluator.eval(&vector).expect("a vector") };
-                        writeln!(out, "{d:x}").expect("memory");
-                    }
-                    out
-                });
-            });
-        }
-    }
-    group.finish();
-}
-
-criterion_group!(benches, products, small, tiles, lines);
+criterion_group!(benches, products, small, tiles);
 criterion_main!(benches);

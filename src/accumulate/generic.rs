@@ -180,7 +180,7 @@ impl GenericDot {
     }
 
     /// c + t in IEEE RNE.
-    pub(super) fn add_c(&self, c: &Num, t: &Num, out: &FormatSpec, seen: &mut impl Observer) -> Num {
+    fn add_c(&self, c: &Num, t: &Num, out: &FormatSpec, seen: &mut impl Observer) -> Num {
         let c = ieee::convert(c, out, Rounding::NearestEven, self.nan);
         let value = self.flush_result(ieee::add(&c, t, out, Rounding::NearestEven, self.nan));
         seen.see(|| Event::operation("d = c + t", [("c", c.term()), ("t", t.term())], value));

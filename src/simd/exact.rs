@@ -6,7 +6,7 @@ use super::Isa;
 use super::general_body::special;
 use super::lanes::{any, odd, two_sum};
 use super::rows::{Block, Body, Rows};
-use super::values::{Layout, NR, Reading, SPECIAL, WIDE, in_f32};
+use super::values::{Layout, Reading, SPECIAL, WIDE, in_f32};
 use super::wide::{in_order, over};
 use crate::accumulate::{CPosition, GenericDot, Recipe};
 use crate::format::{F32, FormatSpec};
@@ -24,7 +24,8 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     if let Some(kernel) = super::tiles::exact(unit, isa, body, &blocks, nan) {
         return Some(kernel);
     }
-    Rows::kernel(unit, isa, body, Layout::new(unit.shape.k, &blocks), Reading::default(), nan)
+    let reading = Reading { spans: true, ..Reading::default() };
+    Rows::kernel(unit, isa, body, Layout::new(unit.shape.k, &blocks), reading, nan)
 }
 
 /// What is computed of a unit, its groups of products, and its NaN.
@@ -72,12 +73,12 @@ impl Body for Exact {
     }
 
     #[inline(always)]
-    fn begin(&self, c: [f32; NR]) -> [f32; NR] {
+    fn begin<const N: usize>(&self, c: [f32; N]) -> [f32; N] {
         c
     }
 
     #[inline(always)]
-    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
+    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
         let endless = any(c.map(|c| !c.is_finite()));
         let d = if k.flags & WIDE == 0 {
             rounded_two(whole(k), c)
@@ -90,21 +91,21 @@ impl Body for Exact {
     }
 
     #[inline(always)]
-    fn end<const NATIVE: bool>(&self, _: [f32; NR], d: [f32; NR]) -> [f32; NR] {
+    fn end<const NATIVE: bool, const N: usize>(&self, _: [f32; N], d: [f32; N]) -> [f32; N] {
         d
     }
 }
 
 /// The sum of products whose last places and magnitudes are at most 53 bits apart.
 #[inline(always)]
-fn whole(k: &Block<'_>) -> [f64; NR] {
-    let mut sum = [0f64; NR];
+fn whole<const N: usize>(k: &Block<'_, N>) -> [f64; N] {
+    let mut sum = [0f64; N];
     over(
         k.a,
         k.b,
         #[inline(always)]
-        |a, b: &[f32; NR]| {
-            for j in 0..NR {
+        |a, b: &[f32; N]| {
+            for j in 0..N {
                 sum[j] += f64::from(a) * f64::from(b[j]);
             }
         },
@@ -114,9 +115,9 @@ fn whole(k: &Block<'_>) -> [f64; NR] {
 
 /// The sum of at most two products, in two parts.
 #[inline(always)]
-fn pair(k: &Block<'_>) -> ([f64; NR], [f64; NR]) {
-    let (mut high, mut low) = ([0f64; NR], [0f64; NR]);
-    for j in 0..NR {
+fn pair<const N: usize>(k: &Block<'_, N>) -> ([f64; N], [f64; N]) {
+    let (mut high, mut low) = ([0f64; N], [0f64; N]);
+    for j in 0..N {
         let product = |i: usize| f64::from(k.a[i]) * f64::from(k.b[i][j]);
         let second = if k.a.len() > 1 { product(1) } else { 0.0 };
         (high[j], low[j]) = two_sum(product(0), second);
@@ -128,13 +129,13 @@ fn pair(k: &Block<'_>) -> ([f64; NR], [f64; NR]) {
 
 /// The sum in multiples of 2^-8 and the rest, each exact.
 #[inline(always)]
-fn split(k: &Block<'_>) -> ([f64; NR], [f64; NR]) {
+fn split<const N: usize>(k: &Block<'_, N>) -> ([f64; N], [f64; N]) {
     const GRID: f64 = 26_388_279_066_624.0; // 1.5 * 2^44: its last place is 2^-8
-    let (mut high, mut low) = ([0f64; NR], [0f64; NR]);
+    let (mut high, mut low) = ([0f64; N], [0f64; N]);
     for (b, &a) in k.b.iter().zip(k.a) {
         in_order();
         let a = f64::from(a);
-        for j in 0..NR {
+        for j in 0..N {
             let product = a * f64::from(b[j]);
             let part = (product + GRID) - GRID;
             high[j] += part;
@@ -145,9 +146,9 @@ fn split(k: &Block<'_>) -> ([f64; NR], [f64; NR]) {
 }
 
 #[inline(always)]
-fn rounded_two(sum: [f64; NR], c: [f32; NR]) -> [f32; NR] {
-    let mut d = [0f32; NR];
-    for j in 0..NR {
+fn rounded_two<const N: usize>(sum: [f64; N], c: [f32; N]) -> [f32; N] {
+    let mut d = [0f32; N];
+    for j in 0..N {
         let (total, rest) = two_sum(sum[j], c[j].into());
         d[j] = odd(total, rest);
     }
@@ -155,9 +156,9 @@ fn rounded_two(sum: [f64; NR], c: [f32; NR]) -> [f32; NR] {
 }
 
 #[inline(always)]
-fn rounded((high, low): ([f64; NR], [f64; NR]), c: [f32; NR]) -> [f32; NR] {
-    let mut d = [0f32; NR];
-    for j in 0..NR {
+fn rounded<const N: usize>((high, low): ([f64; N], [f64; N]), c: [f32; N]) -> [f32; N] {
+    let mut d = [0f32; N];
+    for j in 0..N {
         let (sum, r) = two_sum(high[j], low[j]);
         let (sum, u) = two_sum(sum, c[j].into());
         let (v, w) = two_sum(u, r);

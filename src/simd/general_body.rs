@@ -1,11 +1,11 @@
-//! One block of the aligned dot-add on one row and 16 columns: docs/numerics.md, 4.12, steps 1 to 8.
+//! One block of the aligned dot-add on one row and some columns: docs/numerics.md, 4.12, steps 1 to 8.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 #![allow(unsafe_code, reason = "conversions without a check, whose range the exponents prove")]
 
 use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
 use super::rows::{Block, Body};
-use super::values::{FAR, LOW, NR, SPECIAL};
+use super::values::{FAR, LOW, SPECIAL};
 use super::wide::{in_order, over, truncate};
 use crate::accumulate::CPosition;
 
@@ -58,50 +58,50 @@ impl Body for Params {
     }
 
     #[inline(always)]
-    fn begin(&self, c: [f32; NR]) -> [f32; NR] {
-        if self.c == CPosition::Last { [0.0; NR] } else { c }
+    fn begin<const N: usize>(&self, c: [f32; N]) -> [f32; N] {
+        if self.c == CPosition::Last { [0.0; N] } else { c }
     }
 
     #[inline(always)]
-    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
-        block::<NATIVE>(k, c, self)
+    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
+        block::<NATIVE, N>(k, c, self)
     }
 
     #[inline(always)]
-    fn end<const NATIVE: bool>(&self, c: [f32; NR], d: [f32; NR]) -> [f32; NR] {
+    fn end<const NATIVE: bool, const N: usize>(&self, c: [f32; N], d: [f32; N]) -> [f32; N] {
         // (8) for a c that comes after all blocks.
-        if self.c == CPosition::Last { add::<NATIVE>(flushed(c, self), d, self) } else { d }
+        if self.c == CPosition::Last { add::<NATIVE, N>(flushed(c, self), d, self) } else { d }
     }
 }
 
 /// d of a block.
 #[inline(always)]
-fn block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], p: &Params) -> [f32; NR] {
+fn block<const NATIVE: bool, const N: usize>(k: &Block<'_, N>, c: [f32; N], p: &Params) -> [f32; N] {
     let products = largest(k);
     let c = if p.c_flush > 0.0 { flushed(c, p) } else { c };
     if p.chunk > 0 && k.flags & (SPECIAL | FAR) == 0 {
         let done = if p.fast_epilogue.is_some() {
-            narrow::<NATIVE, true>(k, c, products, p)
+            narrow::<NATIVE, true, N>(k, c, products, p)
         } else {
-            narrow::<NATIVE, false>(k, c, products, p)
+            narrow::<NATIVE, false, N>(k, c, products, p)
         };
         if let Some(d) = done {
             return d;
         }
     }
-    wide_block::<NATIVE>(k, c, products, p)
+    wide_block::<NATIVE, N>(k, c, products, p)
 }
 
 /// (4) The largest exponent among the products.
 #[inline(always)]
-pub(super) fn largest(k: &Block<'_>) -> [i16; NR] {
-    let mut e = [2 * LOW; NR];
+pub(super) fn largest<const N: usize>(k: &Block<'_, N>) -> [i16; N] {
+    let mut e = [2 * LOW; N];
     over(
         k.a_exponents,
         k.b_exponents,
         #[inline(always)]
-        |a, b: &[i16; NR]| {
-            for j in 0..NR {
+        |a, b: &[i16; N]| {
+            for j in 0..N {
                 e[j] = e[j].max(b[j] + a);
             }
         },
@@ -111,16 +111,16 @@ pub(super) fn largest(k: &Block<'_>) -> [i16; NR] {
 
 /// (4) to (7) in f32 lanes, where every exponent allows it.
 #[inline(always)]
-fn narrow<const NATIVE: bool, const FAST: bool>(
-    k: &Block<'_>,
-    c: [f32; NR],
-    products: [i16; NR],
+fn narrow<const NATIVE: bool, const FAST: bool, const N: usize>(
+    k: &Block<'_, N>,
+    c: [f32; N],
+    products: [i16; N],
     p: &Params,
-) -> Option<[f32; NR]> {
+) -> Option<[f32; N]> {
     let (floor, c_emin, f) = (p.floor.unwrap_or(i32::MIN), p.c_emin, p.frac_bits);
     let (scale_a, scale_b) = (k.scale_a, *k.scale_b);
-    let (mut e, mut alone, mut finite) = ([0i32; NR], [0i32; NR], [0f32; NR]);
-    for j in 0..NR {
+    let (mut e, mut alone, mut finite) = ([0i32; N], [0i32; N], [0f32; N]);
+    for j in 0..N {
         let field = (c[j].to_bits() >> 23 & 0xFF) as i32;
         // Neither zero, nor too small to matter, nor infinite or NaN.
         let counts = (field - 1) as u32 <= 253;
@@ -130,8 +130,8 @@ fn narrow<const NATIVE: bool, const FAST: bool>(
         e[j] = (i32::from(products[j]) + scale_a + scale_b[j]).max(of_c).max(floor);
         alone[j] = e[j] - scale_a - scale_b[j];
     }
-    let (mut scale, mut term, mut bad) = ([0f32; NR], [0f32; NR], [0i32; NR]);
-    for j in 0..NR {
+    let (mut scale, mut term, mut bad) = ([0f32; N], [0f32; N], [0i32; N]);
+    for j in 0..N {
         // Negative outside of the window.
         bad[j] = (e[j] - LOWEST) | (HIGHEST - e[j]) | (alone[j] - LOWEST) | (HIGHEST - alone[j]);
         // 2^(F - e): what makes the truncation step 1.
@@ -144,20 +144,20 @@ fn narrow<const NATIVE: bool, const FAST: bool>(
     let d = if FAST {
         truncated(sum(k, &scale), term, e, p)?
     } else {
-        let mut total = [0f64; NR];
+        let mut total = [0f64; N];
         for (a, b) in k.a.chunks(p.chunk).zip(k.b.chunks(p.chunk)) {
             let part = sum(&Block { a, b, ..*k }, &scale);
-            for j in 0..NR {
+            for j in 0..N {
                 total[j] += f64::from(part[j]);
             }
         }
-        for j in 0..NR {
+        for j in 0..N {
             total[j] = (total[j] + to_int::<NATIVE>(term[j].into(), ToInt::TowardZero)) * power(e[j] - f);
         }
-        p.encode.row::<NATIVE, NR>(total)
+        p.encode.row::<NATIVE, N>(total)
     };
     let mut out = d;
-    for j in 0..NR {
+    for j in 0..N {
         // An infinite or NaN c stays; products are finite here.
         out[j] = if c[j].is_finite() { d[j] } else { c[j] };
     }
@@ -166,20 +166,20 @@ fn narrow<const NATIVE: bool, const FAST: bool>(
 
 /// Whether some lane is negative.
 #[inline(always)]
-fn negative(lanes: [i32; NR]) -> bool {
+fn negative<const N: usize>(lanes: [i32; N]) -> bool {
     lanes.iter().fold(0, |x, y| x | y) < 0
 }
 
 /// (5) and (6) Products, cut toward zero in units of `1 / scale`, and their sum.
 #[inline(always)]
-pub(super) fn sum(k: &Block<'_>, scale: &[f32; NR]) -> [i32; NR] {
-    let mut sum = [0i32; NR];
+pub(super) fn sum<const N: usize>(k: &Block<'_, N>, scale: &[f32; N]) -> [i32; N] {
+    let mut sum = [0i32; N];
     over(
         k.a,
         k.b,
         #[inline(always)]
-        |a, b: &[f32; NR]| {
-            for j in 0..NR {
+        |a, b: &[f32; N]| {
+            for j in 0..N {
                 // SAFETY: a product is below 2^(e_max + 2), scaled below 2^(F + 2), and F is at most 28.
                 sum[j] += unsafe { truncate(a * b[j] * scale[j]) };
             }
@@ -190,19 +190,19 @@ pub(super) fn sum(k: &Block<'_>, scale: &[f32; NR]) -> [i32; NR] {
 
 /// (6) and (7) A sum of i32 and c's term, truncated to f32; none where that overflows.
 #[inline(always)]
-fn truncated(sum: [i32; NR], term: [f32; NR], e: [i32; NR], p: &Params) -> Option<[f32; NR]> {
+fn truncated<const N: usize>(sum: [i32; N], term: [f32; N], e: [i32; N], p: &Params) -> Option<[f32; N]> {
     let keep = p.fast_epilogue.unwrap_or(u32::MAX);
     let f = p.frac_bits;
     let room = i32::MAX - (2 << f) - 128;
-    let (mut d, mut bad) = ([0f32; NR], [0i32; NR]);
-    for j in 0..NR {
+    let (mut d, mut bad) = ([0f32; N], [0i32; N]);
+    for j in 0..N {
         // Negative outside of the room, i32::MIN included.
         bad[j] = room.wrapping_sub(sum[j].wrapping_abs()) | sum[j].wrapping_abs();
     }
     if negative(bad) {
         return None;
     }
-    for j in 0..NR {
+    for j in 0..N {
         // SAFETY: c is below 2^(e_max + 1), scaled below 2^(F + 1).
         let total = sum[j] + unsafe { truncate(term[j]) };
         let magnitude = total.abs();
@@ -217,45 +217,50 @@ fn truncated(sum: [i32; NR], term: [f32; NR], e: [i32; NR], p: &Params) -> Optio
 
 /// Everything in f64 lanes: any finite operands, any rounding; and special values.
 #[inline(always)]
-fn wide_block<const NATIVE: bool>(k: &Block<'_>, c: [f32; NR], products: [i16; NR], p: &Params) -> [f32; NR] {
+fn wide_block<const NATIVE: bool, const N: usize>(
+    k: &Block<'_, N>,
+    c: [f32; N],
+    products: [i16; N],
+    p: &Params,
+) -> [f32; N] {
     let with_c = p.c != CPosition::Late;
-    let mut term = [0f64; NR];
-    for j in 0..NR {
+    let mut term = [0f64; N];
+    for j in 0..N {
         let finite = if c[j].is_finite() { c[j] } else { 0.0 };
         term[j] = if with_c { finite.into() } else { 0.0 };
     }
     let products = if p.normalise { normalised(k) } else { products.map(i32::from) };
     let e = exponents(k, &term, products, p);
     let total = match (p.alignment, p.sticky) {
-        (ToInt::NearestEven, false) => aligned::<NATIVE, false>(k, term, &e, p, ToInt::NearestEven),
-        (ToInt::NearestEven, true) => aligned::<NATIVE, true>(k, term, &e, p, ToInt::NearestEven),
-        (ToInt::Down, false) => aligned::<NATIVE, false>(k, term, &e, p, ToInt::Down),
-        (ToInt::Down, true) => aligned::<NATIVE, true>(k, term, &e, p, ToInt::Down),
-        (_, false) => aligned::<NATIVE, false>(k, term, &e, p, ToInt::TowardZero),
-        (_, true) => aligned::<NATIVE, true>(k, term, &e, p, ToInt::TowardZero),
+        (ToInt::NearestEven, false) => aligned::<NATIVE, false, N>(k, term, &e, p, ToInt::NearestEven),
+        (ToInt::NearestEven, true) => aligned::<NATIVE, true, N>(k, term, &e, p, ToInt::NearestEven),
+        (ToInt::Down, false) => aligned::<NATIVE, false, N>(k, term, &e, p, ToInt::Down),
+        (ToInt::Down, true) => aligned::<NATIVE, true, N>(k, term, &e, p, ToInt::Down),
+        (_, false) => aligned::<NATIVE, false, N>(k, term, &e, p, ToInt::TowardZero),
+        (_, true) => aligned::<NATIVE, true, N>(k, term, &e, p, ToInt::TowardZero),
     };
-    let mut d = p.encode.row::<NATIVE, NR>(total);
+    let mut d = p.encode.row::<NATIVE, N>(total);
     let beyond = p.limit && any(e.map(|e| e > 120));
     let endless = with_c && any(c.map(|c| !c.is_finite()));
     if k.flags & SPECIAL != 0 || beyond || endless {
-        d = special(k, if with_c { c } else { [0.0; NR] }, d, p.limit);
+        d = special(k, if with_c { c } else { [0.0; N] }, d, p.limit);
     }
-    if with_c { d } else { add::<NATIVE>(c, d, p) }
+    if with_c { d } else { add::<NATIVE, N>(c, d, p) }
 }
 
 /// (1) c, or +0 for a subnormal one.
 #[inline(always)]
-fn flushed(c: [f32; NR], p: &Params) -> [f32; NR] {
+fn flushed<const N: usize>(c: [f32; N], p: &Params) -> [f32; N] {
     c.map(|c| if c.abs() < p.c_flush { 0.0 } else { c })
 }
 
 /// (4) The largest exponent among products with `1 <= s < 2`.
 #[inline(always)]
-fn normalised(k: &Block<'_>) -> [i32; NR] {
-    let mut largest = [0f64; NR];
+fn normalised<const N: usize>(k: &Block<'_, N>) -> [i32; N] {
+    let mut largest = [0f64; N];
     for (b, &a) in k.b.iter().zip(k.a) {
         in_order();
-        for j in 0..NR {
+        for j in 0..N {
             let magnitude = (f64::from(a) * f64::from(b[j])).abs();
             largest[j] = if magnitude > largest[j] && magnitude < f64::INFINITY { magnitude } else { largest[j] };
         }
@@ -265,11 +270,11 @@ fn normalised(k: &Block<'_>) -> [i32; NR] {
 
 /// (4) e_max.
 #[inline(always)]
-fn exponents(k: &Block<'_>, term: &[f64; NR], products: [i32; NR], p: &Params) -> [i32; NR] {
+fn exponents<const N: usize>(k: &Block<'_, N>, term: &[f64; N], products: [i32; N], p: &Params) -> [i32; N] {
     let (floor, zero_c, c_emin) = (p.floor.unwrap_or(NOTHING), p.zero_c.unwrap_or(NOTHING), p.c_emin);
     let (scale_a, scale_b) = (k.scale_a, *k.scale_b);
-    let mut e = [0; NR];
-    for j in 0..NR {
+    let mut e = [0; N];
+    for j in 0..N {
         let of_term = exponent(term[j]).max(c_emin);
         let of_c = if term[j] == 0.0 { zero_c } else { of_term };
         e[j] = (products[j] + scale_a + scale_b[j]).max(of_c).max(floor).max(NOTHING);
@@ -279,27 +284,27 @@ fn exponents(k: &Block<'_>, term: &[f64; NR], products: [i32; NR], p: &Params) -
 
 /// (5) and (6) The exact sum of the aligned terms.
 #[inline(always)]
-fn aligned<const NATIVE: bool, const STICKY: bool>(
-    k: &Block<'_>,
-    term: [f64; NR],
-    e: &[i32; NR],
+fn aligned<const NATIVE: bool, const STICKY: bool, const N: usize>(
+    k: &Block<'_, N>,
+    term: [f64; N],
+    e: &[i32; N],
     p: &Params,
     how: ToInt,
-) -> [f64; NR] {
-    let (mut scale, mut sum, f) = ([0f64; NR], [0f64; NR], p.frac_bits);
+) -> [f64; N] {
+    let (mut scale, mut sum, f) = ([0f64; N], [0f64; N], p.frac_bits);
     let (scale_a, scale_b) = (k.scale_a, *k.scale_b);
-    for j in 0..NR {
+    for j in 0..N {
         scale[j] = power((f - e[j] + scale_a + scale_b[j]).clamp(-1000, 1000));
         sum[j] = units::<NATIVE, STICKY>(term[j] * power(f - e[j]), how);
     }
     for (b, &a) in k.b.iter().zip(k.a) {
         in_order();
         let a = f64::from(a);
-        for j in 0..NR {
+        for j in 0..N {
             sum[j] += units::<NATIVE, STICKY>(a * f64::from(b[j]) * scale[j], how);
         }
     }
-    for j in 0..NR {
+    for j in 0..N {
         sum[j] *= power(e[j] - f - i32::from(STICKY));
     }
     sum
@@ -319,9 +324,9 @@ fn units<const NATIVE: bool, const STICKY: bool>(x: f64, how: ToInt) -> f64 {
 
 /// (3) S: what infinities, NaN and products beyond the limit decide; IEEE sums of them say the same.
 #[inline(always)]
-pub(super) fn special(k: &Block<'_>, c: [f32; NR], d: [f32; NR], limited: bool) -> [f32; NR] {
-    let (mut sum, mut limit) = ([0f64; NR], [f64::INFINITY; NR]);
-    for j in 0..NR {
+pub(super) fn special<const N: usize>(k: &Block<'_, N>, c: [f32; N], d: [f32; N], limited: bool) -> [f32; N] {
+    let (mut sum, mut limit) = ([0f64; N], [f64::INFINITY; N]);
+    for j in 0..N {
         sum[j] = if c[j].is_finite() { 0.0 } else { c[j].into() };
         if limited {
             limit[j] = power(128 - k.scale_a - k.scale_b[j]);
@@ -329,13 +334,13 @@ pub(super) fn special(k: &Block<'_>, c: [f32; NR], d: [f32; NR], limited: bool) 
     }
     for (b, &a) in k.b.iter().zip(k.a) {
         in_order();
-        for j in 0..NR {
+        for j in 0..N {
             let product = f64::from(a) * f64::from(b[j]);
             sum[j] += if product.abs() >= limit[j] { f64::INFINITY.copysign(product) } else { product };
         }
     }
     let mut out = d;
-    for j in 0..NR {
+    for j in 0..N {
         out[j] = if sum[j].is_finite() { d[j] } else { sum[j] as f32 };
     }
     out
@@ -343,15 +348,15 @@ pub(super) fn special(k: &Block<'_>, c: [f32; NR], d: [f32; NR], limited: bool) 
 
 /// (8) c + t in IEEE RNE.
 #[inline(always)]
-fn add<const NATIVE: bool>(c: [f32; NR], t: [f32; NR], p: &Params) -> [f32; NR] {
+fn add<const NATIVE: bool, const N: usize>(c: [f32; N], t: [f32; N], p: &Params) -> [f32; N] {
     // The sum of two f32 in f64, rounded again, is as if rounded once.
-    let mut sum = [0f64; NR];
-    for j in 0..NR {
+    let mut sum = [0f64; N];
+    for j in 0..N {
         sum[j] = f64::from(c[j]) + f64::from(t[j]);
     }
-    let rounded = p.late.row::<NATIVE, NR>(sum);
+    let rounded = p.late.row::<NATIVE, N>(sum);
     let mut d = rounded;
-    for j in 0..NR {
+    for j in 0..N {
         d[j] = if sum[j].is_finite() { rounded[j] } else { sum[j] as f32 };
     }
     d

@@ -6,7 +6,7 @@ use super::Isa;
 use super::general_body::{HIGHEST, LOWEST, largest, special, sum};
 use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
 use super::rows::{Block, Body, Rows};
-use super::values::{FAR, LOW, Layout, NR, Reading, SPECIAL, in_f32};
+use super::values::{FAR, LOW, Layout, Reading, SPECIAL, in_f32};
 use super::wide::in_order;
 use crate::accumulate::{BlockedC, OverflowBesideC, Pattern, Recipe, RoundDown};
 use crate::format::{F32, FormatSpec};
@@ -81,23 +81,23 @@ impl Body for Sums {
     }
 
     #[inline(always)]
-    fn begin(&self, c: [f32; NR]) -> [f32; NR] {
+    fn begin<const N: usize>(&self, c: [f32; N]) -> [f32; N] {
         c
     }
 
     #[inline(always)]
-    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
+    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
         let f = self.r.frac_bits as i32;
         let (e_dot, products) = if self.reach.is_some() {
             let half = k.a.len().div_ceil(2);
             let (even, odd) = halves(k, half);
-            self.join::<NATIVE>(self.products::<NATIVE>(&even), self.products::<NATIVE>(&odd))
+            self.join::<NATIVE, N>(self.products::<NATIVE, N>(&even), self.products::<NATIVE, N>(&odd))
         } else {
-            self.products::<NATIVE>(k)
+            self.products::<NATIVE, N>(k)
         };
         let (reach, c_emin, sum_bits) = (self.reach.unwrap_or(1 << 20), self.c_emin, self.r.sum_bits as i32);
-        let (mut total, mut tops) = ([0f64; NR], [0i32; NR]);
-        for j in 0..NR {
+        let (mut total, mut tops) = ([0f64; N], [0i32; N]);
+        for j in 0..N {
             let finite = if c[j].is_finite() { c[j] } else { 0.0 };
             let e_c = exponent(finite.into()).max(c_emin);
             let e = e_dot[j].max(e_c);
@@ -108,20 +108,20 @@ impl Body for Sums {
             tops[j] = e;
         }
         let top = tops.into_iter().fold(i32::from(LOW), i32::max);
-        let d = self.finish::<NATIVE>(total);
+        let d = self.finish::<NATIVE, N>(total);
         let endless = any(c.map(|c| !c.is_finite()));
         if k.flags & SPECIAL != 0 || top > 120 || endless { special(k, c, d, true) } else { d }
     }
 
     #[inline(always)]
-    fn end<const NATIVE: bool>(&self, _: [f32; NR], d: [f32; NR]) -> [f32; NR] {
+    fn end<const NATIVE: bool, const N: usize>(&self, _: [f32; N], d: [f32; N]) -> [f32; N] {
         d
     }
 }
 
 /// The products of even k and of odd k.
 #[inline(always)]
-fn halves<'a>(k: &Block<'a>, half: usize) -> (Block<'a>, Block<'a>) {
+fn halves<'a, const N: usize>(k: &Block<'a, N>, half: usize) -> (Block<'a, N>, Block<'a, N>) {
     let (a, b) = (k.a.split_at(half), k.b.split_at(half));
     let (ae, be) = (k.a_exponents.split_at(half), k.b_exponents.split_at(half));
     (
@@ -133,10 +133,10 @@ fn halves<'a>(k: &Block<'a>, half: usize) -> (Block<'a>, Block<'a>) {
 impl Sums {
     /// (3) and (4) Products cut off below their largest exponent, summed in units of `2^(e_dot - F)`.
     #[inline(always)]
-    fn products<const NATIVE: bool>(&self, k: &Block<'_>) -> ([i32; NR], [f64; NR]) {
+    fn products<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>) -> ([i32; N], [f64; N]) {
         let f = self.r.frac_bits as i32;
         let e = largest(k).map(i32::from);
-        let mut total = [0f64; NR];
+        let mut total = [0f64; N];
         let outside = any(e.map(|e| !(LOWEST..=HIGHEST).contains(&e)));
         if self.narrow && k.flags & (SPECIAL | FAR) == 0 && !outside {
             let scale = e.map(|e| f32::from_bits(((127 + f - e) << 23) as u32));
@@ -145,7 +145,7 @@ impl Sums {
         let scale = e.map(|e| power(f - e.max(-900)));
         for (b, &a) in k.b.iter().zip(k.a) {
             in_order();
-            for j in 0..NR {
+            for j in 0..N {
                 total[j] += to_int::<NATIVE>(f64::from(a) * f64::from(b[j]) * scale[j], ToInt::TowardZero);
             }
         }
@@ -154,13 +154,13 @@ impl Sums {
 
     /// Two halves against the larger exponent.
     #[inline(always)]
-    fn join<const NATIVE: bool>(
+    fn join<const NATIVE: bool, const N: usize>(
         &self,
-        even: ([i32; NR], [f64; NR]),
-        odd: ([i32; NR], [f64; NR]),
-    ) -> ([i32; NR], [f64; NR]) {
-        let (mut e, mut total) = ([0; NR], [0f64; NR]);
-        for j in 0..NR {
+        even: ([i32; N], [f64; N]),
+        odd: ([i32; N], [f64; N]),
+    ) -> ([i32; N], [f64; N]) {
+        let (mut e, mut total) = ([0; N], [0f64; N]);
+        for j in 0..N {
             e[j] = even.0[j].max(odd.0[j]);
             let floor =
                 |(e_half, sum): (i32, f64)| to_int::<NATIVE>(sum * power((e_half - e[j]).max(-900)), ToInt::Down);
@@ -171,7 +171,7 @@ impl Sums {
 
     /// (6) and (7) The total floored at its own fraction bits, then rounded.
     #[inline(always)]
-    fn finish<const NATIVE: bool>(&self, mut total: [f64; NR]) -> [f32; NR] {
+    fn finish<const NATIVE: bool, const N: usize>(&self, mut total: [f64; N]) -> [f32; N] {
         if let Some(bits) = self.r.total_bits {
             let emin = self.encode.emin;
             for v in &mut total {
@@ -179,6 +179,6 @@ impl Sums {
                 *v = to_int::<NATIVE>(*v * power(-quantum), ToInt::Down) * power(quantum);
             }
         }
-        self.encode.row::<NATIVE, NR>(total)
+        self.encode.row::<NATIVE, N>(total)
     }
 }
