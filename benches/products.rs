@@ -1,12 +1,11 @@
-//! Whole products by accumulator, size and instruction set, and small ones. Every bench
-//! compares bits with the reference before it is timed; `cargo bench -- --test` does only that and one run each.
+//! Whole products by accumulator, size and instruction set, and small ones. Every bench compares bits with the reference
+//! before it is timed; `cargo bench -- --test` does only that and one run each.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gemmulate::gemm::Workspace;
 use gemmulate::prelude::*;
 use gemmulate::simd::Isa;
-use half::f16;
-use ndarray::{Array2, Array3, s};
+use ndarray::{Array2, s};
 use std::hint::black_box;
 
 const UNITS: [&str; 8] = [
@@ -73,28 +72,5 @@ fn small(c: &mut Criterion) {
     group.finish();
 }
 
-/// Tiles of one instruction in the unit's own types: one by one, and a batch of them.
-fn tiles(c: &mut Criterion) {
-    let unit = MmaUnit::<Hopper, Mma<16, 8, 16, f16, f16, f32, f32>>::new();
-    let (a, b) = (matrix(16, 16).mapv(f16::from_f32), matrix(16, 8).mapv(f16::from_f32));
-    let zero = Array2::<f32>::zeros((16, 8));
-    assert_eq!(a.dot_on(&b, &unit).expect("a product"), unit.mma(&a, &b, &zero).expect("a tile"));
-    let mut group = c.benchmark_group("tile");
-    group.throughput(Throughput::Elements(16 * 8 * 16));
-    group.bench_function("dot_on", |bench| bench.iter(|| black_box(a.dot_on(&b, &unit).expect("a product"))));
-    group.bench_function("mma", |bench| bench.iter(|| black_box(unit.mma(&a, &b, &zero).expect("a tile"))));
-    for count in [100, 100_000] {
-        let spread = |x: &Array2<f16>| Array3::from_shape_fn((count, x.nrows(), x.ncols()), |(_, i, j)| x[[i, j]]);
-        let (a, b) = (spread(&a), spread(&b));
-        let (gemm, mut workspace) = (Gemm::on(&unit).threads(1), Workspace::new());
-        let mut d = Array3::<f32>::zeros((count, 16, 8));
-        group.throughput(Throughput::Elements((count * 16 * 8 * 16) as u64));
-        group.bench_function(format!("batch of {count}"), |bench| {
-            bench.iter(|| gemm.run_batch_into(&a, &b, &mut d, &mut workspace).expect("a batch"));
-        });
-    }
-    group.finish();
-}
-
-criterion_group!(benches, products, small, tiles);
+criterion_group!(benches, products, small);
 criterion_main!(benches);

@@ -4,7 +4,7 @@
 
 use super::Isa;
 use super::general_body::special;
-use super::lanes::{any, odd, two_sum};
+use super::lanes::{any_endless, odd, two_sum};
 use super::rows::{Block, Body, Rows};
 use super::values::{Layout, Reading, SPECIAL, WIDE, in_f32};
 use super::wide::{in_order, over};
@@ -79,7 +79,7 @@ impl Body for Exact {
 
     #[inline(always)]
     fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
-        let endless = any(c.map(|c| !c.is_finite()));
+        let endless = any_endless(c);
         let d = if k.flags & WIDE == 0 {
             rounded_two(whole(k), c)
         } else if k.a.len() <= 2 {

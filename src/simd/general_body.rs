@@ -3,7 +3,7 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 #![allow(unsafe_code, reason = "conversions without a check, whose range the exponents prove")]
 
-use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
+use super::lanes::{Encode, ToInt, any, any_endless, each, exponent, power, to_int};
 use super::rows::{Block, Body};
 use super::values::{FAR, LOW, SPECIAL};
 use super::wide::{in_order, over, truncate};
@@ -229,7 +229,7 @@ fn wide_block<const NATIVE: bool, const N: usize>(
         let finite = if c[j].is_finite() { c[j] } else { 0.0 };
         term[j] = if with_c { finite.into() } else { 0.0 };
     }
-    let products = if p.normalise { normalised(k) } else { products.map(i32::from) };
+    let products = if p.normalise { normalised(k) } else { each(products, i32::from) };
     let e = exponents(k, &term, products, p);
     let total = match (p.alignment, p.sticky) {
         (ToInt::NearestEven, false) => aligned::<NATIVE, false, N>(k, term, &e, p, ToInt::NearestEven),
@@ -240,8 +240,8 @@ fn wide_block<const NATIVE: bool, const N: usize>(
         (_, true) => aligned::<NATIVE, true, N>(k, term, &e, p, ToInt::TowardZero),
     };
     let mut d = p.encode.row::<NATIVE, N>(total);
-    let beyond = p.limit && any(e.map(|e| e > 120));
-    let endless = with_c && any(c.map(|c| !c.is_finite()));
+    let beyond = p.limit && any(each(e, |e| e > 120));
+    let endless = with_c && any_endless(c);
     if k.flags & SPECIAL != 0 || beyond || endless {
         d = special(k, if with_c { c } else { [0.0; N] }, d, p.limit);
     }
@@ -251,7 +251,7 @@ fn wide_block<const NATIVE: bool, const N: usize>(
 /// (1) c, or +0 for a subnormal one.
 #[inline(always)]
 fn flushed<const N: usize>(c: [f32; N], p: &Params) -> [f32; N] {
-    c.map(|c| if c.abs() < p.c_flush { 0.0 } else { c })
+    each(c, |c| if c.abs() < p.c_flush { 0.0 } else { c })
 }
 
 /// (4) The largest exponent among products with `1 <= s < 2`.
@@ -265,7 +265,7 @@ fn normalised<const N: usize>(k: &Block<'_, N>) -> [i32; N] {
             largest[j] = if magnitude > largest[j] && magnitude < f64::INFINITY { magnitude } else { largest[j] };
         }
     }
-    largest.map(|x| if x > 0.0 { exponent(x) } else { 2 * i32::from(LOW) })
+    each(largest, |x| if x > 0.0 { exponent(x) } else { 2 * i32::from(LOW) })
 }
 
 /// (4) e_max.

@@ -3,6 +3,7 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
 use super::Isa;
+use super::lanes::each;
 use super::rows::{Block, Body, Rows};
 use super::values::{FAR, Layout, Reading, in_f32};
 use super::wide::in_order;
@@ -67,7 +68,7 @@ impl Body for Pairwise {
             return c;
         }
         // NaN stays: it is not below.
-        c.map(|c| if c.abs() < self.c_normal { 0.0 } else { c })
+        each(c, |c| if c.abs() < self.c_normal { 0.0 } else { c })
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@
 
 use super::Isa;
 use super::general_body::{HIGHEST, LOWEST, largest, special, sum};
-use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
+use super::lanes::{Encode, ToInt, any, any_endless, each, exponent, power, to_int};
 use super::rows::{Block, Body, Rows};
 use super::values::{FAR, LOW, Layout, Reading, SPECIAL, in_f32};
 use super::wide::in_order;
@@ -109,7 +109,7 @@ impl Body for Sums {
         }
         let top = tops.into_iter().fold(i32::from(LOW), i32::max);
         let d = self.finish::<NATIVE, N>(total);
-        let endless = any(c.map(|c| !c.is_finite()));
+        let endless = any_endless(c);
         if k.flags & SPECIAL != 0 || top > 120 || endless { special(k, c, d, true) } else { d }
     }
 
@@ -135,14 +135,14 @@ impl Sums {
     #[inline(always)]
     fn products<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>) -> ([i32; N], [f64; N]) {
         let f = self.r.frac_bits as i32;
-        let e = largest(k).map(i32::from);
+        let e = each(largest(k), i32::from);
         let mut total = [0f64; N];
-        let outside = any(e.map(|e| !(LOWEST..=HIGHEST).contains(&e)));
+        let outside = any(each(e, |e| !(LOWEST..=HIGHEST).contains(&e)));
         if self.narrow && k.flags & (SPECIAL | FAR) == 0 && !outside {
-            let scale = e.map(|e| f32::from_bits(((127 + f - e) << 23) as u32));
-            return (e, sum(k, &scale).map(f64::from));
+            let scale = each(e, |e| f32::from_bits(((127 + f - e) << 23) as u32));
+            return (e, each(sum(k, &scale), f64::from));
         }
-        let scale = e.map(|e| power(f - e.max(-900)));
+        let scale = each(e, |e| power(f - e.max(-900)));
         for (b, &a) in k.b.iter().zip(k.a) {
             in_order();
             for j in 0..N {

@@ -3,7 +3,7 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
 use super::Isa;
-use super::lanes::{Encode, ToInt, power};
+use super::lanes::{Encode, ToInt, each, power};
 use super::rows::{Block, Body, Rows};
 use super::values::{Layout, Reading, in_f32};
 use super::wide::in_order;
@@ -79,7 +79,7 @@ impl Body for Software {
             }
             d = sum(d, chain(&a[1..], &b[1..], first));
         }
-        let rounded = self.encode.row::<NATIVE, N>(d.map(f64::from));
+        let rounded = self.encode.row::<NATIVE, N>(each(d, f64::from));
         for j in 0..N {
             d[j] = if d[j].is_finite() { rounded[j] } else { d[j] };
         }

@@ -215,22 +215,31 @@ impl Decoder {
 
     /// Reads elements one after another.
     #[inline(always)]
-    fn read(&self, mut codes: &[u32], mut values: &mut [f32], mut exponents: &mut [i16], seen: &mut Seen) {
-        if let Some(ieee) = &self.ieee {
-            let (together, rest) = codes.as_chunks();
-            let (values_together, last_values) = values.as_chunks_mut();
-            let (exponents_together, last_exponents) = exponents.as_chunks_mut();
-            for ((codes, values), exponents) in together.iter().zip(values_together).zip(exponents_together) {
-                let flags;
-                (*values, *exponents, flags) = ieee.read(codes);
-                seen.take(exponents, flags, self.reading.spans);
+    fn read(&self, codes: &[u32], values: &mut [f32], exponents: &mut [i16], seen: &mut Seen) {
+        let spans = self.reading.spans;
+        let Some(ieee) = &self.ieee else {
+            for ((&code, value), exponent) in codes.iter().zip(values).zip(exponents) {
+                let x = self.element(code.into());
+                (*value, *exponent) = (x.value, x.exponent);
+                seen.take(&[x.exponent], x.flags, spans);
             }
-            (codes, values, exponents) = (rest, last_values, last_exponents);
+            return;
+        };
+        let (codes, rest) = codes.as_chunks();
+        let (values, last_values) = values.as_chunks_mut();
+        let (exponents, last_exponents) = exponents.as_chunks_mut();
+        for ((codes, values), exponents) in codes.iter().zip(values).zip(exponents) {
+            let flags;
+            (*values, *exponents, flags) = ieee.read(codes);
+            seen.take(exponents, flags, spans);
         }
-        for ((&code, value), exponent) in codes.iter().zip(values).zip(exponents) {
-            let x = self.element(code.into());
-            (*value, *exponent) = (x.value, x.exponent);
-            seen.take(&[x.exponent], x.flags, self.reading.spans);
+        if !rest.is_empty() {
+            let mut codes = [0; TOGETHER];
+            codes.iter_mut().zip(rest).for_each(|(to, code)| *to = *code);
+            let (values, exponents, flags) = ieee.read(&codes);
+            seen.take(&exponents[..rest.len()], flags, spans);
+            last_values.iter_mut().zip(values).for_each(|(to, x)| *to = x);
+            last_exponents.iter_mut().zip(exponents).for_each(|(to, e)| *to = e);
         }
     }
 }

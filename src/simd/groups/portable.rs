@@ -5,7 +5,7 @@
 use super::{ABSENT, Groups, NOTHING};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
 use crate::simd::Isa;
-use crate::simd::lanes::{ToInt, any, exponent, power, to_int};
+use crate::simd::lanes::{ToInt, any, any_endless, each, exponent, power, to_int};
 use crate::simd::values::{NR, State, f32_of};
 use crate::simd::wide::{self, Work, over};
 use crate::unit::Unit;
@@ -174,7 +174,7 @@ impl Groups {
             total[j] *= power(e[j] - f);
         }
         let mut d = self.encode.row::<NATIVE, N>(total);
-        if any(nan.map(f64::is_nan)) || any(c.map(|c| !c.is_finite())) {
+        if any(each(nan, f64::is_nan)) || any_endless(c) {
             for j in 0..N {
                 let c = if c[j].is_finite() { d[j] } else { c[j] };
                 d[j] = if nan[j].is_nan() { f32::NAN } else { c };
