@@ -433,6 +433,16 @@ impl Unit {
         c: &ArrayBase<impl Data<Elem = C>, I>,
     ) -> Result<Array<D, I>, Error> {
         self.check_formats::<A, B, C, D>()?;
+        self.mma_typed(a, b, c)
+    }
+
+    /// The same for types whose formats are known to be the unit's.
+    pub(crate) fn mma_typed<A: Format, B: Format, C: Format, D: Format, I: Dimension>(
+        &self,
+        a: &ArrayBase<impl Data<Elem = A>, I>,
+        b: &ArrayBase<impl Data<Elem = B>, I>,
+        c: &ArrayBase<impl Data<Elem = C>, I>,
+    ) -> Result<Array<D, I>, Error> {
         let Shape { m, n, k } = self.shape;
         self.check_tile("A", a.shape(), m, k)?;
         self.check_tile("B", b.shape(), k, n)?;
