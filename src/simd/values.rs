@@ -141,7 +141,8 @@ impl Ieee {
             let place = (x.to_bits() >> 23) as i32 - 127;
             far[j] = (field != self.top) & (x != 0.0) & (place.abs() > WINDOW);
         }
-        (values, exponents, u8::from(any(special)) * SPECIAL | u8::from(any(far)) * FAR)
+        let flags = if any(special) { SPECIAL } else { 0 } | if any(far) { FAR } else { 0 };
+        (values, exponents, flags)
     }
 }
 
