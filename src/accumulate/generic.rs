@@ -126,6 +126,7 @@ impl Pattern {
 impl GenericDot {
     /// Whether terms are cut toward zero and nothing else is unusual: a fused dot-add, of any size,
     /// width, floor and output, with c anywhere.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn truncates(&self) -> bool {
         *self
             == Self {
