@@ -127,6 +127,7 @@ impl Pattern {
 impl GenericDot {
     /// Whether terms are cut toward zero and nothing else is unusual: a fused dot-add, of any size,
     /// width, floor and output, with c anywhere.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn truncates(&self) -> bool {
         *self
             == Self {
@@ -181,7 +182,7 @@ impl GenericDot {
     }
 
     /// c + t in IEEE RNE.
-    pub(super) fn add_c(&self, c: &Num, t: &Num, out: &FormatSpec, seen: &mut impl Observer) -> Num {
+    fn add_c(&self, c: &Num, t: &Num, out: &FormatSpec, seen: &mut impl Observer) -> Num {
         let c = ieee::convert(c, out, Rounding::NearestEven, self.nan);
         let value = self.flush_result(ieee::add(&c, t, out, Rounding::NearestEven, self.nan));
         seen.see(|| Event::operation("d = c + t", [("c", c.term()), ("t", t.term())], value));

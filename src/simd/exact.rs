@@ -4,9 +4,9 @@
 
 use super::Isa;
 use super::general_body::special;
-use super::lanes::{any, odd, power, two_sum};
+use super::lanes::{any_endless, each, odd, power, two_sum};
 use super::rows::{Block, Body, Rows};
-use super::values::{Layout, NR, Reading, SPECIAL, WIDE, in_f32};
+use super::values::{Layout, Reading, SPECIAL, WIDE, in_f32};
 use super::wide::{in_order, over};
 use crate::accumulate::{CPosition, GenericDot, Recipe};
 use crate::format::{F32, FormatSpec};
@@ -24,7 +24,8 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     if let Some(kernel) = super::tiles::exact(unit, isa, body, &blocks, nan) {
         return Some(kernel);
     }
-    Rows::kernel(unit, isa, body, Layout::new(unit.shape.k, &blocks), Reading::default(), nan)
+    let reading = Reading { spans: true, ..Reading::default() };
+    Rows::kernel(unit, isa, body, Layout::new(unit.shape.k, &blocks), reading, nan)
 }
 
 /// What is computed of a unit, its groups of products, and its NaN.
@@ -72,13 +73,13 @@ impl Body for Exact {
     }
 
     #[inline(always)]
-    fn begin(&self, c: [f32; NR]) -> [f32; NR] {
+    fn begin<const N: usize>(&self, c: [f32; N]) -> [f32; N] {
         c
     }
 
     #[inline(always)]
-    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
-        let endless = any(c.map(|c| !c.is_finite()));
+    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
+        let endless = any_endless(c);
         let d = if k.flags & WIDE == 0 {
             rounded_two(whole(k), c)
         } else if k.a.len() <= 2 {
@@ -91,27 +92,27 @@ impl Body for Exact {
 
     /// Beside finite operands an infinite state stays, too.
     #[inline(always)]
-    fn stays(&self, c: &[f32; NR], flags: u8) -> bool {
+    fn stays<const N: usize>(&self, c: &[f32; N], flags: u8) -> bool {
         let special = flags & SPECIAL != 0;
         c.iter().fold(true, |all, c| all & (c.is_nan() | (!special & c.is_infinite())))
     }
 
     #[inline(always)]
-    fn end<const NATIVE: bool>(&self, _: [f32; NR], d: [f32; NR]) -> [f32; NR] {
+    fn end<const NATIVE: bool, const N: usize>(&self, _: [f32; N], d: [f32; N]) -> [f32; N] {
         d
     }
 }
 
 /// The sum of products whose last places and magnitudes are at most 53 bits apart.
 #[inline(always)]
-fn whole(k: &Block<'_>) -> [f64; NR] {
-    let mut sum = [0f64; NR];
+fn whole<const N: usize>(k: &Block<'_, N>) -> [f64; N] {
+    let mut sum = [0f64; N];
     over(
         k.a,
         k.b,
         #[inline(always)]
-        |a, b: &[f32; NR]| {
-            for j in 0..NR {
+        |a, b: &[f32; N]| {
+            for j in 0..N {
                 sum[j] += f64::from(a) * f64::from(b[j]);
             }
         },
@@ -155,16 +156,16 @@ pub(super) fn split<'a, T: Copy + Into<f64> + 'a, const N: usize>(
 }
 
 #[inline(always)]
-fn rounded_two(sum: [f64; NR], c: [f32; NR]) -> [f32; NR] {
-    let (mut total, mut rest, mut d) = (sum, sum, [0f32; NR]);
-    for j in 0..NR {
+fn rounded_two<const N: usize>(sum: [f64; N], c: [f32; N]) -> [f32; N] {
+    let (mut total, mut rest, mut d) = (sum, sum, [0f32; N]);
+    for j in 0..N {
         (total[j], rest[j]) = two_sum(sum[j], c[j].into());
     }
     // Sums of narrow numbers hardly ever leave anything.
     if rest.iter().all(|r| *r == 0.0) {
-        return total.map(|total| total as f32);
+        return each(total, |total| total as f32);
     }
-    for j in 0..NR {
+    for j in 0..N {
         d[j] = odd(total[j], rest[j]);
     }
     d

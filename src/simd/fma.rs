@@ -47,6 +47,7 @@ trait Real: Copy + Default + Debug + Send + Sync + 'static {
     /// The state as numbers.
     fn state(lanes: Lanes<'_>) -> &mut [Self::Code];
     type Code: Copy;
+    fn is_nan(self) -> bool;
     fn from_code(code: Self::Code) -> Self;
     fn code(self) -> Self::Code;
 }
@@ -67,6 +68,10 @@ macro_rules! real {
             fn state(lanes: Lanes<'_>) -> &mut [$code] {
                 let Lanes::$variant(state) = lanes else { unreachable!("states are as wide as d") };
                 state
+            }
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                self.is_nan()
             }
             #[inline(always)]
             fn from_code(code: $code) -> Self {
@@ -90,13 +95,14 @@ struct Chain<T> {
     nan: T,
 }
 
-/// Lines in groups, `[group][k][line in group]`, zeros beyond the last.
+/// Lines in groups, `[group][k][line in group]`, zeros beyond the last; a single line alone.
 #[derive(Debug, Default)]
 struct Packed<T>(Vec<T>);
 
 fn pack<T: Real>(panel: &mut Panel, width: usize, at: impl Fn(&Panel, usize, usize) -> usize) {
     let mut to = panel.take_packed::<Packed<T>>();
     let (lines, k) = (panel.lines, panel.k);
+    let width = if lines == 1 { 1 } else { width };
     to.0.clear();
     to.0.resize(lines.div_ceil(width) * width * k, T::default());
     for (group, to) in to.0.chunks_mut((width * k).max(1)).enumerate() {
@@ -121,31 +127,44 @@ struct Job<'a, T: Real> {
     tile: &'a mut [T::Code],
 }
 
+impl<T: Real> Job<'_, T> {
+    /// All rows and columns, M and N at once.
+    #[inline(always)]
+    fn all<const M: usize, const N: usize>(self) {
+        let [rows, columns, k] = self.size;
+        for group in 0..columns.div_ceil(N) {
+            let b = &self.b[group * k * N..][..k * N].as_chunks::<N>().0[self.ks.clone()];
+            let width = N.min(columns - group * N);
+            for row in (0..rows).step_by(M) {
+                let a = &self.a[row * k..][..k * M].as_chunks::<M>().0[self.ks.clone()];
+                let height = M.min(rows - row);
+                let mut d = [[T::default(); N]; M];
+                for (i, d) in d.iter_mut().enumerate().take(height) {
+                    let at = (row + i) * columns + group * N;
+                    d.iter_mut().zip(&self.tile[at..at + width]).for_each(|(d, c)| *d = T::from_code(*c));
+                }
+                let d = chain::<T, M, N>(a, b, d);
+                for (i, d) in d.iter().enumerate().take(height) {
+                    let at = (row + i) * columns + group * N;
+                    for (d, c) in d.iter().zip(&mut self.tile[at..at + width]) {
+                        *c = if d.is_nan() { self.nan } else { *d }.code();
+                    }
+                }
+            }
+        }
+    }
+}
+
 macro_rules! job {
     ($ty:ident, $nr:literal) => {
         impl Work for Job<'_, $ty> {
             #[inline(always)]
             fn run<const NATIVE: bool>(self) {
-                let [rows, columns, k] = self.size;
-                for group in 0..columns.div_ceil($nr) {
-                    let b = &self.b[group * k * $nr..][..k * $nr].as_chunks::<$nr>().0[self.ks.clone()];
-                    let width = $nr.min(columns - group * $nr);
-                    for row in (0..rows).step_by(MR) {
-                        let a = &self.a[row * k..][..k * MR].as_chunks::<MR>().0[self.ks.clone()];
-                        let height = MR.min(rows - row);
-                        let mut d = [[0.0; $nr]; MR];
-                        for (i, d) in d.iter_mut().enumerate().take(height) {
-                            let at = (row + i) * columns + group * $nr;
-                            d.iter_mut().zip(&self.tile[at..at + width]).for_each(|(d, c)| *d = $ty::from_code(*c));
-                        }
-                        let d = chain::<$ty, $nr>(a, b, d);
-                        for (i, d) in d.iter().enumerate().take(height) {
-                            let at = (row + i) * columns + group * $nr;
-                            for (d, c) in d.iter().zip(&mut self.tile[at..at + width]) {
-                                *c = if d.is_nan() { self.nan } else { *d }.code();
-                            }
-                        }
-                    }
+                match self.size {
+                    [1, 1, _] => self.all::<1, 1>(),
+                    [1, _, _] => self.all::<1, $nr>(),
+                    [_, 1, _] => self.all::<MR, 1>(),
+                    _ => self.all::<MR, $nr>(),
                 }
             }
         }
@@ -156,10 +175,10 @@ job!(f64, 8);
 
 /// The chains of a register tile.
 #[inline(always)]
-fn chain<T: Real, const N: usize>(a: &[[T; MR]], b: &[[T; N]], mut d: [[T; N]; MR]) -> [[T; N]; MR] {
+fn chain<T: Real, const M: usize, const N: usize>(a: &[[T; M]], b: &[[T; N]], mut d: [[T; N]; M]) -> [[T; N]; M] {
     for (a, b) in a.iter().zip(b) {
         in_order();
-        for i in 0..MR {
+        for i in 0..M {
             for j in 0..N {
                 d[i][j] = a[i].fma(b[j], d[i][j]);
             }

@@ -137,7 +137,23 @@ impl Encode {
     }
 }
 
-/// The indices at which `a` row differs from nothing: any lane of a row of conditions.
+/// A function of every lane. (The standard library's `map` stays a call in functions for one instruction set.)
+#[inline(always)]
+pub(super) fn each<T: Copy, U: Copy + Default, const N: usize>(lanes: [T; N], f: impl Fn(T) -> U) -> [U; N] {
+    let mut to = [U::default(); N];
+    for j in 0..N {
+        to[j] = f(lanes[j]);
+    }
+    to
+}
+
+/// Whether some lane is infinite or NaN.
+#[inline(always)]
+pub(super) fn any_endless<const N: usize>(lanes: [f32; N]) -> bool {
+    any(each(lanes, |x| !x.is_finite()))
+}
+
+/// Whether a condition holds in any lane.
 #[inline(always)]
 pub(super) fn any<const N: usize>(lanes: [bool; N]) -> bool {
     lanes.iter().fold(false, |x, y| x | y)

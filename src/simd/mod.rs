@@ -222,6 +222,13 @@ pub(crate) fn select(unit: &Unit, force: Option<Isa>) -> (Arc<dyn Kernel>, Isa) 
     (Arc::new(Reference::new(unit)), Isa::Reference)
 }
 
+/// The kernel of plain array code, for single rows and columns; none where only the reference is exact or allowed.
+pub(crate) fn portable(unit: &Unit) -> Option<Arc<dyn Kernel>> {
+    let best = environment().map_or(Isa::Portable, |isa| isa.max(Isa::Portable));
+    let (kernel, isa) = select(unit, Some(best));
+    (isa != Isa::Reference).then_some(kernel)
+}
+
 /// [`select`], for people.
 pub(crate) fn choice(unit: &Unit, force: Option<Isa>) -> KernelChoice {
     let (kernel, isa) = select(unit, force);

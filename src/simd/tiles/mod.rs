@@ -271,8 +271,8 @@ impl<F: Family> Job<'_, F> {
                 scale_a: 0,
                 scale_b: &[0; NR],
             };
-            let d = body.block::<true>(&block, body.begin(*tile));
-            *tile = body.end::<true>(*tile, d);
+            let d = body.block::<true, NR>(&block, body.begin(*tile));
+            *tile = body.end::<true, NR>(*tile, d);
         }
     }
 }
