@@ -524,7 +524,7 @@ fn floors_are_told_by_inputs_on_both_sides() {
 fn members(shows: &str) -> Vec<&str> {
     shows
         .split(['X', '-', ' ', ',', ':'])
-        .filter(|w| *w == "c" || w.strip_prefix('p').is_some_and(|n| n != ""))
+        .filter(|w| *w == "c" || w.strip_prefix('p').is_some_and(|n| !n.is_empty()))
         .collect()
 }
 
@@ -570,7 +570,7 @@ fn boxes_that_do_not_sum_are_no_units() {
             "different ways",
             changed(name, |_, d| {
                 calls += 1;
-                let flip = calls % 997 == 0;
+                let flip = calls.is_multiple_of(997);
                 flips += u64::from(flip);
                 d ^ u64::from(flip)
             }),
