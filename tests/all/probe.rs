@@ -465,6 +465,7 @@ fn output_rounding_is_that_of_the_last_block() {
         ("custom/m1n1k7.f32.f16.f16.f32/dot:block=6:F=26:out=rd", Some("rd")),
         // What alignment leaves of two products is not the output's precision.
         ("custom/m1n1k4.f32.e4m3.e4m3.f32/dot:block=2:F=16:align=rd:out=rne:c=late", Some("rne (adding c)")),
+        ("custom/m1n1k7.f32.bf16.bf16.f32/dot:block=3:F=26:align=rne:out=rd:c=late", Some("rne (adding c)")),
         // Sums of narrow products are exact, whatever tree they have.
         ("custom/m1n1k8.f32.e2m3.e3m2.f32/dot:block=2:F=32:out=rd:c=last", Some("rne (adding c)")),
         ("custom/m1n1k8.f32.f16.f16.f32/dot:block=3:F=20:out=ru:out-bits=12", Some("ru at 12 fraction bits")),

@@ -41,7 +41,9 @@ impl LastSum {
         let products: Vec<usize> = sum.direct(k).into_iter().filter(|&i| i < k).collect();
         let leaves = sum.leaves(k);
         let elsewhere = leaves.iter().copied().filter(|i| !products.contains(i));
-        Self { other: elsewhere.clone().find(|&i| i == k).or(elsewhere.min()), products }
+        // A late c is no term of a sum of products: a lone last product is then added to what c began.
+        let other = if leaves.contains(&k) { Some(k).filter(|_| !is_late(root, k)) } else { elsewhere.min() };
+        Self { products, other }
     }
 }
 
@@ -123,8 +125,18 @@ fn interleave(mut blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Value {
 fn c_position(home: Option<&Node>, k: usize) -> Value {
     let Some(Node::Sum(children)) = home else { return cannot("c was not found") };
     match children.as_slice() {
-        [_, _] if children.iter().any(|x| matches!(x, Node::Sum(_))) => "late".into(),
+        children if adds_to_sum(children) => "late".into(),
         [_, _] if k > 1 => "first".into(),
         _ => "with".into(),
     }
+}
+
+fn adds_to_sum(children: &[Node]) -> bool {
+    children.len() == 2 && children.iter().any(|x| matches!(x, Node::Sum(_)))
+}
+
+/// Whether c is added to a finished sum of products.
+fn is_late(root: &Node, k: usize) -> bool {
+    let home = root.sums().into_iter().find(|s| s.direct(k).contains(&k));
+    matches!(home, Some(Node::Sum(children)) if adds_to_sum(children))
 }
