@@ -362,7 +362,8 @@ fn aligned<const NATIVE: bool, const STICKY: bool, const N: usize>(
     let (mut scale, mut sum, f) = ([0f64; N], [0f64; N], p.frac_bits);
     for j in 0..N {
         scale[j] = power((f - e[j] + k.scale(j)).clamp(-1000, 1000));
-        sum[j] = units::<NATIVE, STICKY>(term[j] * power(f - e[j]), how);
+        // A sum of nothing but negative zeros is zero: only a negative sum may round to -0.
+        sum[j] = 0.0 + units::<NATIVE, STICKY>(term[j] * power(f - e[j]), how);
     }
     for (b, &a) in k.b.iter().zip(k.a) {
         in_order();
