@@ -5,7 +5,7 @@ use crate::error::Error;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -122,14 +122,14 @@ impl Command {
         })
     }
 
-    /// Refuses a program that has said more than it was asked.
-    fn refuse_babble(&mut self) -> Result<(), Error> {
-        match self.answers.try_recv() {
+    /// Refuses a program that has said more than it was asked, or does within this time.
+    fn refuse_babble(&mut self, wait: Duration) -> Result<(), Error> {
+        match self.answers.recv_timeout(wait) {
             Ok(Ok(line)) => {
                 Err(self.failed(format!("said `{}` after its {} answers, unasked", line.trim(), self.asked)))
             }
             Ok(Err(why)) => Err(self.failed(why)),
-            Err(TryRecvError::Disconnected) if self.asked == 0 => Err(self.ended(0)),
+            Err(RecvTimeoutError::Disconnected) if self.asked == 0 => Err(self.ended(0)),
             Err(_) => Ok(()),
         }
     }
@@ -141,7 +141,8 @@ impl BlackBox for Command {
     }
 
     fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
-        self.refuse_babble()?;
+        // Who asks nothing more waits for what else there is.
+        self.refuse_babble(if inputs.is_empty() { LAST_WORDS } else { Duration::ZERO })?;
         let mut answered = self.asked;
         self.asked += inputs.len();
         let mut answers = Vec::with_capacity(inputs.len());

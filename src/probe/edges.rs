@@ -189,6 +189,10 @@ impl Edges {
         let rest = if self.random.one_in(2) { Rest::Nothing } else { Rest::Anything };
         let scene = [Scene::Anywhere, Scene::Anywhere, Scene::Bottom, Scene::Top][self.random.below(4) as usize];
         let lead = self.lead(scene);
+        if self.random.one_in(32) {
+            self.vanishing(&mut input);
+            return input;
+        }
         let first = self.random.below(self.blocks.len() as u64) as usize;
         let negative = self.random.one_in(2);
         if !self.sums.is_empty() && self.random.one_in(4) {
@@ -234,6 +238,17 @@ impl Edges {
             self.scales.scales(&mut input, Kind::FewTerms);
         }
         input
+    }
+
+    /// One product below the smallest result, beside a zero c: what its sign makes of zero.
+    fn vanishing(&mut self, input: &mut Input) {
+        let Interface { c, d, k, .. } = self.bench.interface;
+        let (place, e) = (self.random.below(k as u64) as usize, last_bit(&d) - self.random.range(0, 4));
+        let negative = self.random.one_in(2);
+        self.put_at(input, place, negative, e, Rest::Nothing);
+        if c.has_negative_zero() && self.random.one_in(2) {
+            input.c = negative_zero(&c);
+        }
     }
 
     /// A sum halfway between two results, or nearly so: by a bit about the last one that a sum keeps.

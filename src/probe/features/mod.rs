@@ -183,6 +183,10 @@ pub fn features(target: &mut dyn BlackBox) -> Result<Features, Error> {
         Some((why, evidence)) => nothing(interface, &why, &evidence),
         None => measured(&mut lab)?,
     };
+    if found.tree.is_none() {
+        // Perhaps these were no answers to what was asked.
+        target.dot_adds(&[])?;
+    }
     Ok(match target.differ() {
         Some(twice) => nothing(interface, "it answers the same input in different ways", twice),
         None => found,
