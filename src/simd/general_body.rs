@@ -317,10 +317,10 @@ fn wide_block<const NATIVE: bool, const N: usize>(
     if with_c { d } else { add::<NATIVE, N>(c, d, p) }
 }
 
-/// (1) c, or +0 for a subnormal one.
+/// (1) c, or +0 for a subnormal one; a zero keeps its sign.
 #[inline(always)]
 fn flushed<const N: usize>(c: [f32; N], p: &Params) -> [f32; N] {
-    each(c, |c| if c.abs() < p.c_flush { 0.0 } else { c })
+    each(c, |c| if c != 0.0 && c.abs() < p.c_flush { 0.0 } else { c })
 }
 
 /// (4) The largest exponent among products with `1 <= s < 2`.

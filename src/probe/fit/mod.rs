@@ -288,17 +288,18 @@ impl Lab<'_> {
         }
     }
 
-    /// Fresh vectors, half of every kind and half at the model's edges; returns those it gets wrong.
+    /// Fresh vectors, a third of every kind and the rest at the model's edges; returns those it gets wrong.
     fn falsify(&mut self, recipe: &Recipe, options: &FitOptions) -> Result<Vec<Case>, Error> {
         let seed = self.seed ^ self.asked.rotate_left(32) ^ 0xFA15E;
         let mut generator = Generator::new(self.bench.clone(), seed);
         let mut edges = Edges::new(recipe, &self.interface, seed);
         let mut model = self.interface.unit(*recipe)?;
-        let mut left = options.vectors;
+        // As many at the edges as were asked for, and half as many of every kind.
+        let mut left = options.vectors + options.vectors / 2;
         while left > 0 {
             let count = left.min(BATCH);
-            let mut inputs = edges.batch(count / 2);
-            inputs.extend(generator.batch(count - count / 2));
+            let mut inputs = edges.batch(count - count / 3);
+            inputs.extend(generator.batch(count / 3));
             let answers = self.target.dot_adds(&inputs)?;
             self.asked += count as u64;
             let expected = model.dot_adds(&inputs)?;
