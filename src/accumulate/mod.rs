@@ -4,6 +4,7 @@
 //! units or that sources dispute, and one total reference method, [`Accumulator::dot_add`], in exact
 //! integers. What it computes can also be stated as data, a [`Recipe`].
 
+mod direct;
 mod exact;
 mod fused;
 mod generic;
@@ -16,6 +17,7 @@ mod round_down;
 mod sequential;
 mod software;
 
+pub(crate) use direct::Direct;
 pub use exact::{ExactSum, Intermediate};
 pub use fused::{Chain, Floor, FusedDotAdd, Interleave, Output, SubnormalC, ZeroProducts};
 pub use generic::{CPosition, GenericDot, Pattern};
