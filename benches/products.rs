@@ -1,15 +1,12 @@
-//! Whole products by accumulator, size and instruction set, small ones, and single dot-adds as lines of text. Every
-//! bench compares bits with the reference before it is timed; `cargo bench -- --test` does only that and one run each.
+//! Whole products by accumulator, size and instruction set, and small ones. Every bench compares bits with the reference
+//! before it is timed; `cargo bench -- --test` does only that and one run each.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gemmulate::gemm::Workspace;
 use gemmulate::prelude::*;
 use gemmulate::simd::Isa;
-use gemmulate::vectors::{Evaluator, Generator, Line, Lines, Vector};
-use half::f16;
-use ndarray::{Array2, Array3, s};
+use ndarray::{Array2, s};
 use std::hint::black_box;
-use std::io::Write;
 
 const UNITS: [&str; 8] = [
     "hopper/mma.m16n8k16.f32.f16.f16.f32",
@@ -75,58 +72,5 @@ fn small(c: &mut Criterion) {
     group.finish();
 }
 
-/// Tiles of one instruction in the unit's own types: one by one, and a batch of them.
-fn tiles(c: &mut Criterion) {
-    let unit = MmaUnit::<Hopper, Mma<16, 8, 16, f16, f16, f32, f32>>::new();
-    let (a, b) = (matrix(16, 16).mapv(f16::from_f32), matrix(16, 8).mapv(f16::from_f32));
-    let zero = Array2::<f32>::zeros((16, 8));
-    assert_eq!(a.dot_on(&b, &unit).expect("a product"), unit.mma(&a, &b, &zero).expect("a tile"));
-    let mut group = c.benchmark_group("tile");
-    group.throughput(Throughput::Elements(16 * 8 * 16));
-    group.bench_function("dot_on", |bench| bench.iter(|| black_box(a.dot_on(&b, &unit).expect("a product"))));
-    group.bench_function("mma", |bench| bench.iter(|| black_box(unit.mma(&a, &b, &zero).expect("a tile"))));
-    for count in [100, 100_000] {
-        let spread = |x: &Array2<f16>| Array3::from_shape_fn((count, x.nrows(), x.ncols()), |(_, i, j)| x[[i, j]]);
-        let (a, b) = (spread(&a), spread(&b));
-        let (gemm, mut workspace) = (Gemm::on(&unit).threads(1), Workspace::new());
-        let mut d = Array3::<f32>::zeros((count, 16, 8));
-        group.throughput(Throughput::Elements((count * 16 * 8 * 16) as u64));
-        group.bench_function(format!("batch of {count}"), |bench| {
-            bench.iter(|| gemm.run_batch_into(&a, &b, &mut d, &mut workspace).expect("a batch"));
-        });
-    }
-    group.finish();
-}
-
-/// The loop of `gemmulate eval`, and the same with the arithmetic left out.
-fn lines(c: &mut Criterion) {
-    let mut group = c.benchmark_group("eval");
-    for name in UNITS {
-        let unit = Unit::find(name).expect("a unit");
-        let vectors: Vec<Vector> = Generator::new(&unit, 1).take(2000).collect();
-        let mut evaluator = Evaluator::new(&unit);
-        for v in &vectors {
-            assert_eq!(evaluator.eval(v), v.eval(&unit), "{unit}: {v}");
-        }
-        let text: String = vectors.iter().map(|v| format!("{v}\n")).collect();
-        group.throughput(Throughput::Elements(2000));
-        for stubbed in [false, true] {
-            let what = if stubbed { "stubbed" } else { "whole" };
-            group.bench_function(BenchmarkId::new(name, what), |bench| {
-                bench.iter(|| {
-                    let (mut lines, mut vector) = (Lines::new(&unit, "-", text.as_bytes()), Vector::default());
-                    let mut out = Vec::with_capacity(1 << 16);
-                    while lines.next_into(&mut vector).expect("a line") == Line::Vector {
-                        let d = if stubbed { vector.c } else { evaluator.eval(&vector).expect("a vector") };
-                        writeln!(out, "{d:x}").expect("memory");
-                    }
-                    out
-                });
-            });
-        }
-    }
-    group.finish();
-}
-
-criterion_group!(benches, products, small, tiles, lines);
+criterion_group!(benches, products, small);
 criterion_main!(benches);

@@ -74,6 +74,9 @@ pub enum Error {
     /// A plan of a matrix product that cannot be.
     #[error("this plan cannot be: {0}")]
     Plan(String),
+    /// A matrix product whose parts do not go together, or that is too large.
+    #[error("this product cannot be: {0}")]
+    Product(String),
     /// The caller asked a long product to stop.
     #[error("the product was cancelled")]
     Cancelled,

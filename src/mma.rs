@@ -205,7 +205,7 @@ impl<A: Arch, I: Instruction, Acc: Accumulator> MmaUnit<A, I, Acc> {
         b: &ArrayBase<impl Data<Elem = I::B>, Dim>,
         c: &ArrayBase<impl Data<Elem = I::C>, Dim>,
     ) -> Result<Array<I::D, Dim>, Error> {
-        self.unit.mma(a, b, c)
+        self.unit.mma_typed(a, b, c)
     }
 
     /// One whole block-scaled instruction; see [`Unit::mma_scaled`].

@@ -5,10 +5,11 @@ use crate::accumulate::{Accumulator, Dot, Recipe, Signature};
 use crate::catalogue;
 use crate::error::Error;
 use crate::format::{Format, FormatSpec, format_named};
-use crate::gemm::{Gemm, Plan, Start, Workspace};
+use crate::gemm::{Gemm, Plan, Source, Start, Values, Workspace, plain};
 use crate::instr::{ScaleRule, Shape};
 use crate::num::Num;
 use crate::trace::Trace;
+use crate::view::View;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::str::FromStr;
@@ -432,6 +433,16 @@ impl Unit {
         c: &ArrayBase<impl Data<Elem = C>, I>,
     ) -> Result<Array<D, I>, Error> {
         self.check_formats::<A, B, C, D>()?;
+        self.mma_typed(a, b, c)
+    }
+
+    /// The same for types whose formats are known to be the unit's.
+    pub(crate) fn mma_typed<A: Format, B: Format, C: Format, D: Format, I: Dimension>(
+        &self,
+        a: &ArrayBase<impl Data<Elem = A>, I>,
+        b: &ArrayBase<impl Data<Elem = B>, I>,
+        c: &ArrayBase<impl Data<Elem = C>, I>,
+    ) -> Result<Array<D, I>, Error> {
         let Shape { m, n, k } = self.shape;
         self.check_tile("A", a.shape(), m, k)?;
         self.check_tile("B", b.shape(), k, n)?;
@@ -457,9 +468,15 @@ impl Unit {
     ) -> Result<Array<D, I>, Error> {
         let mut d = Array::from_elem(c.raw_dim(), D::from_bits(0));
         let (a, b, c) = (a.view(), b.view(), c.view());
+        let same = C::SPEC == D::SPEC;
         Workspace::lend([self.shape.m, self.shape.n, self.shape.k], |workspace| {
             for t in 0..self.blocks {
                 let (a, b, c) = (matrix(a.clone(), t)?, matrix(b.clone(), t)?, matrix(c.clone(), t)?);
+                let mut sink = Values { array: matrix(d.view_mut(), t)?, d: D::SPEC };
+                let operands: [&dyn Source; 2] = [&View::from(a), &View::from(b)];
+                if same && plain(self, operands, Some(&View::from(c)), &mut sink, workspace) {
+                    continue;
+                }
                 let gemm = Gemm::on(self).threads(1).plan(Plan::in_order().start(Start::C)).beta(1.0);
                 gemm.c(&c).run_into(&a, &b, &mut matrix(d.view_mut(), t)?, workspace)?;
             }

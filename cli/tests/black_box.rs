@@ -13,6 +13,7 @@ use gemmulate::probe::{BlackBox, Command, Fit, FitOptions, Interface, Sameness, 
 use gemmulate::vectors::{Generator, Vector};
 use run::{Run, gemmulate};
 use serde_json::Value;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gemmulate");
@@ -194,13 +195,14 @@ fn bad_children_give_clear_errors() {
 }
 
 /// A child that hangs does not outlive the tool, nor does what it started.
-#[test]
-fn hung_children_are_ended() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("pids");
-    let run = bad("probe", &format!("sleep 1000 & echo $! $$ > '{}'; wait", file.display()), "0.5");
-    assert_eq!(run.code, 2, "{}", run.err);
-    let pids = std::fs::read_to_string(&file).unwrap();
+/// A command that hangs, in two processes, and writes their numbers to a file.
+fn hanging(pids: &Path) -> String {
+    format!("sleep 1000 & echo $! $$ > '{0}.new'; mv '{0}.new' '{0}'; wait", pids.display())
+}
+
+/// Fails unless the processes named in a file end, or have.
+fn assert_ended(pids: &Path) {
+    let pids = std::fs::read_to_string(pids).unwrap();
     assert_eq!(pids.split_whitespace().count(), 2, "{pids}");
     let until = Instant::now() + Duration::from_secs(10);
     for pid in pids.split_whitespace() {
@@ -215,6 +217,33 @@ fn hung_children_are_ended() {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+#[test]
+fn hung_children_are_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    let run = bad("probe", &hanging(&pids), "0.5");
+    assert_eq!(run.code, 2, "{}", run.err);
+    assert_ended(&pids);
+}
+
+#[test]
+fn children_end_with_a_killed_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    let formats = ["--a", "f16", "--b", "f16", "--c", "f32", "--d", "f32", "--k", "4"];
+    let mut probe = std::process::Command::new(PROGRAM);
+    probe.args(["probe", "--command", &hanging(&pids)]).args(formats).stderr(std::process::Stdio::null());
+    let mut probe = probe.spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    while !pids.exists() {
+        assert!(Instant::now() < until, "the command was not started");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    probe.kill().unwrap();
+    probe.wait().unwrap();
+    assert_ended(&pids);
 }
 
 #[test]

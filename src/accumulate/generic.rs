@@ -47,7 +47,8 @@ pub struct GenericDot {
     pub frac_bits: u32,
     /// How a term is rounded to F fraction bits: RZ, RD or RNE in known designs.
     pub alignment: Rounding,
-    /// Whether one more bit below F is kept, set if anything was cut off.
+    /// Whether one more bit below F is kept, set if a term was not exact in F bits: half a unit more than
+    /// what `alignment` made of it, so 1.75 units are 1.5 with RZ, and 2.5 with RNE.
     pub sticky: bool,
     /// Whether products are normalised to `1 <= s < 2` before alignment.
     pub normalise_products: bool,
@@ -126,6 +127,7 @@ impl Pattern {
 impl GenericDot {
     /// Whether terms are cut toward zero and nothing else is unusual: a fused dot-add, of any size,
     /// width, floor and output, with c anywhere.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn truncates(&self) -> bool {
         *self
             == Self {
@@ -180,7 +182,7 @@ impl GenericDot {
     }
 
     /// c + t in IEEE RNE.
-    pub(super) fn add_c(&self, c: &Num, t: &Num, out: &FormatSpec, seen: &mut impl Observer) -> Num {
+    fn add_c(&self, c: &Num, t: &Num, out: &FormatSpec, seen: &mut impl Observer) -> Num {
         let c = ieee::convert(c, out, Rounding::NearestEven, self.nan);
         let value = self.flush_result(ieee::add(&c, t, out, Rounding::NearestEven, self.nan));
         seen.see(|| Event::operation("d = c + t", [("c", c.term()), ("t", t.term())], value));

@@ -4,7 +4,6 @@
 //! units or that sources dispute, and one total reference method, [`Accumulator::dot_add`], in exact
 //! integers. What it computes can also be stated as data, a [`Recipe`].
 
-mod direct;
 mod exact;
 mod fused;
 mod generic;
@@ -17,7 +16,6 @@ mod round_down;
 mod sequential;
 mod software;
 
-pub(crate) use direct::Direct;
 pub use exact::{ExactSum, Intermediate};
 pub use fused::{Chain, Floor, FusedDotAdd, Interleave, Output, SubnormalC, ZeroProducts};
 pub use generic::{CPosition, GenericDot, Pattern};

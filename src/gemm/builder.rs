@@ -405,7 +405,7 @@ impl<A: Format, B: Format, D: Format> Batch for Stack<'_, A, B, D> {
 }
 
 /// Room for a result, in zeros.
-fn blank<T: Format, S: Dimension>(dim: S) -> Result<Array<T, S>, Error> {
+pub(super) fn blank<T: Format, S: Dimension>(dim: S) -> Result<Array<T, S>, Error> {
     let sizes = dim.clone();
     let too_large = || {
         let sizes = sizes.slice().iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");

@@ -25,6 +25,23 @@ impl Default for Staged {
 }
 
 impl Staged {
+    /// Takes codes in place of those before.
+    pub(crate) fn fill(&mut self, from: &[u64]) {
+        match self {
+            Self::Narrow(codes) => {
+                codes.clear();
+                codes.extend(from.iter().map(|&code| code as u32));
+            }
+            Self::Wide(codes) => from.clone_into(codes),
+        }
+    }
+
+    /// Codes of at most 32 bits.
+    pub(crate) fn narrow(&self) -> &[u32] {
+        let Self::Narrow(codes) = self else { unreachable!("a format of at most 32 bits") };
+        codes
+    }
+
     pub(crate) fn get(&self, at: usize) -> u64 {
         match self {
             Self::Narrow(codes) => codes[at].into(),
@@ -60,6 +77,12 @@ pub(crate) struct Panel {
 struct Packed(Option<Box<dyn Any + Send + Sync>>);
 
 impl Panel {
+    /// For one line of `k` elements of a format of so many bits.
+    pub(crate) fn line(k: usize, storage_bits: u32) -> Self {
+        let codes = if storage_bits > 32 { Staged::Wide(Vec::new()) } else { Staged::default() };
+        Self { lines: 1, k, codes, ..Self::default() }
+    }
+
     /// What a kernel packed into this panel before, to be used again, apart from the rest; a
     /// default where there is nothing of its type.
     pub(crate) fn take_packed<T: Default + Any + Send + Sync>(&mut self) -> Box<T> {

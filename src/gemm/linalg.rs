@@ -1,6 +1,8 @@
 //! Products that look like ndarray's own: `a.dot_on(&b, &unit)`, `general_mat_mul_on`.
 
-use super::builder::Gemm;
+use super::builder::{Gemm, blank};
+use super::sink::Values;
+use super::small::{is_small, plain};
 use super::workspace::Workspace;
 use crate::arch::Arch;
 use crate::error::Error;
@@ -81,7 +83,7 @@ where
     type Output = Array2<U::D>;
 
     fn dot_on(&self, rhs: &ArrayBase<R, Ix2>, unit: &U) -> Result<Self::Output, Error> {
-        Gemm::on(unit).run(self, rhs)
+        product(&self.into(), &rhs.into(), unit)
     }
 }
 
@@ -97,7 +99,7 @@ where
 
     fn dot_on(&self, rhs: &ArrayBase<R, Ix1>, unit: &U) -> Result<Self::Output, Error> {
         let column = View::from(rhs.view().insert_axis(Axis(1)));
-        Ok(Gemm::on(unit).run(self, &column)?.remove_axis(Axis(1)))
+        Ok(product(&self.into(), &column, unit)?.remove_axis(Axis(1)))
     }
 }
 
@@ -113,7 +115,7 @@ where
 
     fn dot_on(&self, rhs: &ArrayBase<R, Ix2>, unit: &U) -> Result<Self::Output, Error> {
         let row = View::from(self.view().insert_axis(Axis(0)));
-        Ok(Gemm::on(unit).run(&row, rhs)?.remove_axis(Axis(0)))
+        Ok(product(&row, &rhs.into(), unit)?.remove_axis(Axis(0)))
     }
 }
 
@@ -130,8 +132,29 @@ where
     fn dot_on(&self, rhs: &ArrayBase<R, Ix1>, unit: &U) -> Result<Self::Output, Error> {
         let row = View::from(self.view().insert_axis(Axis(0)));
         let column = View::from(rhs.view().insert_axis(Axis(1)));
-        Ok(Gemm::on(unit).run(&row, &column)?[[0, 0]])
+        Ok(product(&row, &column, unit)?[[0, 0]])
     }
+}
+
+/// A product as it comes; a small one of the unit's own formats without a [`Gemm`], if that works.
+fn product<A: Format, B: Format, U: Takes<A, B>>(
+    a: &View<'_, A>,
+    b: &View<'_, B>,
+    unit: &U,
+) -> Result<Array2<U::D>, Error> {
+    let (own, [m, k], [rows, n]) = (unit.as_unit(), a.shape(), b.shape());
+    if rows != k || !is_small(own, [m, n, k]) || [own.a, own.b, own.d] != [A::SPEC, B::SPEC, U::D::SPEC] {
+        return Gemm::on(unit).run(a, b);
+    }
+    let mut d = blank(Ix2(m, n))?;
+    Workspace::lend([m, n, k], |workspace| {
+        let mut sink = Values { array: d.view_mut(), d: own.d };
+        if plain(own, [a, b], None, &mut sink, workspace) {
+            return Ok(());
+        }
+        Gemm::on(unit).run_into(a, b, &mut d, workspace)
+    })?;
+    Ok(d)
 }
 
 /// `C <- alpha A B + beta C` on a unit, like ndarray's `general_mat_mul`: the accumulator starts

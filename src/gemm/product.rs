@@ -41,7 +41,7 @@ pub(super) fn check_product([m, k]: [usize; 2], [rows, n]: [usize; 2]) -> Result
 
 /// C is read, but was not given.
 pub(super) fn no_addend() -> Error {
-    Error::Plan("C is wanted (beta is not 0), but there is none".into())
+    Error::Product("C is wanted (beta is not 0), but there is none".into())
 }
 
 impl Scales {
@@ -317,7 +317,7 @@ impl<D> Gemm<'_, D> {
                     .is_ok_and(|code| x.is_nan() || to.to_f64(code) == x);
                 if !same {
                     let operand = format!("C[{i}, {j}] = {x:e}");
-                    return Err(Error::Plan(format!("a start at C needs C exact in {to}, but {operand}")));
+                    return Err(Error::Product(format!("a start at C needs C exact in {to}, but {operand}")));
                 }
             }
         }
@@ -328,8 +328,8 @@ impl<D> Gemm<'_, D> {
     fn unit_scales(&self, m: usize, n: usize, k: usize) -> Result<Option<[ArrayView2<'_, u64>; 2]>, Error> {
         match (self.unit.scale, &self.block_scales) {
             (None, None) => Ok(None),
-            (None, Some(_)) => Err(Error::Plan(format!("{} takes no block scales", self.unit))),
-            (Some(rule), None) => Err(Error::Plan(format!(
+            (None, Some(_)) => Err(Error::Product(format!("{} takes no block scales", self.unit))),
+            (Some(rule), None) => Err(Error::Product(format!(
                 "{} needs block scales: one {} per {} elements of K, for A and for B",
                 self.unit, rule.format, rule.block
             ))),
@@ -351,8 +351,8 @@ impl<D> Gemm<'_, D> {
         };
         match (schedule.scales, &self.promotion_scales) {
             (None, None) => {}
-            (None, Some(_)) => return Err(Error::Plan("this plan takes no promotion scales".into())),
-            (Some(_), None) => return Err(Error::Plan("this plan needs promotion scales for A and B".into())),
+            (None, Some(_)) => return Err(Error::Product("this plan takes no promotion scales".into())),
+            (Some(_), None) => return Err(Error::Product("this plan needs promotion scales for A and B".into())),
             (Some(s), Some([a, b])) => {
                 let blocks = schedule.k.div_ceil(s.k);
                 check("promotion scales of A", [schedule.m.div_ceil(s.rows), blocks], a.shape())?;
@@ -368,12 +368,12 @@ impl<D> Gemm<'_, D> {
             check("bias", [1, schedule.n], &[1, bias.len()])?;
             let several = schedule.mode != SplitMode::Parallel && schedule.slices > 1;
             if several || schedule.mode == SplitMode::Atomic {
-                return Err(Error::Plan("a bias would enter once per slice; use a parallel split".into()));
+                return Err(Error::Product("a bias would enter once per slice; use a parallel split".into()));
             }
         }
         let factors = self.bias.is_some() || self.scale_a != Scaling::One || self.scale_b != Scaling::One;
         if schedule.start == Start::C && factors {
-            return Err(Error::Plan("a start at C excludes scales and bias".into()));
+            return Err(Error::Product("a start at C excludes scales and bias".into()));
         }
         Ok(())
     }
@@ -409,7 +409,7 @@ pub(crate) fn takes_c(unit: &Unit) -> bool {
 fn scalar<W: Wide>(name: &str, x: f64) -> Result<W, Error> {
     let rounded = W::from_f64(x);
     if x.is_finite() && !rounded.to_f64().is_finite() {
-        return Err(Error::Plan(format!("{name} = {x:e} is beyond {}", W::SPEC)));
+        return Err(Error::Product(format!("{name} = {x:e} is beyond {}", W::SPEC)));
     }
     Ok(rounded)
 }

@@ -152,9 +152,9 @@ pub fn for_unit(x: &impl Matrix, unit: &Unit, axis: Axis, rounding: Rounding) ->
         }
         Some(rule) => {
             let kind = format!("{format} in blocks of {} with {} scales", rule.block, rule.format);
-            Err(Error::Plan(format!("{unit} takes {kind}: there is no quantisation to that, give codes and scales")))
+            Err(Error::Product(format!("{unit} takes {kind}: there is no quantisation to that, give codes and scales")))
         }
-        None => Err(Error::Plan(format!("{unit} takes no block scales"))),
+        None => Err(Error::Product(format!("{unit} takes no block scales"))),
     }
 }
 

@@ -239,7 +239,9 @@ impl Schedule {
 
     fn total_blocks(&self) -> Result<usize, Error> {
         let tiles = self.m.div_ceil(self.block[0]).checked_mul(self.tile_columns());
-        tiles.and_then(|t| t.checked_mul(self.blocks)).ok_or_else(|| Error::Plan("this product is too large".into()))
+        tiles
+            .and_then(|t| t.checked_mul(self.blocks))
+            .ok_or_else(|| Error::Product("it has too many steps to count".into()))
     }
 
     /// Hands out D in parts that have one schedule each.

@@ -12,6 +12,7 @@ use super::schedule::Schedule;
 use super::sink::{Run, Sink};
 use super::workspace::Workspace;
 use crate::error::Error;
+use crate::unit::Unit;
 use core::fmt::Debug;
 use core::ops::Range;
 
@@ -121,44 +122,17 @@ impl<D> Gemm<'_, D> {
         }
         let kernel = workspace.kernel(unit, self.isa);
         let Some(kernel) = kernel.small() else { return Ok(None) };
-        let Some([m, n, k]) = self.small_size(batch)? else { return Ok(None) };
-        let (mut group, mut hard) = (workspace.group.take().unwrap_or_default(), Vec::new());
-        (group.tiles, group.k, group.from_c) = (0, k, self.plan.start == Start::C);
-        let blocks = |n: usize, width: usize| (0..n).step_by(width).map(move |i| i..n.min(i + width));
-        group.parts.clear();
-        group
-            .parts
-            .extend(blocks(m, ROWS).flat_map(|rows| blocks(n, COLUMNS).map(move |columns| [rows.clone(), columns])));
-        let outcome = self.compute_tiles(request, batch, kernel, &mut group, &mut hard);
-        group.finish(kernel, batch, &mut hard)?;
-        workspace.group = Some(group);
-        hard.dedup();
-        outcome.map(|()| Some(hard))
-    }
-
-    /// All tiles of all products; the last ones may be left in the group.
-    fn compute_tiles(
-        &self,
-        request: &Request<'_>,
-        batch: &mut dyn Batch,
-        kernel: &dyn SmallKernel,
-        group: &mut Group,
-        hard: &mut Vec<usize>,
-    ) -> Result<(), Error> {
+        let Some(size) = self.small_size(batch)? else { return Ok(None) };
+        let mut group = workspace.group.take().unwrap_or_default();
+        group.begin(size, self.plan.start == Start::C);
         // Formats are compared once for all.
         let converted = [request.formats[0] != Some(self.unit.a), request.formats[1] != Some(self.unit.b)];
-        for t in 0..batch.count() {
-            batch.expect(t + AHEAD);
-            for part in 0..group.parts.len() {
-                batch.product(t, &mut |sources, _| self.stage(request, sources, converted, part, group))?;
-                group.places[group.tiles] = (t, part);
-                group.tiles += 1;
-                if group.tiles == TILES {
-                    group.finish(kernel, batch, hard)?;
-                }
-            }
-        }
-        Ok(())
+        let stage = |sources: [&dyn Source; 2], part: usize, group: &mut Group| {
+            self.stage(request, sources, converted, part, group)
+        };
+        let outcome = group.compute(kernel, batch, stage);
+        workspace.group = Some(group);
+        outcome.map(Some)
     }
 
     /// Whether the product is nothing but the unit's steps on its own formats.
@@ -184,10 +158,8 @@ impl<D> Gemm<'_, D> {
             Ok(())
         })?;
         let [m, n, k] = size;
-        let tiles = m.div_ceil(ROWS).saturating_mul(n.div_ceil(COLUMNS));
         let c_fits = self.plan.start == Start::Zero || self.c.as_ref().is_some_and(|(c, _)| c.shape() == [m, n]);
-        let small = (1..=TILES_OF_PRODUCT).contains(&tiles) && (1..=DEPTH).contains(&k);
-        if !small || !c_fits || of_d != [m, n] || !k.is_multiple_of(self.unit.shape.k) {
+        if !is_small(self.unit, size) || !c_fits || of_d != [m, n] {
             return Ok(None);
         }
         let schedule = Schedule::new(&self.plan, self.unit, m, n, k)?;
@@ -204,32 +176,59 @@ impl<D> Gemm<'_, D> {
         part: usize,
         group: &mut Group,
     ) -> Result<(), Error> {
-        let (k, t) = (group.k, group.tiles);
-        let ld = k.next_multiple_of(SLAB);
-        let Group { a, b, d, staged, parts, .. } = group;
-        let (a, b, [rows, columns]) = (&mut a[t], &mut b[t], &parts[part]);
+        let (k, t, ld) = (group.k, group.tiles, group.k.next_multiple_of(SLAB));
+        let [rows, columns] = group.parts[part].clone();
         if converted[0] {
             let operand = self.operand("A", sources[0], request.formats[0], &self.unit.a)?;
-            operand.read_narrow([rows.clone(), 0..k], staged, ld);
-            narrow(staged, &mut a[..rows.len() * ld]);
+            operand.read_narrow([rows.clone(), 0..k], &mut group.staged, ld);
+            narrow(&group.staged, &mut group.a[t][..rows.len() * ld]);
         } else {
-            stage(sources[0], [rows.clone(), 0..k], ld, a, staged);
+            group.copy_a(sources[0], part);
         }
         if converted[1] {
             let operand = self.operand("B", sources[1], request.formats[1], &self.unit.b)?;
-            operand.read_narrow([0..k, columns.clone()], staged, COLUMNS);
-            narrow(staged, &mut b[..k * COLUMNS]);
+            operand.read_narrow([0..k, columns], &mut group.staged, COLUMNS);
+            narrow(&group.staged, &mut group.b[t][..k * COLUMNS]);
         } else {
-            stage(sources[1], [0..k, columns.clone()], COLUMNS, b, staged);
+            group.copy_b(sources[1], part);
         }
-        repeat_rows(a, [rows.len(), k], [ROWS, ld]);
-        repeat_rows(b, [k, columns.len()], [ld, COLUMNS]);
-        if let (true, Some((c, _))) = (group.from_c, &self.c) {
-            d[t].fill(0);
-            c.read_narrow([rows.clone(), columns.clone()], &mut d[t], COLUMNS);
-        }
+        group.complete(part, self.c.as_ref().map(|(c, _)| &**c as &dyn Source));
         Ok(())
     }
+}
+
+/// Whether a product is small: a few tiles, of whole steps of the unit.
+pub(crate) fn is_small(unit: &Unit, [m, n, k]: [usize; 3]) -> bool {
+    let tiles = m.div_ceil(ROWS).saturating_mul(n.div_ceil(COLUMNS));
+    (1..=TILES_OF_PRODUCT).contains(&tiles) && (1..=DEPTH).contains(&k) && k.is_multiple_of(unit.shape.k)
+}
+
+/// A product of the unit's steps and nothing else, from +0 or from C, on matrices of its own formats whose shapes fit:
+/// without all that a [`Gemm`] may be asked for besides. `false` where D is still to be computed.
+pub(crate) fn plain(
+    unit: &Unit,
+    sources: [&dyn Source; 2],
+    c: Option<&dyn Source>,
+    sink: &mut dyn Sink,
+    workspace: &mut Workspace,
+) -> bool {
+    let ([m, n], [_, k]) = (sink.shape(), sources[0].shape());
+    if !is_small(unit, [m, n, k]) {
+        return false;
+    }
+    let kernel = workspace.kernel(unit, None);
+    let Some(kernel) = kernel.small() else { return false };
+    let mut group = workspace.group.take().unwrap_or_default();
+    group.begin([m, n, k], c.is_some());
+    let stage = |[a, b]: [&dyn Source; 2], part: usize, group: &mut Group| {
+        group.copy_a(a, part);
+        group.copy_b(b, part);
+        group.complete(part, c);
+        Ok(())
+    };
+    let outcome = group.compute(kernel, &mut Single { sources, sink }, stage);
+    workspace.group = Some(group);
+    outcome.is_ok_and(|hard| hard.is_empty())
 }
 
 /// A block of a matrix's codes, rows `ld` apart.
@@ -265,6 +264,78 @@ fn repeat_rows(codes: &mut [u16], there: [usize; 2], whole: [usize; 2]) {
 }
 
 impl Group {
+    /// Makes ready for products of M, N and K.
+    fn begin(&mut self, [m, n, k]: [usize; 3], from_c: bool) {
+        (self.tiles, self.k, self.from_c) = (0, k, from_c);
+        let blocks = |n: usize, width: usize| (0..n).step_by(width).map(move |i| i..n.min(i + width));
+        let parts = blocks(m, ROWS).flat_map(|rows| blocks(n, COLUMNS).map(move |columns| [rows.clone(), columns]));
+        self.parts.clear();
+        self.parts.extend(parts);
+    }
+
+    /// All tiles of all products, each staged first; returns the products with tiles that were left out.
+    fn compute(
+        &mut self,
+        kernel: &dyn SmallKernel,
+        batch: &mut dyn Batch,
+        stage: impl Fn([&dyn Source; 2], usize, &mut Self) -> Result<(), Error>,
+    ) -> Result<Vec<usize>, Error> {
+        let mut hard = Vec::new();
+        let outcome = self.compute_whole_groups(kernel, batch, &mut hard, stage);
+        // Products before one that fails are written.
+        self.finish(kernel, batch, &mut hard)?;
+        hard.dedup();
+        outcome.map(|()| hard)
+    }
+
+    /// The same; the last tiles may be left in the group.
+    fn compute_whole_groups(
+        &mut self,
+        kernel: &dyn SmallKernel,
+        batch: &mut dyn Batch,
+        hard: &mut Vec<usize>,
+        stage: impl Fn([&dyn Source; 2], usize, &mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for t in 0..batch.count() {
+            batch.expect(t + AHEAD);
+            for part in 0..self.parts.len() {
+                batch.product(t, &mut |sources, _| stage(sources, part, self))?;
+                self.places[self.tiles] = (t, part);
+                self.tiles += 1;
+                if self.tiles == TILES {
+                    self.finish(kernel, batch, hard)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies codes of A, as they are, to the next place.
+    fn copy_a(&mut self, source: &dyn Source, part: usize) {
+        let (rows, ld) = (self.parts[part][0].clone(), self.k.next_multiple_of(SLAB));
+        stage(source, [rows, 0..self.k], ld, &mut self.a[self.tiles], &mut self.staged);
+    }
+
+    /// The same of B.
+    fn copy_b(&mut self, source: &dyn Source, part: usize) {
+        let columns = self.parts[part][1].clone();
+        stage(source, [0..self.k, columns], COLUMNS, &mut self.b[self.tiles], &mut self.staged);
+    }
+
+    /// Fills the next place up, and begins at C.
+    fn complete(&mut self, part: usize, c: Option<&dyn Source>) {
+        let (t, k, ld) = (self.tiles, self.k, self.k.next_multiple_of(SLAB));
+        let [rows, columns] = &self.parts[part];
+        repeat_rows(&mut self.a[t], [rows.len(), k], [ROWS, ld]);
+        repeat_rows(&mut self.b[t], [k, columns.len()], [ld, COLUMNS]);
+        if let (true, Some(c)) = (self.from_c, c) {
+            if [rows.len(), columns.len()] != [ROWS, COLUMNS] {
+                self.d[t].fill(0);
+            }
+            c.read_narrow([rows.clone(), columns.clone()], &mut self.d[t], COLUMNS);
+        }
+    }
+
     /// Computes the tiles there are, writes their D, and notes the products of those that were left out.
     fn finish(&mut self, kernel: &dyn SmallKernel, batch: &mut dyn Batch, hard: &mut Vec<usize>) -> Result<(), Error> {
         if self.tiles == 0 {

@@ -70,7 +70,7 @@ impl Workspace {
             return Ok(pool.clone());
         }
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = Arc::new(pool.map_err(|e| Error::Plan(format!("{threads} threads cannot be had: {e}")))?);
+        let pool = Arc::new(pool.map_err(|e| Error::Product(format!("{threads} threads cannot be had: {e}")))?);
         self.pool = Some((threads, pool.clone()));
         Ok(pool)
     }

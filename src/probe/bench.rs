@@ -2,7 +2,7 @@
 
 use super::black_box::{Input, Interface};
 use crate::format::{FormatSpec, Overflow, Value};
-use crate::num::{Class, Fixed};
+use crate::num::{Class, Fixed, Term};
 use crate::round::Rounding;
 
 /// A small pseudo-random generator (SplitMix64, Steele et al. 2014): reproducible, no dependency.
@@ -226,6 +226,19 @@ impl Bench {
             of(&input.scale_a) + of(&input.scale_b)
         });
         a.decode(input.a[k]).exponent + b.decode(input.b[k]).exponent + scales
+    }
+
+    /// The non-zero terms of an input whose scales are one: exact products, and c.
+    pub(crate) fn addends(&self, input: &Input) -> Vec<Term> {
+        let i = &self.interface;
+        let products = input.a.iter().zip(&input.b).map(|(&a, &b)| Term::product(&i.a.decode(a), &i.b.decode(b)));
+        products.chain([i.c.decode(input.c).term()]).filter(|term| !term.is_zero()).collect()
+    }
+
+    /// Whether no operand of a product is subnormal.
+    pub(crate) fn operands_are_normal(&self, input: &Input) -> bool {
+        let normal = |f: &FormatSpec, codes: &[u64]| codes.iter().all(|&x| !f.decode(x).is_subnormal());
+        normal(&self.interface.a, &input.a) && normal(&self.interface.b, &input.b)
     }
 
     /// d's code of an exact value.

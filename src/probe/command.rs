@@ -5,7 +5,7 @@ use crate::error::Error;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -28,6 +28,7 @@ pub struct Command {
     interface: Interface,
     timeout: Duration,
     child: Child,
+    guard: Option<Child>,
     lines: SyncSender<String>,
     answers: Receiver<Answer>,
     stderr: Arc<Mutex<VecDeque<String>>>,
@@ -38,7 +39,7 @@ pub struct Command {
 type Answer = Result<String, String>;
 
 impl Command {
-    /// Starts `command` in a shell (`sh -c`). It is ended when this value is dropped.
+    /// Starts `command` in a shell (`sh -c`). It is ended when this value is dropped, or this process ends.
     ///
     /// `timeout` bounds the wait for the next answer, not the whole run.
     ///
@@ -56,6 +57,7 @@ impl Command {
         else {
             return Err(failed("has no pipes".into()));
         };
+        let guard = guard(&child);
         let (lines, to_write) = sync_channel(4);
         let (found, answers) = sync_channel(1 << 16);
         let last = Arc::new(Mutex::new(VecDeque::new()));
@@ -64,7 +66,7 @@ impl Command {
         let kept = Arc::clone(&last);
         let stderr_reader = thread::spawn(move || keep_last_lines(stderr, &kept));
         let (text, asked, stderr) = (command.into(), 0, last);
-        Ok(Self { text, interface, timeout, child, lines, answers, stderr, stderr_reader, asked })
+        Ok(Self { text, interface, timeout, child, guard, lines, answers, stderr, stderr_reader, asked })
     }
 
     /// An error about this command, with the last thing it said on standard error.
@@ -120,14 +122,14 @@ impl Command {
         })
     }
 
-    /// Refuses a program that has said more than it was asked.
-    fn refuse_babble(&mut self) -> Result<(), Error> {
-        match self.answers.try_recv() {
+    /// Refuses a program that has said more than it was asked, or does within this time.
+    fn refuse_babble(&mut self, wait: Duration) -> Result<(), Error> {
+        match self.answers.recv_timeout(wait) {
             Ok(Ok(line)) => {
                 Err(self.failed(format!("said `{}` after its {} answers, unasked", line.trim(), self.asked)))
             }
             Ok(Err(why)) => Err(self.failed(why)),
-            Err(TryRecvError::Disconnected) if self.asked == 0 => Err(self.ended(0)),
+            Err(RecvTimeoutError::Disconnected) if self.asked == 0 => Err(self.ended(0)),
             Err(_) => Ok(()),
         }
     }
@@ -139,7 +141,8 @@ impl BlackBox for Command {
     }
 
     fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
-        self.refuse_babble()?;
+        // Who asks nothing more waits for what else there is.
+        self.refuse_babble(if inputs.is_empty() { LAST_WORDS } else { Duration::ZERO })?;
         let mut answered = self.asked;
         self.asked += inputs.len();
         let mut answers = Vec::with_capacity(inputs.len());
@@ -159,14 +162,28 @@ impl BlackBox for Command {
 
 impl Drop for Command {
     fn drop(&mut self) {
-        #[cfg(unix)]
-        let _ = std::process::Command::new("kill")
-            .args(["-KILL", "--", &format!("-{}", self.child.id())])
-            .stderr(Stdio::null())
-            .status();
+        if let Some(guard) = &mut self.guard {
+            // With its input closed it ends the group.
+            drop(guard.stdin.take());
+            let _ = guard.wait();
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A member of a command's process group that ends the group when its input is closed: by [`Command`] when it is
+/// dropped, or by the system when this process is no more, whatever ended it.
+fn guard(command: &Child) -> Option<Child> {
+    if !cfg!(unix) {
+        return None;
+    }
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "read _; kill -KILL 0"]);
+    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut shell, command.id().cast_signed());
+    shell.spawn().ok()
 }
 
 fn write_lines(stdin: ChildStdin, lines: &Receiver<String>) {

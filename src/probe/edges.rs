@@ -16,6 +16,8 @@ pub(crate) struct Edges {
     bench: Bench,
     random: Random,
     scales: Generator,
+    /// Whether this input's scales bring its products to the edges; else they are 1 or at random.
+    aims_scales: bool,
     /// The places of each step.
     blocks: Vec<Vec<usize>>,
     /// Distances below the largest term at which bits are cut or rounded off.
@@ -39,6 +41,17 @@ enum Scene {
     Bottom,
     /// At the largest exponents, which cut the most.
     Top,
+}
+
+/// The bits of a term below its leading one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Nothing,
+    Anything,
+    /// All ones: just below the next power of two.
+    Ones,
+    /// One bit, of this exponent if there is a place for it.
+    Bit(i32),
 }
 
 const fn last_bit(f: &FormatSpec) -> i32 {
@@ -108,6 +121,7 @@ impl Edges {
         let bench = Bench::new(*interface);
         Self {
             scales: Generator::new(bench.clone(), seed),
+            aims_scales: false,
             random: Random::new(seed),
             bench,
             blocks,
@@ -171,9 +185,14 @@ impl Edges {
 
     fn next(&mut self) -> Input {
         let mut input = self.bench.zeros();
-        let plain = self.random.one_in(2);
+        self.aims_scales = self.random.one_in(2);
+        let rest = if self.random.one_in(2) { Rest::Nothing } else { Rest::Anything };
         let scene = [Scene::Anywhere, Scene::Anywhere, Scene::Bottom, Scene::Top][self.random.below(4) as usize];
         let lead = self.lead(scene);
+        if self.random.one_in(32) {
+            self.vanishing(&mut input);
+            return input;
+        }
         let first = self.random.below(self.blocks.len() as u64) as usize;
         let negative = self.random.one_in(2);
         if !self.sums.is_empty() && self.random.one_in(4) {
@@ -182,9 +201,9 @@ impl Edges {
         }
         match self.random.below(8) {
             0 => {}
-            1 | 2 => self.fill(&mut input, first, negative, lead, plain),
-            3 | 4 => self.cancelling(&mut input, first, negative, lead, plain),
-            _ => self.put(&mut input, first, negative, lead, plain),
+            1 | 2 => self.fill(&mut input, first, negative, lead, rest),
+            3 | 4 => self.cancelling(&mut input, first, negative, lead, rest),
+            _ => self.put(&mut input, first, negative, lead, rest),
         }
         for _ in 0..1 + self.random.below(3) {
             // In the same step, the next one or any.
@@ -194,11 +213,18 @@ impl Edges {
                 _ => first,
             };
             let (step, e, negative) = (step % self.blocks.len(), self.below(scene, lead), self.random.one_in(2));
-            self.put(&mut input, step, negative, e, plain);
+            // Beside a power of two one or two bits decide what is rounded off, beside others many.
+            let rest = match self.random.below(6) {
+                0 => Rest::Nothing,
+                1 => Rest::Anything,
+                2 => Rest::Bit(self.below(scene, lead)),
+                _ => rest,
+            };
+            self.put(&mut input, step, negative, e, rest);
             if self.random.one_in(3) {
                 // Another of its size against it: what is left of both may have the other's sign.
                 let by = self.random.range(-1, 1);
-                self.put(&mut input, step, !negative, e + by, plain);
+                self.put(&mut input, step, !negative, e + by, rest);
             }
         }
         if self.random.one_in(8) {
@@ -208,10 +234,21 @@ impl Edges {
         if input.c == 0 && c.has_negative_zero() && self.random.one_in(4) {
             input.c = negative_zero(&c);
         }
-        if self.random.one_in(2) {
+        if !self.aims_scales && self.random.one_in(2) {
             self.scales.scales(&mut input, Kind::FewTerms);
         }
         input
+    }
+
+    /// One product below the smallest result, beside a zero c: what its sign makes of zero.
+    fn vanishing(&mut self, input: &mut Input) {
+        let Interface { c, d, k, .. } = self.bench.interface;
+        let (place, e) = (self.random.below(k as u64) as usize, last_bit(&d) - self.random.range(0, 4));
+        let negative = self.random.one_in(2);
+        self.put_at(input, place, negative, e, Rest::Nothing);
+        if c.has_negative_zero() && self.random.one_in(2) {
+            input.c = negative_zero(&c);
+        }
     }
 
     /// A sum halfway between two results, or nearly so: by a bit about the last one that a sum keeps.
@@ -230,7 +267,7 @@ impl Edges {
             terms.insert(1, (negative != under, half + 1));
         }
         for ((negative, e), k) in terms.into_iter().zip(places) {
-            self.put_at(input, k, negative, e, true);
+            self.put_at(input, k, negative, e, Rest::Nothing);
         }
     }
 
@@ -241,23 +278,49 @@ impl Edges {
         if n == members.len() || self.random.one_in(8) { self.bench.interface.k } else { members[n] }
     }
 
-    fn put(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, plain: bool) {
+    fn put(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, rest: Rest) {
         let k = self.place(step);
-        self.put_at(input, k, negative, e, plain);
+        self.put_at(input, k, negative, e, rest);
     }
 
     /// Sets a product of stored exponent e, or c.
-    fn put_at(&mut self, input: &mut Input, k: usize, negative: bool, e: i32, plain: bool) {
+    fn put_at(&mut self, input: &mut Input, k: usize, negative: bool, e: i32, rest: Rest) {
         let i = self.bench.interface;
-        let mut bits = |f: &FormatSpec| if plain { 0 } else { fraction(&mut self.random, f.fraction_bits) };
+        let mut bits = |f: &FormatSpec| match rest {
+            Rest::Nothing => 0,
+            Rest::Ones => u64::MAX,
+            Rest::Anything => fraction(&mut self.random, f.fraction_bits),
+            Rest::Bit(at) if at < e => 1u64.checked_shl((f.fraction_bits as i32 - (e - at)) as u32).unwrap_or(0),
+            Rest::Bit(_) => 0,
+        };
         if k == i.k {
             input.c = around(&i.c, negative, e, bits(&i.c));
             return;
         }
-        let (x, y) = (bits(&i.a), bits(&i.b));
+        let x = bits(&i.a);
+        let y = if matches!(rest, Rest::Anything | Rest::Ones) { bits(&i.b) } else { 0 };
+        let e = e - self.scaled(input, k, e);
         let ea = self.exponent_of_a(e);
         input.a[k] = around(&i.a, negative, ea, x);
         input.b[k] = around(&i.b, false, e - ea, y);
+    }
+
+    /// The exponent of the scales of product k: in a block without products, those that a product of
+    /// exponent e wants.
+    fn scaled(&mut self, input: &mut Input, k: usize, e: i32) -> i32 {
+        let (Some(rule), true) = (self.bench.interface.scale, self.aims_scales) else { return 0 };
+        let n = k / rule.block.max(1);
+        let Input { a, b, scale_a, scale_b, .. } = input;
+        let (Some(of_a), Some(of_b)) = (scale_a.get_mut(n), scale_b.get_mut(n)) else { return 0 };
+        if (0..a.len()).filter(|k| k / rule.block.max(1) == n).all(|k| a[k] == 0 && b[k] == 0) {
+            let (low, high) = self.bench.product_range();
+            let both = e - self.random.range(low, high);
+            let (bottom, top) = (last_bit(&rule.format), top(&rule.format));
+            let first = (both / 2 + self.random.range(-3, 3)).clamp(bottom, top);
+            *of_a = around(&rule.format, false, first, 0);
+            *of_b = around(&rule.format, false, (both - first).clamp(bottom, top), 0);
+        }
+        rule.format.decode(*of_a).exponent + rule.format.decode(*of_b).exponent
     }
 
     /// How a product's exponent is shared: evenly, or as unevenly as the formats allow.
@@ -273,9 +336,9 @@ impl Edges {
     }
 
     /// Two terms that cancel, or almost.
-    fn cancelling(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, plain: bool) {
+    fn cancelling(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, rest: Rest) {
         let (k, l) = (self.place(step), self.place(step));
-        self.put_at(input, k, negative, e, plain);
+        self.put_at(input, k, negative, e, rest);
         let i = self.bench.interface;
         if k < i.k && l < i.k && k != l && self.random.one_in(2) {
             (input.a[l], input.b[l]) = (input.a[k], input.b[k]);
@@ -283,26 +346,30 @@ impl Edges {
             input.b[l] ^= if i.b.signed && input.b[l] != 0 { sign } else { 0 };
         } else {
             let off = if self.random.one_in(2) { 0 } else { self.random.range(-3, 0) };
-            self.put_at(input, l, !negative, e + off, true);
+            self.put_at(input, l, !negative, e + off, Rest::Nothing);
         }
     }
 
     /// Large products of one sign at two places of a step, at all of them, or everywhere: sums above
     /// their terms' exponent. Perhaps the largest ones.
-    fn fill(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, plain: bool) {
+    fn fill(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, rest: Rest) {
         let i = self.bench.interface;
         let members = &self.blocks[step];
-        let places: Vec<usize> = match self.random.below(4) {
+        let mut places: Vec<usize> = match self.random.below(4) {
             0 | 1 => members.iter().copied().take(2).collect(),
             2 => members.clone(),
             _ => (0..i.k).collect(),
         };
+        if self.random.one_in(3) {
+            places.push(i.k);
+        }
+        let rest = if self.random.one_in(3) { Rest::Ones } else { rest };
         let largest = self.random.one_in(3);
         for k in places {
-            if largest {
+            if largest && k < i.k {
                 (input.a[k], input.b[k]) = (i.a.max_code(negative), i.b.max_code(false));
             } else {
-                self.put_at(input, k, negative, e, plain);
+                self.put_at(input, k, negative, e, rest);
             }
         }
     }

@@ -104,8 +104,13 @@ fn plainer(f: &FormatSpec, code: u64) -> Vec<u64> {
     let q = x.exponent - x.frac_bits as i32;
     let s = u128::from(x.significand);
     let low = s & (s - 1);
-    let high = s & !(1 << s.ilog2());
-    all.extend([low, high, 1 << s.ilog2()].into_iter().filter(|m| *m != 0).filter_map(|m| exact(f, x.negative, m, q)));
+    let lead = 1 << s.ilog2();
+    all.extend([low, s & !lead, lead].into_iter().filter(|m| *m != 0).filter_map(|m| exact(f, x.negative, m, q)));
+    // Every shorter one that ends in a bit of its own, or is nothing but the first and one other bit.
+    for last in s.trailing_zeros() + 1..s.ilog2() {
+        let one = 1 << last;
+        all.extend([s & !(one - 1) | one, lead | one].into_iter().filter_map(|m| exact(f, x.negative, m, q)));
+    }
     for by in [-16, -4, -1, 1, 4, 16] {
         all.extend(exact(f, x.negative, s, q + by));
     }

@@ -36,8 +36,10 @@ pub struct SummationTree {
     /// Whether the two terms of some pair that is summed together were seen to lose a third: if
     /// not, the sums are exact or wider than the operands reach.
     pub loses: bool,
-    /// Inputs that show it: one per pair of places that decides a subtree.
+    /// Inputs that show it: of every sum what is in it and what is not.
     pub evidence: Vec<Observation>,
+    /// The same by sum, in the order of [`Node::sums`].
+    pub(super) steps: Vec<Vec<Observation>>,
 }
 
 impl fmt::Display for Node {
@@ -111,7 +113,7 @@ fn magnitudes(bench: &Bench) -> Option<(i32, i32)> {
     (high - low >= 3).then_some((high, low))
 }
 
-fn triple(bench: &Bench, (i, j, l): (usize, usize, usize), (x, y): (i32, i32)) -> Option<Input> {
+fn triple(bench: &Bench, (i, j, l): Triple, (x, y): (i32, i32)) -> Option<Input> {
     bench.terms(&[(i, false, 1, x), (j, true, 1, x), (l, false, 1, y)])
 }
 
@@ -134,9 +136,9 @@ impl SummationTree {
             let root = Node::Sum(vec![Node::C, Node::Product(0)]);
             let both = bench.terms(&[(0, false, 1, x - 1), (1, false, 1, y)]);
             let evidence = observe(target, both.into_iter().collect(), "the product and c")?;
-            return Ok(Ok(Self { root, loses: true, evidence }));
+            return Ok(Ok(Self { root, loses: true, steps: vec![evidence.clone()], evidence }));
         }
-        let places: Vec<(usize, usize, usize)> =
+        let places: Vec<Triple> =
             pairs(n).flat_map(|(i, j)| (0..n).filter(move |&l| l != i && l != j).map(move |l| (i, j, l))).collect();
         let inputs: Option<Vec<Input>> = places.iter().map(|&p| triple(&bench, p, (x, y))).collect();
         let (Some(inputs), Some(survives)) = (inputs, bench.d(false, 1, y)) else {
@@ -145,15 +147,48 @@ impl SummationTree {
         let answers = target.dot_adds(&inputs)?;
         let lost: Vec<Places> =
             answers.chunks(n - 2).zip(places.chunks(n - 2)).map(|(d, p)| lost_places(d, p, survives)).collect();
-        let evidence = inputs.iter().zip(&answers).step_by(n - 2).take(24);
-        let evidence = evidence.map(|(x, &d)| Observation::new(x.clone(), d, "X, -X and y")).collect();
         // f16 results may be sums rounded to f32.
         let rounded = x - y >= interface.d.fraction_bits.max(F32.fraction_bits) as i32 + 2;
-        match build(n, &lost, evidence, (x - y, rounded)) {
-            Err(why) => Ok(one_sum(target, &bench, x)?.ok_or(why)),
-            tree => Ok(tree),
-        }
+        let (root, loses) = match build(n, &lost, (x - y, rounded)) {
+            Err(why) => return Ok(one_sum(target, &bench, x)?.ok_or(why)),
+            Ok(built) => built,
+        };
+        let observed = |(i, j, l): Triple| {
+            let (i, j) = (i.min(j), i.max(j));
+            let at = pair_index(n, i, j) * (n - 2) + l - usize::from(l > i) - usize::from(l > j);
+            let fate = if answers[at] == survives { "survives" } else { "is lost" };
+            let [i, j, l] = [i, j, l].map(|place| term_name(place, interface.k));
+            Observation::new(inputs[at].clone(), answers[at], format!("X in {i}, -X in {j}, y in {l}: y {fate}"))
+        };
+        let steps: Vec<Vec<Observation>> =
+            root.sums().into_iter().map(|sum| telling(sum, interface.k).into_iter().map(observed).collect()).collect();
+        Ok(Ok(Self { root, loses, evidence: steps.concat(), steps }))
     }
+}
+
+/// The places of X, -X and y.
+type Triple = (usize, usize, usize);
+
+fn term_name(place: usize, k: usize) -> String {
+    if place == k { Node::C } else { Node::Product(place) }.to_string()
+}
+
+/// The triples that show what a sum holds: its last product and c are in, the product after it is out.
+fn telling(sum: &Node, k: usize) -> Vec<Triple> {
+    let Node::Sum(children) = sum else { return Vec::new() };
+    let leaves = sum.leaves(k);
+    let first_leaf = |child: &Node| child.leaves(k).into_iter().min_by_key(|&i| if i == k { 0 } else { i + 1 });
+    let products: Vec<usize> = sum.direct(k).into_iter().filter(|&i| i < k).collect();
+    let few = products.len() < 3;
+    let terms = if few { children.iter().filter_map(first_leaf).collect() } else { products };
+    let [i, j, ..] = terms[..] else { return Vec::new() };
+    let beside = |l: &usize| *l != i && *l != j;
+    let last = terms.iter().copied().rfind(beside).or(leaves.iter().copied().rfind(beside));
+    let c = Some(k).filter(|l| beside(l) && Some(*l) != last && sum.direct(k).contains(l));
+    let outside = |l: &usize| !leaves.contains(l);
+    let end = leaves.iter().filter(|&&l| l < k).max().copied().unwrap_or(0);
+    let next = (end + 1..k).find(outside).or((0..=k).find(outside));
+    last.into_iter().chain(c).chain(next).map(|l| (i, j, l)).collect()
 }
 
 fn observe(target: &mut dyn BlackBox, inputs: Vec<Input>, shows: &str) -> Result<Vec<Observation>, Error> {
@@ -202,9 +237,11 @@ fn one_sum(target: &mut dyn BlackBox, bench: &Bench, x: i32) -> Result<Option<Su
         let couples = observe(target, couples, "c and half its last bit twice: summed before rounding")?;
         if singles.iter().all(|o| o.d == lost) && couples.iter().all(|o| o.d == kept) {
             let children = core::iter::once(Node::C).chain((0..i.k).map(Node::Product)).collect();
-            let evidence = met.into_iter().take(4).chain(singles.into_iter().take(4));
-            let evidence = evidence.chain(couples.into_iter().take(16)).collect();
-            return Ok(Some(SummationTree { root: Node::Sum(children), loses: true, evidence }));
+            // Pairs are in order: those of the first product, each with every other.
+            let step = [met.last(), singles.last(), couples.get(i.k.saturating_sub(2))].into_iter().flatten();
+            let steps = vec![step.cloned().collect()];
+            let evidence = met.iter().chain(&singles).chain(couples.iter().take(i.k - 1)).cloned().collect();
+            return Ok(Some(SummationTree { root: Node::Sum(children), loses: true, evidence, steps }));
         }
     }
     Ok(None)
@@ -214,27 +251,23 @@ fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n).flat_map(move |i| (i + 1..n).map(move |j| (i, j)))
 }
 
-fn lost_places(answers: &[u64], places: &[(usize, usize, usize)], survives: u64) -> Places {
+fn lost_places(answers: &[u64], places: &[Triple], survives: u64) -> Places {
     let lost = answers.iter().zip(places).filter(|(d, _)| **d != survives);
     let (i, j, _) = places[0];
     lost.fold(1 << i | 1 << j, |set, (_, (_, _, l))| set | 1 << l)
 }
 
-/// The tree whose subtrees are the closed sets among those found.
+/// Where [`pairs`] has a pair with i < j.
+const fn pair_index(n: usize, i: usize, j: usize) -> usize {
+    i * n - i * (i + 1) / 2 + (j - i - 1)
+}
+
+/// The tree whose subtrees are the closed sets among those found, and whether a term was ever lost.
 ///
 /// Where no term is lost and `rounded` says that one would be wherever X + y is rounded, nothing is
 /// rounded before the last addition: there is one.
-fn build(
-    n: usize,
-    found: &[Places],
-    evidence: Vec<Observation>,
-    (reach, rounded): (i32, bool),
-) -> Result<SummationTree, Cannot> {
-    let index = |i: usize, j: usize| {
-        let (i, j) = (i.min(j), i.max(j));
-        i * n - i * (i + 1) / 2 + (j - i - 1)
-    };
-    let of = |i: usize, j: usize| found[index(i, j)];
+fn build(n: usize, found: &[Places], (reach, rounded): (i32, bool)) -> Result<(Node, bool), Cannot> {
+    let of = |i: usize, j: usize| found[pair_index(n, i.min(j), i.max(j))];
     let members = |set: Places| (0..n).filter(move |i| set >> i & 1 == 1);
     let whole: Places = if n == 128 { Places::MAX } else { (1 << n) - 1 };
     let loses = found.iter().any(|s| s.count_ones() > 2);
@@ -264,8 +297,7 @@ fn build(
     if subtrees.iter().any(|&a| subtrees.iter().any(|&b| !nested(a, b))) {
         return Err("the losses fit no tree".into());
     }
-    let root = grow(whole, &subtrees, n - 1);
-    Ok(SummationTree { root, loses, evidence })
+    Ok((grow(whole, &subtrees, n - 1), loses))
 }
 
 /// The node of a set of places: its largest proper subtrees and what is left.

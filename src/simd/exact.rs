@@ -4,9 +4,9 @@
 
 use super::Isa;
 use super::general_body::special;
-use super::lanes::{any, odd, two_sum};
+use super::lanes::{any_endless, each, odd, power, two_sum};
 use super::rows::{Block, Body, Rows};
-use super::values::{Layout, NR, Reading, SPECIAL, WIDE, in_f32};
+use super::values::{Layout, Reading, SPECIAL, WIDE, in_f32};
 use super::wide::{in_order, over};
 use crate::accumulate::{CPosition, GenericDot, Recipe};
 use crate::format::{F32, FormatSpec};
@@ -24,7 +24,8 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     if let Some(kernel) = super::tiles::exact(unit, isa, body, &blocks, nan) {
         return Some(kernel);
     }
-    Rows::kernel(unit, isa, body, Layout::new(unit.shape.k, &blocks), Reading::default(), nan)
+    let reading = Reading { spans: true, ..Reading::default() };
+    Rows::kernel(unit, isa, body, Layout::new(unit.shape.k, &blocks), reading, nan)
 }
 
 /// What is computed of a unit, its groups of products, and its NaN.
@@ -72,39 +73,46 @@ impl Body for Exact {
     }
 
     #[inline(always)]
-    fn begin(&self, c: [f32; NR]) -> [f32; NR] {
+    fn begin<const N: usize>(&self, c: [f32; N]) -> [f32; N] {
         c
     }
 
     #[inline(always)]
-    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
-        let endless = any(c.map(|c| !c.is_finite()));
+    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
+        let endless = any_endless(c);
         let d = if k.flags & WIDE == 0 {
             rounded_two(whole(k), c)
         } else if k.a.len() <= 2 {
-            rounded(pair(k), c)
+            rounded(pair(k.a.iter().copied().zip(k.b)), c)
         } else {
-            rounded(split(k), c)
+            rounded(split(k.a.iter().copied().zip(k.b), -8), c)
         };
         if k.flags & SPECIAL != 0 || endless { special(k, c, d, false) } else { d }
     }
 
+    /// Beside finite operands an infinite state stays, too.
     #[inline(always)]
-    fn end<const NATIVE: bool>(&self, _: [f32; NR], d: [f32; NR]) -> [f32; NR] {
+    fn stays<const N: usize>(&self, c: &[f32; N], flags: u8) -> bool {
+        let special = flags & SPECIAL != 0;
+        c.iter().fold(true, |all, c| all & (c.is_nan() | (!special & c.is_infinite())))
+    }
+
+    #[inline(always)]
+    fn end<const NATIVE: bool, const N: usize>(&self, _: [f32; N], d: [f32; N]) -> [f32; N] {
         d
     }
 }
 
 /// The sum of products whose last places and magnitudes are at most 53 bits apart.
 #[inline(always)]
-fn whole(k: &Block<'_>) -> [f64; NR] {
-    let mut sum = [0f64; NR];
+fn whole<const N: usize>(k: &Block<'_, N>) -> [f64; N] {
+    let mut sum = [0f64; N];
     over(
         k.a,
         k.b,
         #[inline(always)]
-        |a, b: &[f32; NR]| {
-            for j in 0..NR {
+        |a, b: &[f32; N]| {
+            for j in 0..N {
                 sum[j] += f64::from(a) * f64::from(b[j]);
             }
         },
@@ -114,29 +122,32 @@ fn whole(k: &Block<'_>) -> [f64; NR] {
 
 /// The sum of at most two products, in two parts.
 #[inline(always)]
-fn pair(k: &Block<'_>) -> ([f64; NR], [f64; NR]) {
-    let (mut high, mut low) = ([0f64; NR], [0f64; NR]);
-    for j in 0..NR {
-        let product = |i: usize| f64::from(k.a[i]) * f64::from(k.b[i][j]);
-        let second = if k.a.len() > 1 { product(1) } else { 0.0 };
-        (high[j], low[j]) = two_sum(product(0), second);
-        // -0 + -0 is the sum's zero only without the rule that zeros are positive.
-        high[j] += 0.0;
+pub(super) fn pair<'a, T: Copy + Into<f64> + 'a, const N: usize>(
+    products: impl Iterator<Item = (T, &'a [T; N])>,
+) -> ([f64; N], [f64; N]) {
+    let (mut high, mut low) = ([0f64; N], [0f64; N]);
+    for (a, b) in products {
+        for j in 0..N {
+            // The first sum leaves nothing. -0 + -0 is the sum's zero only without the rule that zeros are positive.
+            (high[j], low[j]) = two_sum(high[j], a.into() * b[j].into());
+        }
     }
     (high, low)
 }
 
-/// The sum in multiples of 2^-8 and the rest, each exact.
+/// The sum in multiples of `2^last` and the rest, each exact.
 #[inline(always)]
-fn split(k: &Block<'_>) -> ([f64; NR], [f64; NR]) {
-    const GRID: f64 = 26_388_279_066_624.0; // 1.5 * 2^44: its last place is 2^-8
-    let (mut high, mut low) = ([0f64; NR], [0f64; NR]);
-    for (b, &a) in k.b.iter().zip(k.a) {
+pub(super) fn split<'a, T: Copy + Into<f64> + 'a, const N: usize>(
+    products: impl Iterator<Item = (T, &'a [T; N])>,
+    last: i32,
+) -> ([f64; N], [f64; N]) {
+    let grid = 1.5 * power(52 + last);
+    let (mut high, mut low) = ([0f64; N], [0f64; N]);
+    for (a, b) in products {
         in_order();
-        let a = f64::from(a);
-        for j in 0..NR {
-            let product = a * f64::from(b[j]);
-            let part = (product + GRID) - GRID;
+        for j in 0..N {
+            let product = a.into() * b[j].into();
+            let part = (product + grid) - grid;
             high[j] += part;
             low[j] += product - part;
         }
@@ -145,19 +156,25 @@ fn split(k: &Block<'_>) -> ([f64; NR], [f64; NR]) {
 }
 
 #[inline(always)]
-fn rounded_two(sum: [f64; NR], c: [f32; NR]) -> [f32; NR] {
-    let mut d = [0f32; NR];
-    for j in 0..NR {
-        let (total, rest) = two_sum(sum[j], c[j].into());
-        d[j] = odd(total, rest);
+fn rounded_two<const N: usize>(sum: [f64; N], c: [f32; N]) -> [f32; N] {
+    let (mut total, mut rest, mut d) = (sum, sum, [0f32; N]);
+    for j in 0..N {
+        (total[j], rest[j]) = two_sum(sum[j], c[j].into());
+    }
+    // Sums of narrow numbers hardly ever leave anything.
+    if rest.iter().all(|r| *r == 0.0) {
+        return each(total, |total| total as f32);
+    }
+    for j in 0..N {
+        d[j] = odd(total[j], rest[j]);
     }
     d
 }
 
 #[inline(always)]
-fn rounded((high, low): ([f64; NR], [f64; NR]), c: [f32; NR]) -> [f32; NR] {
-    let mut d = [0f32; NR];
-    for j in 0..NR {
+pub(super) fn rounded<const N: usize>((high, low): ([f64; N], [f64; N]), c: [f32; N]) -> [f32; N] {
+    let mut d = [0f32; N];
+    for j in 0..N {
         let (sum, r) = two_sum(high[j], low[j]);
         let (sum, u) = two_sum(sum, c[j].into());
         let (v, w) = two_sum(u, r);

@@ -1,10 +1,9 @@
 //! SFMA: `d = fma(a_k, b_k, d)` for k in order, in f32 or f64. The machine's own FMA is the unit's, so
-//! this is a native product whose K order never changes; where the machine has none, the C library's.
+//! this is a native product whose K order never changes. Where the machine has none: `without_fma`.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
 use super::Isa;
-use super::lanes::{odd, two_sum};
 use super::wide::{self, Work, in_order};
 use crate::accumulate::Recipe;
 use crate::format::{F32, F64, FormatSpec};
@@ -21,7 +20,7 @@ const MR: usize = 6;
 /// The kernel for chains in f32 and f64 to nearest even.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let Some(Recipe::Sequential(s)) = unit.recipe else { return None };
-    if s.rounding != Rounding::NearestEven || unit.scale.is_some() {
+    if isa == Isa::Portable || s.rounding != Rounding::NearestEven || unit.scale.is_some() {
         return None;
     }
     let same = |f: &FormatSpec, g: &FormatSpec| {
@@ -44,16 +43,17 @@ trait Real: Copy + Default + Debug + Send + Sync + 'static {
     /// Columns in registers.
     const NR: usize;
     fn of(code: u64) -> Self;
-    fn fma<const NATIVE: bool>(self, by: Self, plus: Self) -> Self;
+    fn fma(self, by: Self, plus: Self) -> Self;
     /// The state as numbers.
     fn state(lanes: Lanes<'_>) -> &mut [Self::Code];
     type Code: Copy;
+    fn is_nan(self) -> bool;
     fn from_code(code: Self::Code) -> Self;
     fn code(self) -> Self::Code;
 }
 
 macro_rules! real {
-    ($ty:ident, $code:ident, $nr:literal, $variant:ident, $fma:ident) => {
+    ($ty:ident, $code:ident, $nr:literal, $variant:ident) => {
         impl Real for $ty {
             const NR: usize = $nr;
             type Code = $code;
@@ -62,12 +62,16 @@ macro_rules! real {
                 Self::from_bits(code as $code)
             }
             #[inline(always)]
-            fn fma<const NATIVE: bool>(self, by: Self, plus: Self) -> Self {
-                $fma::<NATIVE>(self, by, plus)
+            fn fma(self, by: Self, plus: Self) -> Self {
+                self.mul_add(by, plus)
             }
             fn state(lanes: Lanes<'_>) -> &mut [$code] {
                 let Lanes::$variant(state) = lanes else { unreachable!("states are as wide as d") };
                 state
+            }
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                self.is_nan()
             }
             #[inline(always)]
             fn from_code(code: $code) -> Self {
@@ -80,25 +84,8 @@ macro_rules! real {
         }
     };
 }
-real!(f32, u32, 16, Narrow, fma32);
-real!(f64, u64, 8, Wide, fma64);
-
-/// f32: without an instruction, through f64 and a rounding to odd.
-#[inline(always)]
-fn fma32<const NATIVE: bool>(a: f32, b: f32, c: f32) -> f32 {
-    if NATIVE {
-        return a.mul_add(b, c);
-    }
-    let (sum, rest) = two_sum(f64::from(a) * f64::from(b), c.into());
-    let rounded = odd(sum, rest);
-    if sum.is_finite() { rounded } else { sum as f32 }
-}
-
-/// f64: without an instruction, the C library's.
-#[inline(always)]
-fn fma64<const NATIVE: bool>(a: f64, b: f64, c: f64) -> f64 {
-    a.mul_add(b, c)
-}
+real!(f32, u32, 16, Narrow);
+real!(f64, u64, 8, Wide);
 
 #[derive(Debug)]
 struct Chain<T> {
@@ -108,13 +95,14 @@ struct Chain<T> {
     nan: T,
 }
 
-/// Lines in groups, `[group][k][line in group]`, zeros beyond the last.
+/// Lines in groups, `[group][k][line in group]`, zeros beyond the last; a single line alone.
 #[derive(Debug, Default)]
 struct Packed<T>(Vec<T>);
 
 fn pack<T: Real>(panel: &mut Panel, width: usize, at: impl Fn(&Panel, usize, usize) -> usize) {
     let mut to = panel.take_packed::<Packed<T>>();
     let (lines, k) = (panel.lines, panel.k);
+    let width = if lines == 1 { 1 } else { width };
     to.0.clear();
     to.0.resize(lines.div_ceil(width) * width * k, T::default());
     for (group, to) in to.0.chunks_mut((width * k).max(1)).enumerate() {
@@ -139,31 +127,44 @@ struct Job<'a, T: Real> {
     tile: &'a mut [T::Code],
 }
 
+impl<T: Real> Job<'_, T> {
+    /// All rows and columns, M and N at once.
+    #[inline(always)]
+    fn all<const M: usize, const N: usize>(self) {
+        let [rows, columns, k] = self.size;
+        for group in 0..columns.div_ceil(N) {
+            let b = &self.b[group * k * N..][..k * N].as_chunks::<N>().0[self.ks.clone()];
+            let width = N.min(columns - group * N);
+            for row in (0..rows).step_by(M) {
+                let a = &self.a[row * k..][..k * M].as_chunks::<M>().0[self.ks.clone()];
+                let height = M.min(rows - row);
+                let mut d = [[T::default(); N]; M];
+                for (i, d) in d.iter_mut().enumerate().take(height) {
+                    let at = (row + i) * columns + group * N;
+                    d.iter_mut().zip(&self.tile[at..at + width]).for_each(|(d, c)| *d = T::from_code(*c));
+                }
+                let d = chain::<T, M, N>(a, b, d);
+                for (i, d) in d.iter().enumerate().take(height) {
+                    let at = (row + i) * columns + group * N;
+                    for (d, c) in d.iter().zip(&mut self.tile[at..at + width]) {
+                        *c = if d.is_nan() { self.nan } else { *d }.code();
+                    }
+                }
+            }
+        }
+    }
+}
+
 macro_rules! job {
     ($ty:ident, $nr:literal) => {
         impl Work for Job<'_, $ty> {
             #[inline(always)]
             fn run<const NATIVE: bool>(self) {
-                let [rows, columns, k] = self.size;
-                for group in 0..columns.div_ceil($nr) {
-                    let b = &self.b[group * k * $nr..][..k * $nr].as_chunks::<$nr>().0[self.ks.clone()];
-                    let width = $nr.min(columns - group * $nr);
-                    for row in (0..rows).step_by(MR) {
-                        let a = &self.a[row * k..][..k * MR].as_chunks::<MR>().0[self.ks.clone()];
-                        let height = MR.min(rows - row);
-                        let mut d = [[0.0; $nr]; MR];
-                        for (i, d) in d.iter_mut().enumerate().take(height) {
-                            let at = (row + i) * columns + group * $nr;
-                            d.iter_mut().zip(&self.tile[at..at + width]).for_each(|(d, c)| *d = $ty::from_code(*c));
-                        }
-                        let d = chain::<NATIVE, $ty, $nr>(a, b, d);
-                        for (i, d) in d.iter().enumerate().take(height) {
-                            let at = (row + i) * columns + group * $nr;
-                            for (d, c) in d.iter().zip(&mut self.tile[at..at + width]) {
-                                *c = if d.is_nan() { self.nan } else { *d }.code();
-                            }
-                        }
-                    }
+                match self.size {
+                    [1, 1, _] => self.all::<1, 1>(),
+                    [1, _, _] => self.all::<1, $nr>(),
+                    [_, 1, _] => self.all::<MR, 1>(),
+                    _ => self.all::<MR, $nr>(),
                 }
             }
         }
@@ -174,16 +175,12 @@ job!(f64, 8);
 
 /// The chains of a register tile.
 #[inline(always)]
-fn chain<const NATIVE: bool, T: Real, const N: usize>(
-    a: &[[T; MR]],
-    b: &[[T; N]],
-    mut d: [[T; N]; MR],
-) -> [[T; N]; MR] {
+fn chain<T: Real, const M: usize, const N: usize>(a: &[[T; M]], b: &[[T; N]], mut d: [[T; N]; M]) -> [[T; N]; M] {
     for (a, b) in a.iter().zip(b) {
         in_order();
-        for i in 0..MR {
+        for i in 0..M {
             for j in 0..N {
-                d[i][j] = a[i].fma::<NATIVE>(b[j], d[i][j]);
+                d[i][j] = a[i].fma(b[j], d[i][j]);
             }
         }
     }

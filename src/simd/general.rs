@@ -2,7 +2,7 @@
 //! kernel of custom units, and FDA's where no sharper one is.
 
 use super::Isa;
-use super::general_body::{self, Params};
+use super::general_body::{self, Finish, Params};
 use super::lanes::{Encode, ToInt};
 use super::rows::Rows;
 use super::values::{Layout, Reading, in_f32};
@@ -54,6 +54,9 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
     if changes || !exact || zeros || scaled || floor.is_some_and(|e| e.abs() > 400) {
         return None;
     }
+    let encode = encode(g, &unit.d)?;
+    // c's term is less than that, and the last 128 are not all f32's.
+    let of_c = 2 << g.frac_bits.min(28);
     Some(Params {
         frac_bits: g.frac_bits as i32,
         alignment,
@@ -64,17 +67,18 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
         c_emin: if g.subnormal_c == SubnormalC::Normalised { i32::MIN } else { unit.c.emin() },
         c_flush: if g.flush_inputs { power_f32(unit.c.emin()) } else { 0.0 },
         c: g.c,
-        encode: encode(g, &unit.d)?,
+        encode,
         late: Encode {
             rounding: ToInt::NearestEven,
             bits: unit.d.fraction_bits as i32,
             over: [f64::INFINITY, f64::NEG_INFINITY],
             zero: -0.0,
-            ..encode(g, &unit.d)?
+            ..encode
         },
         limit: g.product_limit,
         chunk: chunk(g, unit, block),
-        fast_epilogue: fast_epilogue(g, unit),
+        finish: finish(g, unit, &encode),
+        room: if ((block as u64 + 1) << (g.frac_bits + 2)) < 1 << 31 { i32::MAX } else { i32::MAX - of_c - 128 },
     })
 }
 
@@ -87,7 +91,7 @@ fn chunk(g: &GenericDot, unit: &Unit, block: usize) -> usize {
     let plain = g.alignment == Rounding::TowardZero && !g.sticky && !g.normalise_products;
     let narrow = unit.a.fraction_bits + unit.b.fraction_bits + 2 <= 24;
     let floor = match g.floor {
-        Floor::ZeroC => unit.d.emin() < general_body::LOWEST,
+        Floor::ZeroC => unit.d.emin() < general_body::LOWEST.into(),
         _ => true,
     };
     if !plain || !narrow || !floor || g.frac_bits > 28 || g.c == CPosition::Late {
@@ -98,15 +102,21 @@ fn chunk(g: &GenericDot, unit: &Unit, block: usize) -> usize {
     let product = u128::from(largest(&unit.a) * largest(&unit.b)) << g.frac_bits;
     let room = u128::from(i32::MAX.unsigned_abs()) << (unit.a.fraction_bits + unit.b.fraction_bits);
     let chunk = usize::try_from(room / product).unwrap_or(0);
-    if chunk < 4 { 0 } else { chunk.min(block) }
+    // In fours, as loops go.
+    (chunk / 4 * 4).min(block)
 }
 
-/// Whether sums that fit into i32 are truncated to f32, where nothing else can happen.
-fn fast_epilogue(g: &GenericDot, unit: &Unit) -> Option<u32> {
+/// How sums in f32 lanes are rounded: in these lanes, if two of i32 hold them and little is asked.
+fn finish(g: &GenericDot, unit: &Unit, encode: &Encode) -> Finish {
     let f32_out = unit.d.exponent_bits == 8 && unit.d.fraction_bits == 23 && unit.d.bias == 127;
-    let cut = 23 - g.output_bits.unwrap_or(23).min(23);
-    let whole = chunk(g, unit, g.block.min(unit.shape.k)) >= g.block.min(unit.shape.k);
-    (f32_out && g.output_rounding == Rounding::TowardZero && whole).then_some(u32::MAX << cut)
+    let block = g.block.min(unit.shape.k);
+    let positive_zero = encode.zero.is_sign_positive();
+    match encode.rounding {
+        _ if 2 * chunk(g, unit, block) < block => Finish::Wide,
+        ToInt::TowardZero if f32_out => Finish::Cut { keep: u32::MAX << (23 - encode.bits) },
+        ToInt::NearestEven if encode.bits <= 21 && encode.emin >= -126 && positive_zero => Finish::Nearest,
+        _ => Finish::Wide,
+    }
 }
 
 fn encode(g: &GenericDot, d: &FormatSpec) -> Option<Encode> {

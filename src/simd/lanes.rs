@@ -25,6 +25,12 @@ impl ToInt {
     }
 }
 
+/// `2^e`, for exponents of normal f32.
+#[inline(always)]
+pub(super) fn narrow_power(e: i16) -> f32 {
+    f32::from_bits(u32::from((127 + e) as u16) << 23)
+}
+
 /// `2^e`, for exponents of normal f64.
 #[inline(always)]
 pub(super) fn power(e: i32) -> f64 {
@@ -35,6 +41,19 @@ pub(super) fn power(e: i32) -> f64 {
 #[inline(always)]
 pub(super) fn exponent(x: f64) -> i32 {
     (x.to_bits() >> 52 & 0x7FF) as i32 - 1023
+}
+
+/// A number whose last place is 1.
+const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+
+/// The largest integer that is not above x, `|x| < 2^51`. Without an instruction, zero is +0.
+#[inline(always)]
+pub(super) fn floor<const NATIVE: bool>(x: f64) -> f64 {
+    if NATIVE {
+        return x.floor();
+    }
+    let t = (x + MAGIC) - MAGIC;
+    t - f64::from(u8::from(t > x))
 }
 
 /// x rounded to an integer, `|x| < 2^51`: with the machine's instruction, or by adding a number
@@ -49,7 +68,6 @@ pub(super) fn to_int<const NATIVE: bool>(x: f64, how: ToInt) -> f64 {
             ToInt::Up => x.ceil(),
         };
     }
-    const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
     let magnitude = x.abs();
     let r = match how {
         ToInt::NearestEven => (magnitude + MAGIC) - MAGIC,
@@ -57,10 +75,7 @@ pub(super) fn to_int<const NATIVE: bool>(x: f64, how: ToInt) -> f64 {
             let t = (magnitude + MAGIC) - MAGIC;
             t - f64::from(u8::from(t > magnitude))
         }
-        ToInt::Down => {
-            let t = (x + MAGIC) - MAGIC;
-            t - f64::from(u8::from(t > x))
-        }
+        ToInt::Down => floor::<NATIVE>(x),
         ToInt::Up => {
             let t = (x + MAGIC) - MAGIC;
             t + f64::from(u8::from(t < x))
@@ -122,7 +137,23 @@ impl Encode {
     }
 }
 
-/// The indices at which `a` row differs from nothing: any lane of a row of conditions.
+/// A function of every lane. (The standard library's `map` stays a call in functions for one instruction set.)
+#[inline(always)]
+pub(super) fn each<T: Copy, U: Copy + Default, const N: usize>(lanes: [T; N], f: impl Fn(T) -> U) -> [U; N] {
+    let mut to = [U::default(); N];
+    for j in 0..N {
+        to[j] = f(lanes[j]);
+    }
+    to
+}
+
+/// Whether some lane is infinite or NaN.
+#[inline(always)]
+pub(super) fn any_endless<const N: usize>(lanes: [f32; N]) -> bool {
+    any(each(lanes, |x| !x.is_finite()))
+}
+
+/// Whether a condition holds in any lane.
 #[inline(always)]
 pub(super) fn any<const N: usize>(lanes: [bool; N]) -> bool {
     lanes.iter().fold(false, |x, y| x | y)
@@ -139,9 +170,8 @@ pub(super) fn two_sum(x: f64, y: f64) -> (f64, f64) {
 /// An exact sum in one or two parts, rounded to odd in f64 and then to f32.
 #[inline(always)]
 pub(super) fn odd(sum: f64, rest: f64) -> f32 {
-    let bits = sum.to_bits();
-    // Away from zero the odd neighbour is the next code, or this one; toward zero the one before.
-    let toward = (rest < 0.0) != (sum < 0.0);
-    let changed = if toward { bits.wrapping_sub(u64::from(bits & 1 == 0)) } else { bits | 1 };
-    f64::from_bits(if rest == 0.0 { bits } else { changed }) as f32
+    let (bits, inexact) = (sum.to_bits(), u64::from(rest != 0.0));
+    // One less where the rest points toward zero, then odd.
+    let toward = (bits ^ rest.to_bits()) >> 63 & inexact;
+    f64::from_bits(bits.wrapping_sub(toward) | inexact) as f32
 }

@@ -12,6 +12,8 @@ pub(crate) mod buffer;
 mod exact;
 #[cfg(target_arch = "x86_64")]
 mod fda;
+#[cfg(target_arch = "x86_64")]
+mod flags;
 mod fma;
 mod general;
 mod general_body;
@@ -27,6 +29,7 @@ mod software;
 mod tiles;
 mod values;
 mod wide;
+mod without_fma;
 
 use crate::gemm::kernel::{Kernel, Reference};
 use crate::unit::Unit;
@@ -196,6 +199,7 @@ const FAMILIES: &[Select] = &[
     #[cfg(target_arch = "x86_64")]
     sfma::select,
     fma::select,
+    without_fma::select,
     pairwise::select,
     #[cfg(target_arch = "x86_64")]
     fda::select_round_down,
@@ -216,6 +220,13 @@ pub(crate) fn select(unit: &Unit, force: Option<Isa>) -> (Arc<dyn Kernel>, Isa) 
         }
     }
     (Arc::new(Reference::new(unit)), Isa::Reference)
+}
+
+/// The kernel of plain array code, for single rows and columns; none where only the reference is exact or allowed.
+pub(crate) fn portable(unit: &Unit) -> Option<Arc<dyn Kernel>> {
+    let best = environment().map_or(Isa::Portable, |isa| isa.max(Isa::Portable));
+    let (kernel, isa) = select(unit, Some(best));
+    (isa != Isa::Reference).then_some(kernel)
 }
 
 /// [`select`], for people.

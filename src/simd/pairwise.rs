@@ -3,8 +3,9 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
 use super::Isa;
+use super::lanes::each;
 use super::rows::{Block, Body, Rows};
-use super::values::{FAR, Layout, NR, Reading, in_f32};
+use super::values::{FAR, Layout, Reading, in_f32};
 use super::wide::in_order;
 use crate::accumulate::Recipe;
 use crate::format::{F32, FormatSpec};
@@ -62,67 +63,76 @@ impl Body for Pairwise {
     }
 
     #[inline(always)]
-    fn begin(&self, c: [f32; NR]) -> [f32; NR] {
+    fn begin<const N: usize>(&self, c: [f32; N]) -> [f32; N] {
         if !self.flush_inputs {
             return c;
         }
         // NaN stays: it is not below.
-        c.map(|c| if c.abs() < self.c_normal { 0.0 } else { c })
+        each(c, |c| if c.abs() < self.c_normal { 0.0 } else { c })
     }
 
     #[inline(always)]
-    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
+    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
         let mut small = false;
         for c in c {
             small |= (c.abs() < SAFE) & (c != 0.0);
         }
         let safe = self.bounded && k.flags & FAR == 0 && !small;
-        if !self.flush_results || safe { self.groups::<false>(k, c) } else { self.groups::<true>(k, c) }
+        if !self.flush_results || safe { self.groups::<false, N>(k, c) } else { self.groups::<true, N>(k, c) }
     }
 
     #[inline(always)]
-    fn end<const NATIVE: bool>(&self, _: [f32; NR], d: [f32; NR]) -> [f32; NR] {
+    fn end<const NATIVE: bool, const N: usize>(&self, _: [f32; N], d: [f32; N]) -> [f32; N] {
         d
     }
 }
 
 impl Pairwise {
     #[inline(always)]
-    fn groups<const FLUSH: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
+    fn groups<const FLUSH: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
         match self.group {
-            1 => chain::<1, FLUSH>(k, c),
-            2 => chain::<2, FLUSH>(k, c),
-            4 => chain::<4, FLUSH>(k, c),
-            _ => chain::<8, FLUSH>(k, c),
+            1 => chain::<1, FLUSH, N>(k, c),
+            2 => chain::<2, FLUSH, N>(k, c),
+            4 => chain::<4, FLUSH, N>(k, c),
+            _ => chain::<8, FLUSH, N>(k, c),
         }
     }
 }
 
 /// d = d + group, group by group.
 #[inline(always)]
-fn chain<const G: usize, const FLUSH: bool>(k: &Block<'_>, mut d: [f32; NR]) -> [f32; NR] {
+fn chain<const G: usize, const FLUSH: bool, const N: usize>(k: &Block<'_, N>, mut d: [f32; N]) -> [f32; N] {
     for (a, b) in k.a.as_chunks::<G>().0.iter().zip(k.b.as_chunks::<G>().0) {
         in_order();
-        let mut products = [[0f32; NR]; G];
+        let mut products = [[0f32; N]; G];
         for i in 0..G {
-            for j in 0..NR {
-                products[i][j] = flush::<FLUSH>(a[i] * b[i][j]);
+            for j in 0..N {
+                products[i][j] = flush::<FLUSH>(a[i] * if FLUSH { unless_flushed(b[i][j], a[i]) } else { b[i][j] });
             }
         }
         let mut width = G;
         while width > 1 {
             width /= 2;
             for i in 0..width {
-                for j in 0..NR {
+                for j in 0..N {
                     products[i][j] = flush::<FLUSH>(products[2 * i][j] + products[2 * i + 1][j]);
                 }
             }
         }
-        for j in 0..NR {
+        for j in 0..N {
             d[j] = flush::<FLUSH>(d[j] + products[0][j]);
         }
     }
     d
+}
+
+/// `x`, or a zero of its sign where the product with `y` will be flushed: making a subnormal number takes processors a
+/// hundred cycles. Codes of magnitudes are their logarithms plus 127, too small by less than 0.09.
+#[inline(always)]
+fn unless_flushed(x: f32, y: f32) -> f32 {
+    /// Of a product of 2^-127, which is flushed even if it is 2^0.18 times as large.
+    const LEAST: u32 = 127 << 23;
+    if x.abs().to_bits() + y.abs().to_bits() < LEAST { 0f32.copysign(x) } else { x }
 }
 
 /// A subnormal result is a zero of its sign.

@@ -4,9 +4,9 @@
 
 use super::Isa;
 use super::general_body::{HIGHEST, LOWEST, largest, special, sum};
-use super::lanes::{Encode, ToInt, any, exponent, power, to_int};
+use super::lanes::{Encode, ToInt, any, any_endless, each, exponent, floor, narrow_power, power, to_int};
 use super::rows::{Block, Body, Rows};
-use super::values::{FAR, LOW, Layout, NR, Reading, SPECIAL, in_f32};
+use super::values::{FAR, LOW, Layout, Reading, SPECIAL, in_f32};
 use super::wide::in_order;
 use crate::accumulate::{BlockedC, OverflowBesideC, Pattern, Recipe, RoundDown};
 use crate::format::{F32, FormatSpec};
@@ -30,6 +30,9 @@ pub(super) struct Sums {
     pub(super) reach: Option<i32>,
     /// Whether sums of products fit into i32.
     narrow: bool,
+    /// In units of the products' last place: totals below are those of which no floor but c's takes a bit, products
+    /// fitting into i32. 0 where there are none.
+    near: f64,
     encode: Encode,
 }
 
@@ -58,6 +61,12 @@ impl Sums {
         let narrow = unit.a.fraction_bits + unit.b.fraction_bits + 2 <= 24
             && r.frac_bits <= 28
             && (group as u64) << (r.frac_bits + 2) < 1 << 31;
+        // Such a c is below 2^(sum_bits + 1) units, and zero or subnormal only below the products' exponents.
+        let kept = r.total_bits.map_or(r.sum_bits, |bits| bits.min(r.sum_bits)) as i32;
+        let whole_c = r.frac_bits >= 23 && unit.c.emin() <= LOWEST.into();
+        let reached = grouped.is_none_or(|reach| (0..=36).contains(&reach));
+        let near = power(kept + 1) - power(r.frac_bits as i32 + 2) * group as f64;
+        let near = if narrow && whole_c && reached { near.max(0.0) } else { 0.0 };
         let encode = Encode {
             rounding: ToInt::NearestEven,
             bits: 23,
@@ -67,7 +76,7 @@ impl Sums {
             zero: -0.0,
             least: 0.0,
         };
-        Some((Self { r, c_emin: unit.c.emin(), reach: grouped, narrow, encode }, blocks))
+        Some((Self { r, c_emin: unit.c.emin(), reach: grouped, narrow, near, encode }, blocks))
     }
 }
 
@@ -81,23 +90,26 @@ impl Body for Sums {
     }
 
     #[inline(always)]
-    fn begin(&self, c: [f32; NR]) -> [f32; NR] {
+    fn begin<const N: usize>(&self, c: [f32; N]) -> [f32; N] {
         c
     }
 
     #[inline(always)]
-    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
+    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
+        if let Some(d) = self.near::<NATIVE, N>(k, c) {
+            return d;
+        }
         let f = self.r.frac_bits as i32;
         let (e_dot, products) = if self.reach.is_some() {
             let half = k.a.len().div_ceil(2);
             let (even, odd) = halves(k, half);
-            self.join::<NATIVE>(self.products::<NATIVE>(&even), self.products::<NATIVE>(&odd))
+            self.join::<NATIVE, N>(self.products::<NATIVE, N>(&even), self.products::<NATIVE, N>(&odd))
         } else {
-            self.products::<NATIVE>(k)
+            self.products::<NATIVE, N>(k)
         };
         let (reach, c_emin, sum_bits) = (self.reach.unwrap_or(1 << 20), self.c_emin, self.r.sum_bits as i32);
-        let (mut total, mut tops) = ([0f64; NR], [0i32; NR]);
-        for j in 0..NR {
+        let (mut total, mut tops) = ([0f64; N], [0i32; N]);
+        for j in 0..N {
             let finite = if c[j].is_finite() { c[j] } else { 0.0 };
             let e_c = exponent(finite.into()).max(c_emin);
             let e = e_dot[j].max(e_c);
@@ -108,20 +120,20 @@ impl Body for Sums {
             tops[j] = e;
         }
         let top = tops.into_iter().fold(i32::from(LOW), i32::max);
-        let d = self.finish::<NATIVE>(total);
-        let endless = any(c.map(|c| !c.is_finite()));
+        let d = self.finish::<NATIVE, N>(total);
+        let endless = any_endless(c);
         if k.flags & SPECIAL != 0 || top > 120 || endless { special(k, c, d, true) } else { d }
     }
 
     #[inline(always)]
-    fn end<const NATIVE: bool>(&self, _: [f32; NR], d: [f32; NR]) -> [f32; NR] {
+    fn end<const NATIVE: bool, const N: usize>(&self, _: [f32; N], d: [f32; N]) -> [f32; N] {
         d
     }
 }
 
 /// The products of even k and of odd k.
 #[inline(always)]
-fn halves<'a>(k: &Block<'a>, half: usize) -> (Block<'a>, Block<'a>) {
+fn halves<'a, const N: usize>(k: &Block<'a, N>, half: usize) -> (Block<'a, N>, Block<'a, N>) {
     let (a, b) = (k.a.split_at(half), k.b.split_at(half));
     let (ae, be) = (k.a_exponents.split_at(half), k.b_exponents.split_at(half));
     (
@@ -131,21 +143,62 @@ fn halves<'a>(k: &Block<'a>, half: usize) -> (Block<'a>, Block<'a>) {
 }
 
 impl Sums {
+    /// (3) to (7) for ordinary operands and totals that are `near`: an integer in units of `2^(e_dot - F)`, rounded once.
+    #[inline(always)]
+    fn near<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> Option<[f32; N]> {
+        if self.near == 0.0 || k.flags & (SPECIAL | FAR) != 0 {
+            return None;
+        }
+        let (mut term, f) = (c, self.r.frac_bits as i16);
+        let (e, mut total) = if let Some(reach) = self.reach {
+            let (even, odd) = halves(k, k.a.len().div_ceil(2));
+            let (even, odd) = (self.integers(&even)?, self.integers(&odd)?);
+            let (mut e, mut total) = (even.0, [0f64; N]);
+            for j in 0..N {
+                e[j] = even.0[j].max(odd.0[j]);
+                let part =
+                    |(of, sum): (i16, f64)| floor::<NATIVE>(sum * f64::from(narrow_power((of - e[j]).max(-126))));
+                total[j] = part((even.0[j], even.1[j])) + part((odd.0[j], odd.1[j]));
+                term[j] = if c[j].abs() < narrow_power(e[j] - reach as i16) { 0.0 } else { c[j] };
+            }
+            (e, total)
+        } else {
+            self.integers(k)?
+        };
+        let (mut d, mut near) = ([0f32; N], true);
+        for j in 0..N {
+            total[j] += floor::<NATIVE>(f64::from(term[j]) * f64::from(narrow_power(f - e[j])));
+            d[j] = total[j] as f32 * narrow_power(e[j] - f);
+        }
+        for total in total {
+            near &= total.abs() < self.near;
+        }
+        near.then_some(d)
+    }
+
+    /// (3) and (4) The products' largest exponents, within the window, and their sums in units of `2^(e - F)`.
+    #[inline(always)]
+    fn integers<const N: usize>(&self, k: &Block<'_, N>) -> Option<([i16; N], [f64; N])> {
+        let (e, f) = (largest(k), self.r.frac_bits as i16);
+        let outside = e.iter().fold(0, |outside, e| outside | (e - LOWEST) | (HIGHEST - e));
+        (outside >= 0).then(|| (e, each(sum(k, &each(e, |e| narrow_power(f - e))), f64::from)))
+    }
+
     /// (3) and (4) Products cut off below their largest exponent, summed in units of `2^(e_dot - F)`.
     #[inline(always)]
-    fn products<const NATIVE: bool>(&self, k: &Block<'_>) -> ([i32; NR], [f64; NR]) {
+    fn products<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>) -> ([i32; N], [f64; N]) {
         let f = self.r.frac_bits as i32;
-        let e = largest(k).map(i32::from);
-        let mut total = [0f64; NR];
-        let outside = any(e.map(|e| !(LOWEST..=HIGHEST).contains(&e)));
+        let e = each(largest(k), i32::from);
+        let mut total = [0f64; N];
+        let outside = any(each(e, |e| !(i32::from(LOWEST)..=i32::from(HIGHEST)).contains(&e)));
         if self.narrow && k.flags & (SPECIAL | FAR) == 0 && !outside {
-            let scale = e.map(|e| f32::from_bits(((127 + f - e) << 23) as u32));
-            return (e, sum(k, &scale).map(f64::from));
+            let scale = each(e, |e| f32::from_bits(((127 + f - e) << 23) as u32));
+            return (e, each(sum(k, &scale), f64::from));
         }
-        let scale = e.map(|e| power(f - e.max(-900)));
+        let scale = each(e, |e| power(f - e.max(-900)));
         for (b, &a) in k.b.iter().zip(k.a) {
             in_order();
-            for j in 0..NR {
+            for j in 0..N {
                 total[j] += to_int::<NATIVE>(f64::from(a) * f64::from(b[j]) * scale[j], ToInt::TowardZero);
             }
         }
@@ -154,13 +207,13 @@ impl Sums {
 
     /// Two halves against the larger exponent.
     #[inline(always)]
-    fn join<const NATIVE: bool>(
+    fn join<const NATIVE: bool, const N: usize>(
         &self,
-        even: ([i32; NR], [f64; NR]),
-        odd: ([i32; NR], [f64; NR]),
-    ) -> ([i32; NR], [f64; NR]) {
-        let (mut e, mut total) = ([0; NR], [0f64; NR]);
-        for j in 0..NR {
+        even: ([i32; N], [f64; N]),
+        odd: ([i32; N], [f64; N]),
+    ) -> ([i32; N], [f64; N]) {
+        let (mut e, mut total) = ([0; N], [0f64; N]);
+        for j in 0..N {
             e[j] = even.0[j].max(odd.0[j]);
             let floor =
                 |(e_half, sum): (i32, f64)| to_int::<NATIVE>(sum * power((e_half - e[j]).max(-900)), ToInt::Down);
@@ -171,7 +224,7 @@ impl Sums {
 
     /// (6) and (7) The total floored at its own fraction bits, then rounded.
     #[inline(always)]
-    fn finish<const NATIVE: bool>(&self, mut total: [f64; NR]) -> [f32; NR] {
+    fn finish<const NATIVE: bool, const N: usize>(&self, mut total: [f64; N]) -> [f32; N] {
         if let Some(bits) = self.r.total_bits {
             let emin = self.encode.emin;
             for v in &mut total {
@@ -179,6 +232,6 @@ impl Sums {
                 *v = to_int::<NATIVE>(*v * power(-quantum), ToInt::Down) * power(quantum);
             }
         }
-        self.encode.row::<NATIVE, NR>(total)
+        self.encode.row::<NATIVE, N>(total)
     }
 }

@@ -1,4 +1,4 @@
-//! The loops around kernels of plain array code: rows of 16 columns through all steps of K.
+//! The loops around kernels of plain array code: rows of 16 columns, or of a single one, through all steps of K.
 
 use super::Isa;
 use super::values::{Decoder, Layout, NR, Reading, State, Values};
@@ -10,20 +10,28 @@ use core::fmt::Debug;
 use core::ops::Range;
 use std::sync::Arc;
 
-/// A block's operands: one row of A, 16 columns of B.
-pub(super) struct Block<'a> {
+/// A block's operands: one row of A, N columns of B.
+pub(super) struct Block<'a, const N: usize> {
     pub(super) a: &'a [f32],
     pub(super) a_exponents: &'a [i16],
-    pub(super) b: &'a [[f32; NR]],
-    pub(super) b_exponents: &'a [[i16; NR]],
+    pub(super) b: &'a [[f32; N]],
+    pub(super) b_exponents: &'a [[i16; N]],
     /// What holds for some operand.
     pub(super) flags: u8,
     /// Exponents of the block's scales.
-    pub(super) scale_a: i32,
-    pub(super) scale_b: &'a [i32; NR],
+    pub(super) scale_a: i16,
+    pub(super) scale_b: &'a [i16; N],
 }
 
-/// What a family computes on 16 columns at once. All methods are `inline(always)`.
+impl<const N: usize> Block<'_, N> {
+    /// The exponent of a column's products' scales.
+    #[inline(always)]
+    pub(super) fn scale(&self, j: usize) -> i32 {
+        i32::from(self.scale_a + self.scale_b[j])
+    }
+}
+
+/// What a family computes on N columns at once. All methods are `inline(always)`.
 pub(super) trait Body: Debug + Send + Sync {
     /// For people.
     fn name(&self) -> &'static str;
@@ -32,13 +40,20 @@ pub(super) trait Body: Debug + Send + Sync {
     fn why(&self) -> String;
 
     /// What a step's first block takes as c.
-    fn begin(&self, c: [f32; NR]) -> [f32; NR];
+    fn begin<const N: usize>(&self, c: [f32; N]) -> [f32; N];
 
     /// d of one block.
-    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR];
+    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N];
+
+    /// Whether no step of finite operands, or by the flags of any, changes these states.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "asked by AVX-512's register tiles alone"))]
+    #[inline(always)]
+    fn stays<const N: usize>(&self, c: &[f32; N], _flags: u8) -> bool {
+        c.iter().fold(true, |all, c| all & c.is_nan())
+    }
 
     /// A step's d, from its c and its last block's d.
-    fn end<const NATIVE: bool>(&self, c: [f32; NR], d: [f32; NR]) -> [f32; NR];
+    fn end<const NATIVE: bool, const N: usize>(&self, c: [f32; N], d: [f32; N]) -> [f32; N];
 }
 
 /// A kernel: panels of f32 values and exponents around a body.
@@ -54,7 +69,7 @@ pub(super) struct Rows<B> {
 }
 
 impl<B: Body + 'static> Rows<B> {
-    /// A kernel, for formats of c and d that f32 holds.
+    /// A kernel, for formats of at most 32 bits, where f32 holds those of c and d.
     pub(super) fn kernel(
         unit: &Unit,
         isa: Isa,
@@ -63,7 +78,8 @@ impl<B: Body + 'static> Rows<B> {
         reading: Reading,
         nan: NanRule,
     ) -> Option<Arc<dyn Kernel>> {
-        let state = State::new(unit.c, unit.d, nan)?;
+        let narrow = unit.a.storage_bits <= 32 && unit.b.storage_bits <= 32;
+        let state = State::new(unit.c, unit.d, nan).filter(|_| narrow)?;
         let (a, b) = (Decoder::new(unit.a, reading), Decoder::new(unit.b, reading));
         Some(Arc::new(Self { unit: unit.clone(), isa, body, layout, state, a, b }))
     }
@@ -93,37 +109,42 @@ struct Job<'a, B> {
 }
 
 impl<B: Body> Work for Job<'_, B> {
-    /// All columns, rows and steps.
     #[inline(always)]
     fn run<const NATIVE: bool>(mut self) {
+        if self.size[1] == 1 { self.all::<NATIVE, 1>() } else { self.all::<NATIVE, NR>() }
+    }
+}
+
+impl<B: Body> Job<'_, B> {
+    /// All columns, N at once, rows and steps.
+    #[inline(always)]
+    fn all<const NATIVE: bool, const N: usize>(&mut self) {
         let [rows, columns, _] = self.size;
         // As many steps as keep a group of B in the first-level cache.
         let together = (192 / self.layout.step).max(1);
-        for group in 0..columns.div_ceil(NR) {
+        for group in 0..columns.div_ceil(N) {
             let mut from = self.steps.start;
             while from < self.steps.end {
                 let to = (from + together).min(self.steps.end);
                 for row in 0..rows {
-                    self.row::<NATIVE>(row, group, from..to);
+                    self.row::<NATIVE, N>(row, group, from..to);
                 }
                 from = to;
             }
         }
     }
-}
 
-impl<B: Body> Job<'_, B> {
     #[inline(always)]
-    fn row<const NATIVE: bool>(&mut self, row: usize, group: usize, steps: Range<usize>) {
+    fn row<const NATIVE: bool, const N: usize>(&mut self, row: usize, group: usize, steps: Range<usize>) {
         let columns = self.size[1];
-        let width = NR.min(columns - group * NR);
-        let at = row * columns + group * NR;
-        let mut d = [0f32; NR];
+        let width = N.min(columns - group * N);
+        let at = row * columns + group * N;
+        let mut d = [0f32; N];
         for (d, &code) in d.iter_mut().zip(&self.tile[at..at + width]) {
             *d = self.state.load(code);
         }
         for step in steps {
-            d = self.step::<NATIVE>(row, group, step, d);
+            d = self.step::<NATIVE, N>(row, group, step, d);
         }
         for (&d, code) in d.iter().zip(&mut self.tile[at..at + width]) {
             *code = self.state.store(d);
@@ -131,7 +152,7 @@ impl<B: Body> Job<'_, B> {
     }
 
     #[inline(always)]
-    fn step<const NATIVE: bool>(&self, row: usize, group: usize, step: usize, c: [f32; NR]) -> [f32; NR] {
+    fn step<const NATIVE: bool, const N: usize>(&self, row: usize, group: usize, step: usize, c: [f32; N]) -> [f32; N] {
         let (k, per_step) = (self.size[2], self.layout.step);
         let steps = k / per_step;
         let flags = self.a.flags[row * steps + step] | self.b.flags[group * steps + step];
@@ -143,25 +164,31 @@ impl<B: Body> Job<'_, B> {
             let block = Block {
                 a: &self.a.values()[in_a.clone()],
                 a_exponents: &self.a.exponents()[in_a],
-                b: &self.b.values().as_chunks::<NR>().0[in_b.clone()],
-                b_exponents: &self.b.exponents().as_chunks::<NR>().0[in_b],
+                b: &self.b.values().as_chunks::<N>().0[in_b.clone()],
+                b_exponents: &self.b.exponents().as_chunks::<N>().0[in_b],
                 flags,
                 scale_a,
                 scale_b,
             };
-            d = self.body.block::<NATIVE>(&block, d);
+            d = self.body.block::<NATIVE, N>(&block, d);
         }
-        self.body.end::<NATIVE>(c, d)
+        self.body.end::<NATIVE, N>(c, d)
     }
 
     /// Exponents of the block's scales.
     #[inline(always)]
-    fn scales(&self, row: usize, group: usize, step: usize, from: usize, steps: usize) -> (i32, &[i32; NR]) {
-        const ONE: [i32; NR] = [0; NR];
-        let Some(block) = self.scaled else { return (0, &ONE) };
+    fn scales<const N: usize>(
+        &self,
+        row: usize,
+        group: usize,
+        step: usize,
+        from: usize,
+        steps: usize,
+    ) -> (i16, &[i16; N]) {
+        let Some(block) = self.scaled else { return (0, const { &[0; N] }) };
         let slots = self.layout.step / block;
         let slot = step * slots + from / block;
-        let b = self.b.scales.as_chunks::<NR>().0;
+        let b = self.b.scales.as_chunks::<N>().0;
         (self.a.scales[row * steps * slots + slot], &b[group * steps * slots + slot])
     }
 }

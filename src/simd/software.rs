@@ -3,9 +3,9 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
 use super::Isa;
-use super::lanes::{Encode, ToInt, power};
+use super::lanes::{Encode, ToInt, each, power};
 use super::rows::{Block, Body, Rows};
-use super::values::{Layout, NR, Reading, in_f32};
+use super::values::{Layout, Reading, in_f32};
 use super::wide::in_order;
 use crate::accumulate::Recipe;
 use crate::format::{F32, FormatSpec};
@@ -62,14 +62,14 @@ impl Body for Software {
     }
 
     #[inline(always)]
-    fn begin(&self, c: [f32; NR]) -> [f32; NR] {
+    fn begin<const N: usize>(&self, c: [f32; N]) -> [f32; N] {
         c
     }
 
     #[inline(always)]
-    fn block<const NATIVE: bool>(&self, k: &Block<'_>, c: [f32; NR]) -> [f32; NR] {
+    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
         if self.chain {
-            return sum(c, chain(k.a, k.b, [0.0; NR]));
+            return sum(c, chain(k.a, k.b, [0.0; N]));
         }
         let mut d = c;
         for (a, b) in k.a.chunks(2).zip(k.b.chunks(2)) {
@@ -79,25 +79,25 @@ impl Body for Software {
             }
             d = sum(d, chain(&a[1..], &b[1..], first));
         }
-        let rounded = self.encode.row::<NATIVE, NR>(d.map(f64::from));
-        for j in 0..NR {
+        let rounded = self.encode.row::<NATIVE, N>(each(d, f64::from));
+        for j in 0..N {
             d[j] = if d[j].is_finite() { rounded[j] } else { d[j] };
         }
         d
     }
 
     #[inline(always)]
-    fn end<const NATIVE: bool>(&self, _: [f32; NR], d: [f32; NR]) -> [f32; NR] {
+    fn end<const NATIVE: bool, const N: usize>(&self, _: [f32; N], d: [f32; N]) -> [f32; N] {
         d
     }
 }
 
 /// `t = fma(a, b, t)` over k.
 #[inline(always)]
-fn chain(a: &[f32], b: &[[f32; NR]], mut t: [f32; NR]) -> [f32; NR] {
+fn chain<const N: usize>(a: &[f32], b: &[[f32; N]], mut t: [f32; N]) -> [f32; N] {
     for (b, &a) in b.iter().zip(a) {
         in_order();
-        for j in 0..NR {
+        for j in 0..N {
             t[j] += a * b[j];
         }
     }
@@ -105,9 +105,9 @@ fn chain(a: &[f32], b: &[[f32; NR]], mut t: [f32; NR]) -> [f32; NR] {
 }
 
 #[inline(always)]
-fn sum(x: [f32; NR], y: [f32; NR]) -> [f32; NR] {
+fn sum<const N: usize>(x: [f32; N], y: [f32; N]) -> [f32; N] {
     let mut d = x;
-    for j in 0..NR {
+    for j in 0..N {
         d[j] += y[j];
     }
     d

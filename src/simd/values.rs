@@ -4,14 +4,17 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
 use super::buffer::Buffer;
+use super::lanes::any;
 use crate::accumulate::GenericDot;
 use crate::format::{F16, FormatSpec, Specials};
-use crate::gemm::kernel::{Panel, Staged};
+use crate::gemm::kernel::Panel;
 use crate::instr::ScaleRule;
 use crate::num::Num;
 
 /// Columns that a kernel has in hand at once.
 pub(super) const NR: usize = 16;
+/// Elements that are read together.
+const TOGETHER: usize = 8;
 /// An exponent that never wins, even twice.
 pub(super) const LOW: i16 = -8000;
 /// Exponents beyond which an f32 product could round.
@@ -40,12 +43,14 @@ pub(super) struct Reading {
     pub(super) zeros_count: bool,
     /// Every zero is +0.
     pub(super) positive_zero: bool,
+    /// Whether steps are told apart by [`WIDE`].
+    pub(super) spans: bool,
 }
 
 impl From<&GenericDot> for Reading {
     fn from(g: &GenericDot) -> Self {
         let zeros_count = g.zero_products == crate::accumulate::ZeroProducts::OwnExponent;
-        Self { flush: g.flush_inputs, via_f16: g.via_f16, zeros_count, positive_zero: false }
+        Self { flush: g.flush_inputs, via_f16: g.via_f16, zeros_count, ..Self::default() }
     }
 }
 
@@ -64,6 +69,81 @@ pub(super) struct Decoder {
     reading: Reading,
     /// All codes of narrow formats.
     table: Vec<Element>,
+    /// How other codes of IEEE formats are read.
+    ieee: Option<Ieee>,
+}
+
+/// How codes of an IEEE format are read together: their fields move to where f32 has them.
+#[derive(Clone, Copy, Debug)]
+struct Ieee {
+    ignored: u32,
+    fraction_bits: u32,
+    /// Bits below the sign.
+    width: u32,
+    /// The exponent field of infinities and NaN.
+    top: u32,
+    up: u32,
+    rebias: u32,
+    /// Exponent fields below are those of multiples of the quantum: none where f32's own exponents are.
+    subnormal: u32,
+    quantum: f32,
+    /// Magnitudes below are +0.
+    least: f32,
+    /// Added to every value: +0 where zeros are positive, or -0.
+    zero: f32,
+    zero_exponent: i32,
+    emin: i32,
+}
+
+impl Ieee {
+    fn new(spec: &FormatSpec, reading: Reading) -> Option<Self> {
+        if !is_ieee(spec) || reading.via_f16 {
+            return None;
+        }
+        let (emin, same) = (spec.emin(), spec.exponent_bits == 8 && spec.bias == 127);
+        Some(Self {
+            ignored: spec.ignored_low_bits,
+            fraction_bits: spec.fraction_bits,
+            width: spec.exponent_bits + spec.fraction_bits,
+            top: (1 << spec.exponent_bits) - 1,
+            up: 23 - spec.fraction_bits,
+            rebias: ((127 - spec.bias) as u32) << 23,
+            subnormal: u32::from(!same),
+            // A power that is subnormal itself would make every product slow.
+            quantum: if same { 0.0 } else { f32_power(emin - spec.fraction_bits as i32) },
+            least: if reading.flush { f32_power(emin) } else { 0.0 },
+            zero: if reading.positive_zero { 0.0 } else { -0.0 },
+            zero_exponent: if reading.zeros_count { emin } else { LOW.into() },
+            emin,
+        })
+    }
+
+    /// Values, the exponents that alignment sees, and what holds for some of them.
+    #[inline(always)]
+    fn read(&self, codes: &[u32; TOGETHER]) -> ([f32; TOGETHER], [i16; TOGETHER], u8) {
+        let (mut values, mut exponents) = ([0f32; TOGETHER], [0i16; TOGETHER]);
+        let (mut special, mut far) = ([false; TOGETHER], [false; TOGETHER]);
+        for j in 0..TOGETHER {
+            let code = codes[j] >> self.ignored;
+            let (magnitude, sign) = (code & ((1 << self.width) - 1), (code >> self.width & 1) << 31);
+            let (field, moved) = (magnitude >> self.fraction_bits, magnitude << self.up);
+            let subnormal = (magnitude as i32 as f32 * self.quantum).to_bits();
+            let normal = moved.wrapping_add(self.rebias);
+            let bits = if field == self.top { moved | 0x7F80_0000 } else { normal };
+            let x = f32::from_bits(if field < self.subnormal { subnormal } else { bits });
+            let x = if x < self.least { 0.0 } else { x };
+            let zero_sign = if x == 0.0 && magnitude != 0 { 0 } else { sign };
+            values[j] = f32::from_bits(x.to_bits() | zero_sign) + self.zero;
+            let exponent = (field as i32).max(1) - 1 + self.emin;
+            let finite = if x == 0.0 { self.zero_exponent } else { exponent };
+            exponents[j] = if field == self.top { LOW } else { finite as i16 };
+            special[j] = field == self.top;
+            let place = (x.to_bits() >> 23) as i32 - 127;
+            far[j] = (field != self.top) & (x != 0.0) & (place.abs() > WINDOW);
+        }
+        let flags = if any(special) { SPECIAL } else { 0 } | if any(far) { FAR } else { 0 };
+        (values, exponents, flags)
+    }
 }
 
 /// The exact f32 value of a number that has one.
@@ -82,8 +162,9 @@ pub(super) fn f32_of(x: &Num) -> f32 {
 impl Decoder {
     /// A decoder of a format that f32 holds.
     pub(super) fn new(spec: FormatSpec, reading: Reading) -> Self {
-        let mut new = Self { spec, reading, table: Vec::new() };
         let bits = spec.storage_bits;
+        let ieee = Ieee::new(&spec, reading).filter(|_| bits > 8);
+        let mut new = Self { spec, reading, table: Vec::new(), ieee };
         if bits <= 8 {
             new.table = (0..1u64 << bits).map(|code| new.any(code)).collect();
         }
@@ -132,6 +213,36 @@ impl Decoder {
         let value = f32::from_bits(sign << 31 | bits);
         Element { value, exponent: (field - spec.bias) as i16, flags: flags(value) }
     }
+
+    /// Reads elements one after another.
+    #[inline(always)]
+    fn read(&self, codes: &[u32], values: &mut [f32], exponents: &mut [i16], seen: &mut Seen) {
+        let spans = self.reading.spans;
+        let Some(ieee) = &self.ieee else {
+            for ((&code, value), exponent) in codes.iter().zip(values).zip(exponents) {
+                let x = self.element(code.into());
+                (*value, *exponent) = (x.value, x.exponent);
+                seen.take(&[x.exponent], x.flags, spans);
+            }
+            return;
+        };
+        let (codes, rest) = codes.as_chunks();
+        let (values, last_values) = values.as_chunks_mut();
+        let (exponents, last_exponents) = exponents.as_chunks_mut();
+        for ((codes, values), exponents) in codes.iter().zip(values).zip(exponents) {
+            let flags;
+            (*values, *exponents, flags) = ieee.read(codes);
+            seen.take(exponents, flags, spans);
+        }
+        if !rest.is_empty() {
+            let mut codes = [0; TOGETHER];
+            codes.iter_mut().zip(rest).for_each(|(to, code)| *to = *code);
+            let (values, exponents, flags) = ieee.read(&codes);
+            seen.take(&exponents[..rest.len()], flags, spans);
+            last_values.iter_mut().zip(values).for_each(|(to, x)| *to = x);
+            last_exponents.iter_mut().zip(exponents).for_each(|(to, e)| *to = e);
+        }
+    }
 }
 
 #[inline(always)]
@@ -146,23 +257,33 @@ fn flags(value: f32) -> u8 {
     }
 }
 
-/// Exponents of a step's non-zero elements: the lowest last place and the highest place.
+/// What a step's elements have, and the lowest and highest of their exponents, if these are wanted.
 #[derive(Clone, Copy, Debug)]
-struct Span(i16, i16);
+struct Seen {
+    flags: u8,
+    low: i16,
+    high: i16,
+}
 
-impl Span {
-    const NONE: Self = Self(i16::MAX, i16::MIN);
+impl Seen {
+    const NOTHING: Self = Self { flags: 0, low: i16::MAX, high: LOW };
 
     #[inline(always)]
-    fn take(&mut self, x: &Element, fraction_bits: i16) {
-        if x.exponent > LOW {
-            *self = Self(self.0.min(x.exponent - fraction_bits), self.1.max(x.exponent + 1));
+    fn take(&mut self, exponents: &[i16], flags: u8, spans: bool) {
+        self.flags |= flags;
+        if spans {
+            for &exponent in exponents {
+                self.low = self.low.min(if exponent == LOW { i16::MAX } else { exponent });
+                self.high = self.high.max(exponent);
+            }
         }
     }
 
-    /// More than half of f64's bits, with room for 32 products.
-    const fn flags(self) -> u8 {
-        if self.0 < self.1 && self.1 - self.0 > 24 { WIDE } else { 0 }
+    /// Flags of them all. From the lowest last place to the highest place, more than half of f64's bits are wide, with
+    /// room for 32 products.
+    const fn flags(self, spec: &FormatSpec) -> u8 {
+        let bits = self.high as i32 + 1 - self.low as i32 + spec.fraction_bits as i32;
+        self.flags | if bits > 24 { WIDE } else { 0 }
     }
 }
 
@@ -171,8 +292,8 @@ impl Span {
 pub(super) struct Layout {
     /// K of a step.
     pub(super) step: usize,
-    /// Where each of a step's products goes.
-    order: Vec<usize>,
+    /// Runs of a step's products that stay together: where they come from, where they go, and how many.
+    runs: Vec<[usize; 3]>,
     /// Bounds of a step's blocks, in that order.
     pub(super) blocks: Vec<(usize, usize)>,
 }
@@ -180,17 +301,19 @@ pub(super) struct Layout {
 impl Layout {
     /// Blocks given as lists of k.
     pub(super) fn new(step: usize, blocks: &[Vec<usize>]) -> Self {
-        let mut order = vec![0; step];
-        let mut bounds = Vec::new();
+        let (mut runs, mut bounds) = (Vec::<[usize; 3]>::new(), Vec::new());
         let mut next = 0;
         for block in blocks {
             bounds.push((next, next + block.len()));
             for &k in block {
-                order[k] = next;
+                match runs.last_mut() {
+                    Some([from, _, length]) if *from + *length == k => *length += 1,
+                    _ => runs.push([k, next, 1]),
+                }
                 next += 1;
             }
         }
-        Self { step, order, blocks: bounds }
+        Self { step, runs, blocks: bounds }
     }
 
     /// Consecutive runs of `block`.
@@ -201,7 +324,8 @@ impl Layout {
 
 /// A packed operand.
 ///
-/// A: `values[line * k + p]`; B: in groups of `NR` columns, `values[(group * k + p) * NR + column]`.
+/// A, and a single column of B: `values[line * k + p]`; else B in groups of `NR` columns,
+/// `values[(group * k + p) * NR + column]`.
 /// Flags and scales are one per line (B's flags: per group) and step.
 #[derive(Debug, Default)]
 pub(super) struct Values {
@@ -210,7 +334,7 @@ pub(super) struct Values {
     /// What holds for some element, per line or group and step.
     pub(super) flags: Vec<u8>,
     /// Exponents of block scales, per line (B: padded to groups) and step and scale slot.
-    pub(super) scales: Vec<i32>,
+    pub(super) scales: Vec<i16>,
 }
 
 impl Values {
@@ -221,17 +345,10 @@ impl Values {
         self.exponents.view()
     }
 
-    fn codes(panel: &Panel, at: usize) -> u64 {
-        match &panel.codes {
-            Staged::Narrow(codes) => codes[at].into(),
-            Staged::Wide(codes) => codes[at],
-        }
-    }
-
     /// Takes the block scales of lines that are packed already: exponents, and NaN into the elements.
     pub(super) fn take_scales(&mut self, panel: &Panel, rule: &ScaleRule, columns: bool, layout: &Layout) {
         let (lines, k, slots) = (panel.lines, panel.k, panel.k / rule.block);
-        let width = if columns { NR } else { 1 };
+        let width = if columns && lines > 1 { NR } else { 1 };
         self.scales.clear();
         self.scales.resize(lines.div_ceil(width) * slots * width, 0);
         for line in 0..lines {
@@ -239,7 +356,7 @@ impl Values {
             for slot in 0..slots {
                 let scale = rule.format.decode(panel.scales[line * slots + slot]);
                 if scale.is_finite() {
-                    self.scales[(group * slots + slot) * width + j] = scale.exponent;
+                    self.scales[(group * slots + slot) * width + j] = scale.exponent as i16;
                     continue;
                 }
                 let from = slot * rule.block;
@@ -251,60 +368,56 @@ impl Values {
         }
     }
 
+    /// Makes room for lines side by side, `width` to a group.
+    fn reset(&mut self, panel: &Panel, layout: &Layout, width: usize) {
+        let groups = panel.lines.div_ceil(width);
+        self.flags.clear();
+        self.flags.resize(groups * (panel.k / layout.step), 0);
+        self.values.room::<f32>(groups * panel.k * width);
+        self.exponents.room::<i16>(groups * panel.k * width);
+    }
+
     /// Packs rows of A.
     pub(super) fn pack_rows(panel: &mut Panel, decoder: &Decoder, layout: &Layout) {
         let mut to = panel.take_packed::<Self>();
-        let (lines, k) = (panel.lines, panel.k);
-        let steps = k / layout.step;
-        to.flags.clear();
-        to.flags.resize(lines * steps, 0);
-        let Self { values, exponents, flags, .. } = &mut *to;
-        let (values, exponents) = (values.room::<f32>(lines * k), exponents.room::<i16>(lines * k));
-        let bits = decoder.spec.fraction_bits as i16;
-        for line in 0..lines {
-            for step in 0..steps {
-                let (mut seen, mut span) = (0, Span::NONE);
-                for (p, &to) in layout.order.iter().enumerate() {
-                    let x = decoder.element(Self::codes(panel, line * k + step * layout.step + p));
-                    let at = line * k + step * layout.step + to;
-                    (values[at], exponents[at]) = (x.value, x.exponent);
-                    seen |= x.flags;
-                    span.take(&x, bits);
-                }
-                flags[line * steps + step] = seen | span.flags();
+        to.reset(panel, layout, 1);
+        let (values, exponents) = (to.values.view_mut::<f32>(), to.exponents.view_mut::<i16>());
+        // All lines' steps are alike.
+        for (step, flags) in to.flags.iter_mut().enumerate() {
+            let (start, mut seen) = (step * layout.step, Seen::NOTHING);
+            for &[from, to, length] in &layout.runs {
+                let codes = &panel.codes.narrow()[start + from..][..length];
+                let at = start + to..start + to + length;
+                decoder.read(codes, &mut values[at.clone()], &mut exponents[at], &mut seen);
             }
+            *flags = seen.flags(&decoder.spec);
         }
         panel.put_packed(to);
     }
 
     /// Packs columns of B; those beyond the last are zeros.
     pub(super) fn pack_columns(panel: &mut Panel, decoder: &Decoder, layout: &Layout) {
+        if panel.lines == 1 {
+            return Self::pack_rows(panel, decoder, layout);
+        }
         let mut to = panel.take_packed::<Self>();
-        let (lines, k) = (panel.lines, panel.k);
-        let (groups, steps) = (lines.div_ceil(NR), k / layout.step);
-        let bits = decoder.spec.fraction_bits as i16;
-        to.flags.clear();
-        to.flags.resize(groups * steps, 0);
-        let Self { values, exponents, flags, .. } = &mut *to;
-        let (values, exponents) = (values.room::<f32>(groups * k * NR), exponents.room::<i16>(groups * k * NR));
-        for group in 0..groups {
+        to.reset(panel, layout, NR);
+        let (lines, k, steps) = (panel.lines, panel.k, panel.k / layout.step);
+        let (values, exponents) = (to.values.view_mut::<f32>(), to.exponents.view_mut::<i16>());
+        for (at, flags) in to.flags.iter_mut().enumerate() {
+            let (group, start, mut seen) = (at / steps, at % steps * layout.step, Seen::NOTHING);
             let columns = NR.min(lines - group * NR);
-            for step in 0..steps {
-                let (mut seen, mut span) = (0, Span::NONE);
-                for (p, &to) in layout.order.iter().enumerate() {
-                    let at = (group * k + step * layout.step + to) * NR;
-                    let from = (step * layout.step + p) * lines + group * NR;
-                    for j in 0..columns {
-                        let x = decoder.element(Self::codes(panel, from + j));
-                        (values[at + j], exponents[at + j]) = (x.value, x.exponent);
-                        seen |= x.flags;
-                        span.take(&x, bits);
-                    }
-                    values[at + columns..at + NR].fill(0.0);
-                    exponents[at + columns..at + NR].fill(LOW);
+            for &[from, to, length] in &layout.runs {
+                for p in 0..length {
+                    let codes = &panel.codes.narrow()[(start + from + p) * lines + group * NR..][..columns];
+                    let at = (group * k + start + to + p) * NR;
+                    let (values, exponents) = (&mut values[at..at + NR], &mut exponents[at..at + NR]);
+                    decoder.read(codes, &mut values[..columns], &mut exponents[..columns], &mut seen);
+                    values[columns..].fill(0.0);
+                    exponents[columns..].fill(LOW);
                 }
-                flags[group * steps + step] = seen | span.flags();
             }
+            *flags = seen.flags(&decoder.spec);
         }
         panel.put_packed(to);
     }
@@ -324,6 +437,10 @@ pub(super) fn from_ieee(spec: &FormatSpec, code: u32) -> f32 {
     let sign = (code >> width & 1) << 31;
     let field = magnitude >> spec.fraction_bits;
     let moved = magnitude << (23 - spec.fraction_bits);
+    if spec.exponent_bits == 8 && spec.bias == 127 {
+        // f32's own exponents. (Below, powers that are subnormal would cost more than all the rest.)
+        return f32::from_bits(moved | sign);
+    }
     let quantum = f32_power(spec.emin() - spec.fraction_bits as i32);
     let subnormal = (magnitude as i32 as f32 * quantum).to_bits();
     let special = moved | 0x7F80_0000;

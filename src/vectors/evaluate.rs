@@ -1,11 +1,13 @@
 //! Vectors one after another, on one unit.
 
 use super::Vector;
-use crate::accumulate::Direct;
 use crate::error::Error;
+use crate::gemm::kernel::{Kernel, Lanes, Panel, exact_step};
+use crate::simd;
 use crate::unit::Unit;
+use std::sync::Arc;
 
-/// Evaluates many vectors on one unit: [`Vector::eval`], several times as fast where the unit is a fused dot-add.
+/// Evaluates many vectors on one unit: [`Vector::eval`], several times as fast where there is a kernel for the unit.
 ///
 /// ```
 /// use gemmulate::{Unit, vectors::{Evaluator, Generator}};
@@ -16,16 +18,19 @@ use crate::unit::Unit;
 /// }
 /// # Ok::<(), gemmulate::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Evaluator {
     unit: Unit,
-    direct: Option<Direct>,
+    kernel: Option<Arc<dyn Kernel>>,
+    /// A row of A and a column of B.
+    operands: [Panel; 2],
 }
 
 impl Evaluator {
     /// Prepares for a unit.
     pub fn new(unit: &Unit) -> Self {
-        Self { unit: unit.clone(), direct: Direct::new(unit) }
+        let operands = [unit.a, unit.b].map(|format| Panel::line(unit.shape.k, format.storage_bits));
+        Self { unit: unit.clone(), kernel: simd::portable(unit), operands }
     }
 
     /// The unit's d.
@@ -34,7 +39,29 @@ impl Evaluator {
     /// When an operand's length is not the unit's.
     pub fn eval(&mut self, vector: &Vector) -> Result<u64, Error> {
         let Vector { a, b, c, scale_a, scale_b, .. } = vector;
-        let direct = self.direct.as_mut().and_then(|direct| direct.dot_add([a, b], *c, [scale_a, scale_b]));
-        direct.map_or_else(|| vector.eval(&self.unit), Ok)
+        let (k, scales) = (self.unit.shape.k, self.unit.scales());
+        let fits = [a, b].iter().all(|x| x.len() == k) && [scale_a, scale_b].iter().all(|x| x.len() == scales);
+        let Some(kernel) = self.kernel.as_ref().filter(|_| fits) else { return vector.eval(&self.unit) };
+        for (panel, (codes, scales)) in self.operands.iter_mut().zip([(a, scale_a), (b, scale_b)]) {
+            panel.codes.fill(codes);
+            panel.scales.clone_from(scales);
+        }
+        let [a, b] = &mut self.operands;
+        kernel.pack_a(a);
+        kernel.pack_b(b);
+        Ok(product(&**kernel, &self.unit, [a, b], *c))
     }
+}
+
+/// One step of a packed row and column, from c.
+fn product(kernel: &dyn Kernel, unit: &Unit, [a, b]: [&Panel; 2], c: u64) -> u64 {
+    let exact = |i: usize, j: usize, s: usize, c: u64| exact_step(unit, a, b, [i, j], s, c);
+    if unit.d.storage_bits > 32 {
+        let mut d = [c];
+        kernel.run(a, b, 0..1, Lanes::Wide(&mut d), &exact);
+        return d[0];
+    }
+    let mut d = [c as u32];
+    kernel.run(a, b, 0..1, Lanes::Narrow(&mut d), &exact);
+    d[0].into()
 }

@@ -270,6 +270,28 @@ fn small_tiles_are_the_reference() {
     check_small::<f32, f32, f32>("cdna3/v_mfma_f32_32x32x2_f32");
 }
 
+/// Operands of another type, results of a wider type than D, and a C that is not of D's format.
+#[test]
+fn small_products_of_other_types_are_the_references() {
+    use half::f16;
+    // Small integers: the low halves of their f32 codes are zeros, not infinities, which would be noticed.
+    let a = Array2::from_shape_fn((16, 16), |(i, j)| (i as f32 - 7.0) * (j as f32 + 1.0));
+    let b = Array2::from_shape_fn((16, 8), |(i, j)| j as f32 - i as f32 + 3.0);
+    let (a16, b16) = (a.mapv(f16::from_f32), b.mapv(f16::from_f32));
+    for name in ["hopper/mma.m16n8k16.f32.f16.f16.f32", "hopper/mma.m16n8k16.f16.f16.f16.f16"] {
+        let unit = Unit::find(name).unwrap();
+        let want: Array2<f32> = Gemm::on(&unit).isa(Isa::Reference).run(&a, &b).unwrap();
+        assert_eq!(a.dot_on(&b, &unit).unwrap(), want, "{name}");
+        assert_eq!(a16.dot_on(&b16, &unit).unwrap(), want, "{name}");
+    }
+    let unit = Unit::find("custom/m16n8k16.f32.f16.f16.f16/dot:block=16:F=25").unwrap();
+    let c = Array2::from_shape_fn((16, 8), |(i, j)| f16::from_f32(i as f32 - 3.5 * j as f32));
+    let codes = |x: &Array2<f16>| x.iter().map(|x| x.to_bits().into()).collect::<Vec<u64>>();
+    let found: Array2<f32> = unit.mma(&a16, &b16, &c).unwrap();
+    let found: Vec<u64> = found.iter().map(|x| x.to_bits().into()).collect();
+    assert_eq!(found, unit.mma_bits(&codes(&a16), &codes(&b16), &codes(&c)).unwrap());
+}
+
 #[test]
 fn sets_have_names_and_an_order() {
     for isa in Isa::ALL {

@@ -225,7 +225,8 @@ impl Edges {
     fn problem(&mut self, unit: &Unit) -> Problem {
         let size = |x: u64, of: &[usize]| of[x as usize % of.len()];
         let (m, n) = (size(self.below(5), &[1, 3, 8, 9, 17]), size(self.below(6), &[1, 15, 16, 17, 33, 65]));
-        let k = unit.shape.k * size(self.below(4), &[1, 2, 5, 40]);
+        let steps = size(self.below(4), &[1, 2, 5, 40]);
+        let k = unit.shape.k * if unit.c == unit.d { steps } else { 1 };
         let code = |spec: &FormatSpec, x: f64| {
             let (rounding, overflow) = (Rounding::default(), Overflow::default());
             spec.encode_f64(x, rounding, overflow).or_else(|_| spec.encode_f64(1.0, rounding, overflow)).unwrap()
@@ -257,7 +258,7 @@ impl Edges {
 }
 
 /// Units of the CDNA families, custom ones at the bounds of the fast kernels' conditions among them.
-const SUMS: [&str; 26] = [
+const SUMS: [&str; 28] = [
     "cdna1/v_mfma_f32_32x32x8f16",
     "cdna1/v_mfma_f32_32x32x4f16",
     "cdna1/v_mfma_f32_32x32x4bf16",
@@ -275,6 +276,8 @@ const SUMS: [&str; 26] = [
     "custom/m8n8k8.f32.f16.f16.f32/round-down:G=8:sum=31:total=full",
     "custom/m8n8k8.f32.f16.f16.f32/round-down:G=4:F=25:sum=33",
     "custom/m8n8k8.f32.f16.f16.f32/round-down:G=8:sum=28",
+    "custom/m8n8k8.f32.f16.f16.f32/round-down:G=4:F=20",
+    "custom/m8n8k8.f32.f16.f16.f16/round-down:G=8",
     "custom/m8n8k30.f32.e4m3.e5m2.f32/round-down:G=15",
     "custom/m8n8k16.f32.f16.f16.f32/round-down-grouped:G=8",
     "custom/m8n8k12.f32.e5m2.bf16.f32/round-down-grouped:G=12:c-reach=3",
@@ -294,6 +297,29 @@ fn kernels_of_sums_hold_on_their_edges() {
         let mut edges = Edges(name.len() as u64);
         for _ in 0..rounds {
             edges.problem(&unit).check(&isas());
+        }
+    }
+}
+
+/// CDNA3's floors where c is so large that they decide: sums at half of c's last place, or next to it.
+#[test]
+fn round_down_floors_hold_beside_large_states() {
+    let unit = Unit::find("cdna3/v_mfma_f32_32x32x8_f16").unwrap();
+    let f16 = |x: f64| unit.a.encode_f64(x, Rounding::default(), Overflow::default()).unwrap();
+    for (e, low, sign) in (2..14).flat_map(|e| (8..13).flat_map(move |low| [(e, low, 1.0), (e, low, -1.0)])) {
+        // Products of exponent 0 that cancel, half of c's last place, and 2^(-2 low).
+        let (rough, fine) = (2f64.powi((e - 24) / 2), 2f64.powi(-low));
+        let [a, b] = [
+            [1.0, 1.0, rough, fine, 0.0, 0.0, 0.0, 0.0],
+            [1.0, -1.0, 2f64.powi(e - 24) / rough, sign * fine, 0.0, 0.0, 0.0, 0.0],
+        ]
+        .map(|line| line.map(f16).to_vec());
+        for c in [1.0f32, -1.0, 1.0 + 2.0 * f32::EPSILON, 1.0 + f32::EPSILON] {
+            // As many columns as kernels have in hand.
+            let b = b.iter().flat_map(|&b| [b; 16]).collect();
+            let (a, c) = (a.clone(), vec![(c * 2f32.powi(e)).to_bits().into(); 16]);
+            let (scale_a, scale_b) = (Vec::new(), Vec::new());
+            Problem { unit: unit.clone(), size: [1, 16, 8], a, b, c, scale_a, scale_b }.check(&isas());
         }
     }
 }

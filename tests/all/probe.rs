@@ -1,9 +1,11 @@
 //! Probing: what the papers found, found again by the tests.
 
 use gemmulate::Unit;
-use gemmulate::accumulate::Recipe;
+use gemmulate::accumulate::{Adder, FusedDotAdd, NarrowSum, Recipe};
 use gemmulate::format::F32;
-use gemmulate::probe::{Features, SummationTree, features};
+use gemmulate::prelude::{MmaUnit, Shape};
+use gemmulate::probe::{BlackBox, Features, Input, Interface, Node, SummationTree, Value, features};
+use half::f16;
 
 fn probed(name: &str) -> Features {
     features(&mut Unit::find(name).expect(name)).unwrap()
@@ -224,7 +226,7 @@ fn fasi_et_al() {
             assert_eq!(value(&found, name), want, "{unit}: {name}");
         }
         for feature in &found.all {
-            let told = !matches!(feature.value, gemmulate::probe::Value::CannotTell(_));
+            let told = !matches!(feature.value, Value::CannotTell(_));
             assert!(!told || !feature.evidence.is_empty(), "{unit}: {} without evidence", feature.name);
         }
     }
@@ -423,5 +425,222 @@ fn four_trees() {
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{unit}");
         assert_eq!(svg.matches(">#").count(), want.matches('p').count(), "{unit}");
         assert_eq!(svg.matches("<circle").count(), want.matches('(').count(), "{unit}");
+    }
+}
+
+/// A box whose answers a function makes of the inputs.
+struct Custom<F>(Interface, F);
+
+impl<F: FnMut(&Input) -> u64> BlackBox for Custom<F> {
+    fn interface(&self) -> Interface {
+        self.0
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, gemmulate::Error> {
+        Ok(inputs.iter().map(&mut self.1).collect())
+    }
+}
+
+/// The unit of a name, with its answers changed.
+fn changed(name: &str, mut change: impl FnMut(&Input, u64) -> u64) -> Features {
+    let mut unit = Unit::find(name).unwrap();
+    let interface = BlackBox::interface(&unit);
+    let answer = move |input: &Input| change(input, unit.dot_adds(std::slice::from_ref(input)).unwrap()[0]);
+    features(&mut Custom(interface, answer)).unwrap()
+}
+
+fn tells(found: &Features, name: &str) -> bool {
+    !matches!(found.value(name).unwrap(), Value::CannotTell(_))
+}
+
+/// What an earlier block rounds, the next one aligns, and cuts, again; and a cut that comes before the
+/// rounding is none of the output's.
+#[test]
+fn output_rounding_is_that_of_the_last_block() {
+    for (unit, want) in [
+        // Sums of so few bits are never rounded: nothing can be said.
+        ("custom/m1n1k7.f32.f16.f16.f32/dot:block=6:F=17:out=rd", None),
+        ("custom/m1n1k8.f32.e4m3.e4m3.f32/dot:block=2:F=13:out=ru:c=late:e_zero=none", Some("rne (adding c)")),
+        ("custom/m1n1k8.f32.bf16.bf16.f32/dot:block=3:F=21:align=rd", None),
+        ("custom/m1n1k7.f32.f16.f16.f32/dot:block=6:F=26:out=rd", Some("rd")),
+        // What alignment leaves of two products is not the output's precision.
+        ("custom/m1n1k4.f32.e4m3.e4m3.f32/dot:block=2:F=16:align=rd:out=rne:c=late", Some("rne (adding c)")),
+        ("custom/m1n1k7.f32.bf16.bf16.f32/dot:block=3:F=26:align=rne:out=rd:c=late", Some("rne (adding c)")),
+        // Sums of narrow products are exact, whatever tree they have.
+        ("custom/m1n1k8.f32.e2m3.e3m2.f32/dot:block=2:F=32:out=rd:c=last", Some("rne (adding c)")),
+        ("custom/m1n1k8.f32.f16.f16.f32/dot:block=3:F=20:out=ru:out-bits=12", Some("ru at 12 fraction bits")),
+        ("custom/m1n1k16.f32.f16.f16.f32/dot:block=4:F=27:out=rne:out-bits=18", Some("rne at 18 fraction bits")),
+    ] {
+        let found = probed(unit);
+        match want {
+            Some(want) => assert_eq!(value(&found, "output_rounding"), want, "{unit}"),
+            None => assert!(!tells(&found, "output_rounding"), "{unit}: {}", value(&found, "output_rounding")),
+        }
+    }
+}
+
+/// One unordered sum has no partial sums that could be normalised, however narrow its result and
+/// whatever it flushes.
+#[test]
+fn narrow_results_and_flushing_are_no_normalisation() {
+    for recipe in [
+        "f32.f16.f16.f32/dot:block=16:F=25:out-bits=20",
+        "f32.f16.f16.f32/dot:block=16:F=37:flush-in=yes",
+        "f32.e4m3.e4m3.f32/dot:block=16:F=23:out=rne:c=last:flush-in=yes",
+        "f32.f16.f16.f32/dot:block=16:F=30:out-bits=8",
+    ] {
+        let found = probed(&format!("custom/m1n1k16.{recipe}"));
+        assert_eq!(value(&found, "partial_sums_normalised"), "no", "{recipe}");
+    }
+}
+
+/// A floor is told where inputs refute its neighbours, and only there.
+#[test]
+fn floors_are_told_by_inputs_on_both_sides() {
+    for (unit, want) in [
+        ("custom/m1n1k16.f32.tf32.tf32.f32/dot:block=7:F=15:align=rd:out=rd:e_zero=emin-5", Some(-131)),
+        ("custom/m1n1k16.f32.bf16.bf16.f32/dot:block=8:F=24:out=rne:flush-in=yes:e_zero=emin-3", Some(-129)),
+        ("custom/m1n1k16.f16.f16.f16.f16/dot:block=16:F=8:flush-in=yes:e_zero=emin-5", Some(-19)),
+        ("custom/m1n1k16.f16.f16.f16.f16/dot:block=16:F=25:out=rne:flush-in=yes:e_zero=none", None),
+        ("custom/m1n1k8.f32.bf16.bf16.f32/dot:block=8:F=24:flush-out=yes", None),
+        // What is below e_max - 24 is cut again, down, after the products were: no one floor.
+        ("cdna3/v_mfma_f32_32x32x8_bf16", None),
+        ("cdna3/v_mfma_f32_16x16x8_xf32", None),
+    ] {
+        let found = probed(unit);
+        let feature = found.get("e_zero").unwrap();
+        match (&feature.value, want) {
+            (Value::Number(n), Some(want)) => {
+                assert_eq!(*n, want, "{unit}");
+                let [above, below] = feature.evidence.as_slice() else { panic!("{unit}: {:?}", feature.evidence) };
+                assert!(above.shows.ends_with(&format!("a floor of {}", want + 1)), "{unit}: {}", above.shows);
+                assert!(below.shows.ends_with(&format!("a floor of {}", want - 1)), "{unit}: {}", below.shows);
+            }
+            (found, want) => assert!(want.is_none() && !matches!(found, Value::Number(_)), "{unit}: {found}"),
+        }
+    }
+}
+
+/// The places of X, -X and y of an input that shows a sum's members.
+fn members(shows: &str) -> Vec<&str> {
+    shows
+        .split(['X', '-', ' ', ',', ':'])
+        .filter(|w| *w == "c" || w.strip_prefix('p').is_some_and(|n| !n.is_empty()))
+        .collect()
+}
+
+/// The last product that is in a block, and the first that is not; every step of a chain.
+#[test]
+fn evidence_lies_around_the_decision() {
+    let ampere = probed("ampere/mma.m16n8k16.f32.f16.f16.f32");
+    let hopper = probed("hopper/mma.m16n8k16.f32.f16.f16.f32");
+    let shown = |found: &Features, name: &str| -> Vec<String> {
+        let evidence = &found.get(name).unwrap().evidence;
+        evidence.iter().map(|o| format!("{}{}", members(&o.shows)[2], if o.d == 0 { " lost" } else { "" })).collect()
+    };
+    assert_eq!(shown(&hopper, "block"), ["p15 lost", "c lost"]);
+    assert_eq!(shown(&ampere, "block"), ["p7 lost", "c lost", "p8"]);
+    assert_eq!(shown(&ampere, "chain"), ["p15 lost", "p7 lost", "c lost", "p8"]);
+    for found in [&ampere, &hopper] {
+        assert_eq!(found.get("tree").unwrap().evidence, found.tree.as_ref().unwrap().evidence);
+        let k = found.interface.k;
+        let sums = found.tree.as_ref().unwrap().root.sums().into_iter().filter(|s| s.direct(k).len() > 1).count();
+        assert_eq!(shown(found, "tree").iter().filter(|x| x.contains("p") && x.contains("lost")).count(), sums);
+    }
+}
+
+/// A box that does not sum has no features, and one that sums now and then neither.
+#[test]
+fn boxes_that_do_not_sum_are_no_units() {
+    let name = "custom/m1n1k8.f32.f16.f16.f32/dot:block=4:F=23";
+    let mut calls = 0u32;
+    let mut flips = 0u64;
+    let mut random = 1u64;
+    let boxes: [(&str, Features); 5] = [
+        ("does not sum", changed(name, |_, _| 0)),
+        ("does not sum", changed(name, |x, _| x.c)),
+        ("does not sum", changed(name, |_, d| if d == 0 { 0 } else { d & 0x7fff_ffff })),
+        (
+            "",
+            changed(name, |_, _| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                random >> 32
+            }),
+        ),
+        (
+            "different ways",
+            changed(name, |_, d| {
+                calls += 1;
+                let flip = calls.is_multiple_of(997);
+                flips += u64::from(flip);
+                d ^ u64::from(flip)
+            }),
+        ),
+    ];
+    for (why, found) in boxes {
+        for feature in &found.all {
+            let Value::CannotTell(text) = &feature.value else { panic!("{}: {}", feature.name, feature.value) };
+            assert!(text.contains(why), "{}: {text}", feature.name);
+            assert!(!feature.evidence.is_empty(), "{}", feature.name);
+        }
+        assert!(found.tree.is_none());
+    }
+    assert!(flips > 0);
+    assert!(tells(&changed(name, |_, d| d), "block"));
+}
+
+/// c is late wherever it is added to a finished sum of products: the first block's, or all blocks'.
+#[test]
+fn c_is_late_before_and_after_a_chain() {
+    for (recipe, want) in [
+        ("dot:block=4:F=25:c=late", "late"),
+        ("dot:block=4:F=25:c=last", "late"),
+        ("dot:block=4:F=25", "with"),
+        ("dot:block=1:F=25", "first"),
+        ("pairwise:G=4", "late"),
+    ] {
+        assert_eq!(value(&probed(&format!("custom/m1n1k8.f32.f16.f16.f32/{recipe}")), "c_position"), want, "{recipe}");
+    }
+}
+
+/// Volta's adder with fewer carry bits than five terms need; and a result of few bits is no wrap.
+#[test]
+fn a_wrap_shows_the_carry_bits() {
+    for carry_bits in [1, 2, 3] {
+        let wraps = NarrowSum { adder: Adder::Wraps { carry_bits }, ..NarrowSum::new(FusedDotAdd::VOLTA) };
+        let narrow = MmaUnit::custom::<f16, f16, f32, f32>(wraps, Shape::new(1, 1, 4)).unwrap();
+        let interface = BlackBox::interface(&Unit::find("volta/mma.m8n8k4.f32.f16.f16.f32").unwrap());
+        let f16s = |codes: &[u64]| codes.iter().map(|&x| f16::from_bits(x as u16)).collect::<Vec<_>>();
+        let answer = move |x: &Input| {
+            let d = narrow.try_dot_add(&f16s(&x.a), &f16s(&x.b), f32::from_bits(x.c as u32)).unwrap();
+            u64::from(d.to_bits())
+        };
+        let found = features(&mut Custom(interface, answer)).unwrap();
+        assert_eq!(value(&found, "carry_bits"), carry_bits.to_string());
+        assert_eq!(found.get("carry_bits").unwrap().evidence.len(), if carry_bits < 3 { 2 } else { 1 });
+    }
+    let narrow = probed("custom/m1n1k16.f32.f16.f16.f32/dot:block=16:F=25:out-bits=10");
+    assert_eq!(value(&narrow, "carry_bits"), "5");
+}
+
+/// p0 + p4, p1 + p5, ...: neither pairs nor even and odd.
+#[test]
+fn a_stride_is_no_interleave_of_pairs() {
+    let interface = BlackBox::interface(&Unit::find("custom/m1n1k8.f32.f16.f16.f32/pairwise:G=8").unwrap());
+    let number = |x: u64| f16::from_bits(x as u16).to_f32();
+    let strided = move |x: &Input| {
+        let mut terms: Vec<f32> = x.a.iter().zip(&x.b).map(|(&a, &b)| number(a) * number(b)).collect();
+        while terms.len() > 1 {
+            let high = terms.split_off(terms.len() / 2);
+            terms.iter_mut().zip(high).for_each(|(x, y)| *x += y);
+        }
+        u64::from((terms[0] + f32::from_bits(x.c as u32)).to_bits())
+    };
+    let found = features(&mut Custom(interface, strided)).unwrap();
+    let Some(SummationTree { root: Node::Sum(_), .. }) = &found.tree else { panic!("a tree") };
+    assert_eq!(value(&found, "interleave"), "[[0, 4], [1, 5], [2, 6], [3, 7]]");
+    for (pattern, want) in [("runs", "no"), ("pairs", "pairs"), ("even-odd", "even-odd")] {
+        let unit = format!("custom/m1n1k16.f32.f16.f16.f32/dot:block=4:F=25:pattern={pattern}");
+        assert_eq!(value(&probed(&unit), "interleave"), want, "{pattern}");
     }
 }

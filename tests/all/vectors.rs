@@ -4,7 +4,7 @@ use crate::oracle::formats::decode;
 use crate::oracle::numbers::Exact;
 use crate::oracle::oracle::dot_add;
 use gemmulate::Unit;
-use gemmulate::format::{E4M3, F16, F32, F64, Overflow, Value};
+use gemmulate::format::{E4M3, F16, F32, F64, FormatSpec, Overflow, Value};
 use gemmulate::num::{Class, ExactSum, Term};
 use gemmulate::round::Rounding;
 use gemmulate::vectors::{Evaluator, Expected, Generator, KINDS, Kind, Vector, draw};
@@ -61,6 +61,45 @@ fn evaluators_know_the_floor_of_alignment() {
     (v.a[3], v.b[3]) = (0x1C40, 0x1C00);
     assert_eq!(v.eval(&unit).unwrap(), 1 << 7);
     assert_eq!(Evaluator::new(&unit).eval(&v).unwrap(), 1 << 7);
+}
+
+/// Zeros of both signs everywhere, or one product that vanishes: whose sum is -0 depends on nothing but the unit's rules.
+#[test]
+fn evaluators_know_the_signs_of_zero() {
+    let rules =
+        ["e_zero=none", "align=rd", "align=rd:sticky=yes:out=rd", "c=late", "c=last", "exact=yes", "F=39:out=rne"];
+    for (rules, kept) in rules.into_iter().flat_map(|r| [(r, "no"), (r, "yes")]) {
+        for formats in ["f32.bf16.bf16.f32", "f32.tf32.tf32.f32", "f32.f16.f16.f32", "f16.e4m3.e4m3.f16"] {
+            let unit = unit(&format!("custom/m8n8k2.{formats}/dot:block=2:{rules}:negative-zero={kept}"));
+            let mut evaluator = Evaluator::new(&unit);
+            for signs in 0..128u64 {
+                let zero = |f: &FormatSpec, i: u32| (signs >> i & 1) << (f.storage_bits - 1);
+                let v = Vector {
+                    a: vec![zero(&unit.a, 0), zero(&unit.a, 1)],
+                    b: vec![
+                        zero(&unit.b, 2),
+                        if signs >> 5 == 0 { zero(&unit.b, 3) } else { 1 << unit.b.fraction_bits },
+                    ],
+                    c: zero(&unit.c, 4),
+                    ..Vector::default()
+                };
+                let small = |f: &FormatSpec, i: u32| {
+                    zero(f, i)
+                        | f.encode_f64(
+                            2f64.powi(-75).max(2f64.powi(f.emin() - f.fraction_bits as i32)),
+                            Rounding::Up,
+                            Overflow::Ieee,
+                        )
+                        .unwrap()
+                };
+                let vanishing =
+                    Vector { a: vec![v.a[0], small(&unit.a, 1)], b: vec![v.b[0], small(&unit.b, 3)], ..v.clone() };
+                for v in [v, vanishing] {
+                    assert_eq!(evaluator.eval(&v).unwrap(), v.eval(&unit).unwrap(), "{unit} {v}");
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -203,7 +242,7 @@ fn a_drawing_shows_every_term() {
 
 #[test]
 fn decimals_are_rounded_once() {
-    let encode = |text: &str, format: &gemmulate::format::FormatSpec, rounding| {
+    let encode = |text: &str, format: &FormatSpec, rounding| {
         format.encode(text.parse::<Value>().unwrap(), rounding, Overflow::Ieee).unwrap()
     };
     let rne = |text: &str, format| encode(text, format, Rounding::NearestEven);

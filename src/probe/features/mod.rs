@@ -5,6 +5,7 @@
 //! bits that show it, and none is given where they cannot.
 
 mod alignment;
+mod basics;
 mod monotonic;
 mod output;
 mod range;
@@ -127,13 +128,30 @@ impl Features {
     }
 }
 
-/// A box with a memory of what it was asked for the feature at hand.
+/// A box, the bench that makes its inputs, and what all tests must know of it.
 struct Lab<'a> {
     target: &'a mut dyn BlackBox,
     bench: Bench,
+    /// Whether subnormal numbers are read as zero, returned as zero.
+    flushes: Flushes,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Flushes {
+    operands: bool,
+    results: bool,
 }
 
 impl Lab<'_> {
+    /// The input with these terms, of operands that the box does not read as zero.
+    fn terms(&self, terms: &[(usize, bool, u128, i32)]) -> Option<Input> {
+        self.bench.terms(terms).filter(|x| self.reads(x))
+    }
+
+    fn reads(&self, input: &Input) -> bool {
+        !self.flushes.operands || self.bench.operands_are_normal(input)
+    }
+
     /// Asks inputs, leaving out those the formats cannot hold.
     fn ask(&mut self, questions: Vec<(Option<Input>, String)>) -> Result<Vec<Observation>, Error> {
         let kept: Vec<(Input, String)> = questions.into_iter().filter_map(|(x, why)| Some((x?, why))).collect();
@@ -159,14 +177,38 @@ impl Lab<'_> {
 /// When the box fails to answer.
 pub fn features(target: &mut dyn BlackBox) -> Result<Features, Error> {
     let interface = target.interface();
-    let tree = SummationTree::find(target)?;
-    let mut lab = Lab { target, bench: Bench::new(interface) };
+    let mut target = basics::Repeated::new(target);
+    let mut lab = Lab { target: &mut target, bench: Bench::new(interface), flushes: Flushes::default() };
+    let found = match basics::failure(&mut lab)? {
+        Some((why, evidence)) => nothing(interface, &why, &evidence),
+        None => measured(&mut lab)?,
+    };
+    if found.tree.is_none() {
+        // Perhaps these were no answers to what was asked.
+        target.dot_adds(&[])?;
+    }
+    Ok(match target.differ() {
+        Some(twice) => nothing(interface, "it answers the same input in different ways", twice),
+        None => found,
+    })
+}
+
+/// What can be said of a box that fails in the basics.
+fn nothing(interface: Interface, why: &str, evidence: &[Observation]) -> Features {
+    let all = NAMES.map(|name| Feature { name, value: cannot(why), evidence: evidence.to_vec() });
+    Features { interface, all: all.into(), tree: None }
+}
+
+fn measured(lab: &mut Lab<'_>) -> Result<Features, Error> {
+    let interface = lab.bench.interface;
+    let tree = SummationTree::find(lab.target)?;
     let (mut all, site) = structure::features(&tree, &interface);
-    let width = alignment::features(&mut lab, &site, &mut all)?;
-    output::features(&mut lab, &site, &width, &mut all)?;
-    range::features(&mut lab, &site, &width, &mut all)?;
-    special::features(&mut lab, &mut all)?;
-    monotonic::features(&mut lab, tree.as_ref().ok(), &width, &mut all)?;
+    all.push(range::subnormals(lab)?);
+    let width = alignment::features(lab, &site, &mut all)?;
+    let roundings = output::features(lab, &site, &width, &mut all)?;
+    range::features(lab, &site, &width, &roundings, &mut all)?;
+    special::features(lab, &mut all)?;
+    monotonic::features(lab, tree.as_ref().ok(), &width, &mut all)?;
     let (value, evidence) = match &tree {
         Ok(tree) => (tree.to_string().into(), tree.evidence.clone()),
         Err(why) => (cannot(why.clone()), Vec::new()),

@@ -3,6 +3,7 @@
 use super::super::black_box::Interface;
 use super::super::tree::{Node, SummationTree};
 use super::{Feature, Value, cannot};
+use crate::accumulate::Pattern;
 
 /// Where the widths and roundings are measured: the terms of one fused sum, c being K.
 #[derive(Clone, Debug, Default)]
@@ -15,12 +16,43 @@ pub(super) struct Site {
     pub(super) terms: usize,
     /// The products that c is summed with.
     pub(super) beside_c: Vec<usize>,
+    /// Where rounding is measured.
+    pub(super) last: LastSum,
+}
+
+/// The last sum of products: its result is d, or is added to c or other sums, which may be zero. In
+/// an earlier one of a chain, the next sum's alignment would cut the result again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastSum {
+    /// Its products.
+    pub(super) products: Vec<usize>,
+    /// A term that comes to it from elsewhere: c, summed directly or in an earlier sum, or else a
+    /// product of an earlier sum.
+    pub(super) other: Option<usize>,
+}
+
+impl LastSum {
+    fn of(root: &Node, k: usize) -> Self {
+        let mut sum = root;
+        while let (Node::Sum(children), true) = (sum, sum.direct(k).iter().all(|&i| i == k)) {
+            let Some(next) = children.iter().rfind(|x| matches!(x, Node::Sum(_))) else { break };
+            sum = next;
+        }
+        let products: Vec<usize> = sum.direct(k).into_iter().filter(|&i| i < k).collect();
+        let leaves = sum.leaves(k);
+        let elsewhere = leaves.iter().copied().filter(|i| !products.contains(i));
+        // A late c is no term of a sum of products: a lone last product is then added to what c began.
+        let other = if leaves.contains(&k) { Some(k).filter(|_| !is_late(root, k)) } else { elsewhere.min() };
+        Self { products, other }
+    }
 }
 
 impl Site {
     /// Everything in one sum: what can be hoped where no tree can be told.
     fn whole(k: usize) -> Self {
-        Self { products: (0..k).collect(), with_c: true, terms: k + 1, beside_c: (0..k).collect() }
+        let products: Vec<usize> = (0..k).collect();
+        // Which sum is the last one is not known.
+        Self { beside_c: products.clone(), products, with_c: true, terms: k + 1, last: LastSum::default() }
     }
 }
 
@@ -37,61 +69,74 @@ pub(super) fn features(tree: &Result<SummationTree, String>, interface: &Interfa
         }
     };
     let products = |node: &Node| node.direct(k).into_iter().filter(|&i| i < k).collect::<Vec<_>>();
-    let mut sums = tree.root.sums();
-    sums.sort_by_key(|s| std::cmp::Reverse(products(s).len()));
-    let largest = sums[0];
-    let home = tree.root.sums().into_iter().find(|s| s.direct(k).contains(&k));
-    let Node::Sum(children) = largest else { return (Vec::new(), Site::whole(k)) };
+    let sums = tree.root.sums();
+    let size = sums.iter().map(|s| products(s).len()).max().unwrap_or(0);
+    let largest: Vec<usize> = (0..sums.len()).filter(|&n| products(sums[n]).len() == size).collect();
+    let (Some(&latest), Some(&earliest)) = (largest.first(), largest.last()) else {
+        return (Vec::new(), Site::whole(k));
+    };
+    let home = sums.iter().position(|s| s.direct(k).contains(&k));
+    let Node::Sum(children) = sums[latest] else { return (Vec::new(), Site::whole(k)) };
     let site = Site {
-        products: products(largest),
-        with_c: largest.direct(k).contains(&k),
+        products: products(sums[latest]),
+        with_c: sums[latest].direct(k).contains(&k),
         terms: children.len(),
-        beside_c: home.map(products).unwrap_or_default(),
+        beside_c: home.map(|n| products(sums[n])).unwrap_or_default(),
+        last: LastSum::of(&tree.root, k),
     };
-    let values: [Value; 4] =
-        [(site.products.len() as i64).into(), chain(tree, k), interleave(&site.products, k), c_position(&tree.root, k)];
-    let all = names.into_iter().zip(values);
-    let all =
-        all.map(|(name, value)| Feature { name, value, evidence: tree.evidence.iter().take(4).cloned().collect() });
-    (all.collect(), site)
+    let blocks: Vec<usize> = (0..sums.len()).filter(|&n| !products(sums[n]).is_empty()).collect();
+    let evidence = |of: &[usize]| of.iter().flat_map(|&n| tree.steps.get(n).into_iter().flatten().cloned()).collect();
+    let block = |n: usize| products(sums[n]);
+    let all = vec![
+        Feature { name: "block", value: (size as i64).into(), evidence: evidence(&[earliest]) },
+        Feature { name: "chain", value: (blocks.len() as i64).into(), evidence: evidence(&blocks) },
+        Feature {
+            name: "interleave",
+            value: interleave(blocks.iter().map(|&n| block(n)).collect(), size, k),
+            evidence: evidence(&blocks),
+        },
+        Feature {
+            name: "c_position",
+            value: c_position(home.map(|n| sums[n]), k),
+            evidence: evidence(&home.into_iter().chain(Some(0).filter(|_| home != Some(0))).collect::<Vec<_>>()),
+        },
+    ];
+    (all, site)
 }
 
-/// How many sums of products follow one another.
-fn chain(tree: &SummationTree, k: usize) -> Value {
-    let holds_product = |node: &&Node| node.direct(k).iter().any(|&i| i < k);
-    Value::Number(tree.root.sums().into_iter().filter(holds_product).count() as i64)
-}
-
-/// How the k of a block lie in K.
-fn interleave(products: &[usize], k: usize) -> Value {
-    let first = products.first().copied().unwrap_or(0);
-    let runs = products.iter().enumerate().all(|(i, &p)| p == first + i);
-    let group = |f: fn(usize) -> usize| products.windows(2).all(|w| f(w[0]) == f(w[1]));
-    if products.len() < 2 || products.len() == k {
-        "no".into()
-    } else if group(|i| i / 2 % 2) && !runs {
-        "pairs".into()
-    } else if group(|i| i % 2) {
-        "even-odd".into()
-    } else if runs {
-        "no".into()
-    } else {
-        format!("{products:?}").into()
+/// How the k of the blocks lie in K.
+fn interleave(mut blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Value {
+    blocks.sort();
+    let dealt = |pattern: Pattern| {
+        let mut other = pattern.blocks(k, size);
+        other.sort();
+        other == blocks
+    };
+    let known = [(Pattern::Runs, "no"), (Pattern::InterleavedPairs, "pairs"), (Pattern::EvenOdd, "even-odd")];
+    match known.into_iter().find(|(pattern, _)| dealt(*pattern)) {
+        Some((_, name)) => name.into(),
+        None if blocks.iter().all(|b| b.windows(2).all(|w| w[1] == w[0] + 1)) => "no".into(),
+        None => format!("{blocks:?}").into(),
     }
 }
 
-/// `with` products in one sum, `first` before other products' sums, or `late`, last of all.
-fn c_position(root: &Node, k: usize) -> Value {
-    let Some(home) = root.sums().into_iter().find(|s| s.direct(k).contains(&k)) else {
-        return cannot("c was not found");
-    };
-    let Node::Sum(children) = home else { return cannot("c was not found") };
-    let products = home.direct(k).len() - 1;
-    let alone_with_sum = children.len() == 2 && products == 0;
-    match (alone_with_sum, home == root) {
-        (true, true) => "late".into(),
-        (true, false) => "first".into(),
-        (false, _) if children.len() == 2 && k > 1 => "first".into(),
-        (false, _) => "with".into(),
+/// `with` products in one sum, `late` if added to a finished sum of products, `first` if added to one
+/// product before the others follow.
+fn c_position(home: Option<&Node>, k: usize) -> Value {
+    let Some(Node::Sum(children)) = home else { return cannot("c was not found") };
+    match children.as_slice() {
+        children if adds_to_sum(children) => "late".into(),
+        [_, _] if k > 1 => "first".into(),
+        _ => "with".into(),
     }
+}
+
+fn adds_to_sum(children: &[Node]) -> bool {
+    children.len() == 2 && children.iter().any(|x| matches!(x, Node::Sum(_)))
+}
+
+/// Whether c is added to a finished sum of products.
+fn is_late(root: &Node, k: usize) -> bool {
+    let home = root.sums().into_iter().find(|s| s.direct(k).contains(&k));
+    matches!(home, Some(Node::Sum(children)) if adds_to_sum(children))
 }

@@ -1,7 +1,7 @@
 //! What the box was asked and what it answered, ready for testing many models against it.
 
 use super::super::black_box::{Input, Interface};
-use crate::accumulate::{Accumulator, Dot, GenericDot, Pattern, Recipe};
+use crate::accumulate::{Accumulator, Dot, GenericDot, Pattern, Recipe, ZeroProducts};
 use crate::num::Num;
 use crate::round::Rounding;
 
@@ -49,7 +49,7 @@ impl Case {
     /// Whether a model gives the box's answer; any NaN for any NaN if `nan` is not asked for.
     pub(crate) fn agrees(&self, recipe: &Recipe, interface: &Interface, nan: bool) -> bool {
         let got = match recipe {
-            Recipe::Generic(x) if interface.k > WORTH_REDUCING * x.block && self.is_sparse() && !drifts(x) => {
+            Recipe::Generic(x) if interface.k > WORTH_REDUCING * x.block && self.is_sparse() && !sees_zeros(x) => {
                 let partition = x.pattern.blocks(interface.k, x.block);
                 Compact::new(self, 0, &partition, interface, true).dot_add(x, interface)
             }
@@ -88,7 +88,8 @@ impl Case {
 }
 
 /// A case with its zero products left out, for one way of cutting K into blocks: full blocks of
-/// one size, in order. Runs of empty blocks can be one empty block unless the model [`drifts`].
+/// one size, in order. Runs of empty blocks are one, and blocks hold no zero products at all, unless
+/// the model [`sees_zeros`].
 #[derive(Clone, Debug)]
 pub(crate) struct Compact {
     a: Vec<Num>,
@@ -107,19 +108,24 @@ const SPARSE: usize = 6;
 const WORTH_REDUCING: usize = 8;
 
 /// Whether a second block without products can change what the first one left: a sticky bit that
-/// is rounded to nearest or away moves the value each time.
-pub(crate) const fn drifts(model: &GenericDot) -> bool {
+/// is rounded to nearest or away moves the value each time. Or whether a zero product's exponent can
+/// be above that of a product that is not zero: a normalised one.
+pub(crate) fn sees_zeros(model: &GenericDot) -> bool {
     let directed = matches!(model.alignment, Rounding::TowardZero | Rounding::Down | Rounding::Up);
-    model.sticky && !model.exact && !directed
+    let drifts = model.sticky && !directed;
+    let outranked = model.normalise_products && model.zero_products == ZeroProducts::OwnExponent;
+    (drifts || outranked) && !model.exact
 }
 
-/// The blocks of `partition`, each reduced to the members in `present`; runs of empty ones once if
-/// `merge`.
+/// The blocks of `partition`, each reduced to the members in `present`. Runs of empty ones once if
+/// `merge`; else one absent member stays, for all those of its block.
 pub(crate) fn reduced(partition: &[Vec<usize>], present: &[usize], merge: bool) -> Vec<Vec<usize>> {
     let mut blocks: Vec<Vec<usize>> = Vec::new();
     for block in partition {
-        let members: Vec<usize> = block.iter().copied().filter(|k| present.contains(k)).collect();
-        if merge && members.is_empty() && blocks.last().is_some_and(Vec::is_empty) {
+        let (mut members, absent): (Vec<usize>, Vec<usize>) = block.iter().partition(|k| present.contains(k));
+        if !merge {
+            members.extend(absent.first());
+        } else if members.is_empty() && blocks.last().is_some_and(Vec::is_empty) {
             continue;
         }
         blocks.push(members);
@@ -130,7 +136,8 @@ pub(crate) fn reduced(partition: &[Vec<usize>], present: &[usize], merge: bool) 
 impl Compact {
     /// The compact form of case number `at`, runs of empty blocks as one if `merge`.
     pub(crate) fn new(case: &Case, at: usize, partition: &[Vec<usize>], interface: &Interface, merge: bool) -> Self {
-        let sparse = case.is_sparse();
+        // Zero products of one block need not have one scale.
+        let sparse = case.is_sparse() && (merge || case.scale_a.is_empty());
         let blocks = if sparse { reduced(partition, &case.present, merge) } else { partition.to_vec() };
         let block = blocks.iter().map(Vec::len).max().unwrap_or(1).max(1);
         let pick = |from: &[Num], pad: Num| -> Vec<Num> {
@@ -185,5 +192,47 @@ impl<T> Jury<T> {
             }
         }
         count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::bench::Bench;
+    use super::super::super::black_box::BlackBox;
+    use super::super::super::generate::{ENDS, Generator, Kind};
+    use super::super::options::options;
+    use super::*;
+    use crate::Unit;
+
+    /// Sparse cases with and without their zero products, on models of which zero products are seen in either
+    /// way, and on these with any one parameter changed.
+    #[test]
+    fn leaving_out_zero_products_changes_no_answer() {
+        for rules in ["normalise=yes:zero-products=count", "align=rne:sticky=yes:normalise=yes"] {
+            let name = format!("custom/m1n1k64.f32.f16.f16.f32/dot:block=2:pattern=even-odd:F=18:{rules}");
+            let unit = Unit::find(&name).expect("a unit");
+            let interface = unit.interface();
+            let mut generator = Generator::new(Bench::new(interface), 1);
+            let mut inputs = generator.of_kinds(&[Kind::FewTerms], 20);
+            inputs.extend(generator.of_kinds(&ENDS, 40));
+            let mut cases: Vec<Case> = inputs.into_iter().map(|x| Case::new(&interface, x, 0)).collect();
+            cases.retain(Case::is_sparse);
+            assert!(cases.len() > 20);
+            for (_, models) in options(&unit.recipe.expect("a recipe"), &interface, &[]) {
+                models.iter().for_each(|model| assert_compact_is_whole(model, &cases, &interface));
+            }
+        }
+    }
+
+    fn assert_compact_is_whole(model: &Recipe, cases: &[Case], interface: &Interface) {
+        let Recipe::Generic(generic) = model else { unreachable!("a change of parameter changes no family") };
+        let partition = generic.pattern.blocks(interface.k, generic.block);
+        for (at, case) in cases.iter().enumerate() {
+            let whole = model.dot_add(&case.dot(interface));
+            for merge in [true, false].into_iter().filter(|merge| !(*merge && sees_zeros(generic))) {
+                let compact = Compact::new(case, at, &partition, interface, merge);
+                assert_eq!(compact.dot_add(generic, interface), whole, "{model} {merge} {}", case.input);
+            }
+        }
     }
 }

@@ -134,10 +134,10 @@ const WORTH_REFINING: f64 = 0.5;
 
 impl Hypotheses {
     /// The next stage's models, best first; None when there is no further stage.
-    fn next(&mut self, interface: &Interface) -> Option<Vec<Recipe>> {
+    fn next(&mut self, interface: &Interface, answers: &[Case]) -> Option<Vec<Recipe>> {
         self.stage += 1;
         match self.stage {
-            1 => Some(self.one_family(interface)),
+            1 => Some(self.one_family(interface, answers)),
             2 => Some(self.generic(interface, 0)),
             3 => Some(self.generic(interface, self.middle.len() / 50)),
             4 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
@@ -146,12 +146,23 @@ impl Hypotheses {
         }
     }
 
-    /// The models of the one non-generic family that explains everything. Where several do, all sums
-    /// are exact, and the generic family says that better.
-    fn one_family(&self, interface: &Interface) -> Vec<Recipe> {
-        let found = self.families(interface, 0);
+    /// The models of the one non-generic family that explains the middle of the range, or of several that
+    /// explain all answers. Where all sums are exact, the generic family says that better.
+    fn one_family(&self, interface: &Interface, answers: &[Case]) -> Vec<Recipe> {
+        let mut found = self.families(interface, 0);
         let family = |r: &Recipe| core::mem::discriminant(r);
-        if found.windows(2).all(|pair| family(&pair[0]) == family(&pair[1])) { found } else { Vec::new() }
+        if found.windows(2).all(|pair| family(&pair[0]) == family(&pair[1])) {
+            return found;
+        }
+        let exact = |output_rounding| {
+            let sum = GenericDot { block: interface.k, exact: true, output_rounding, ..GenericDot::default() };
+            self.middle.iter().all(|case| case.agrees(&Recipe::Generic(sum), interface, false))
+        };
+        if roundings().any(exact) {
+            return Vec::new();
+        }
+        found.retain(|r| answers.iter().all(|case| case.agrees(r, interface, true)));
+        found
     }
 
     /// Non-generic families that at most `allowed` middle-range answers refute.
@@ -237,7 +248,7 @@ impl Lab<'_> {
     fn try_all(&mut self, mut hypotheses: Hypotheses, options: &FitOptions) -> Result<Recipe, Error> {
         let fallback = Recipe::Generic(GenericDot { block: self.interface.k, ..GenericDot::default() });
         let mut best = (fallback, usize::MAX);
-        while let Some(starts) = hypotheses.next(&self.interface) {
+        while let Some(starts) = hypotheses.next(&self.interface, &self.jury.cases) {
             for start in starts.into_iter().take(STARTS) {
                 let (recipe, refuted) = self.settle(start, &hypotheses.allowed, options)?;
                 if refuted < best.1 {
@@ -277,17 +288,18 @@ impl Lab<'_> {
         }
     }
 
-    /// Fresh vectors, half of every kind and half at the model's edges; returns those it gets wrong.
+    /// Fresh vectors, a third of every kind and the rest at the model's edges; returns those it gets wrong.
     fn falsify(&mut self, recipe: &Recipe, options: &FitOptions) -> Result<Vec<Case>, Error> {
         let seed = self.seed ^ self.asked.rotate_left(32) ^ 0xFA15E;
         let mut generator = Generator::new(self.bench.clone(), seed);
         let mut edges = Edges::new(recipe, &self.interface, seed);
         let mut model = self.interface.unit(*recipe)?;
-        let mut left = options.vectors;
+        // As many at the edges as were asked for, and half as many of every kind.
+        let mut left = options.vectors + options.vectors / 2;
         while left > 0 {
             let count = left.min(BATCH);
-            let mut inputs = edges.batch(count / 2);
-            inputs.extend(generator.batch(count - count / 2));
+            let mut inputs = edges.batch(count - count / 3);
+            inputs.extend(generator.batch(count / 3));
             let answers = self.target.dot_adds(&inputs)?;
             self.asked += count as u64;
             let expected = model.dot_adds(&inputs)?;

@@ -1,7 +1,7 @@
 //! The search for generic models: the middle of the range first, then its edges.
 
 use super::super::black_box::Interface;
-use super::cases::{Case, Compact, Jury, drifts};
+use super::cases::{Case, Compact, Jury, sees_zeros};
 use super::options::{self, WIDTHS};
 use super::structure::Structure;
 use crate::accumulate::{CPosition, GenericDot, Recipe, SubnormalC, ZeroProducts};
@@ -99,10 +99,10 @@ pub(crate) fn middle(
         let compact = |(at, case)| Compact::new(case, at, &structure.partition, interface, merge);
         Jury { cases: cases.iter().enumerate().map(compact).collect() }
     };
-    let (mut steady, mut drifting) = (jury(true), jury(false));
+    let (mut merged, mut whole) = (jury(true), jury(false));
     let cut = |model| GenericDot { pattern: structure.pattern, block: structure.block, ..model };
     let few_refute = |model: &GenericDot| {
-        let jury = if drifts(model) { &mut drifting } else { &mut steady };
+        let jury = if sees_zeros(model) { &mut whole } else { &mut merged };
         jury.refutations(allowed + 1, |case| case.agrees(model, cases, interface)) <= allowed
     };
     models.map(cut).take_while(|_| Instant::now() <= deadline).filter(few_refute).take(KEPT).collect()

@@ -273,24 +273,22 @@ unsafe fn end<const OUT: u8, const CHECK: bool, const NARROW: bool>(
             let (at, piece) = (r * NR + 16 * t, 4 * r + t);
             // SAFETY (whole function): as in `begin_8`; the assembly has filled the columns' buffers.
             let d = unsafe { [end_8::<OUT, CHECK, NARROW>(q, at, from), end_8::<OUT, CHECK, NARROW>(q, at + 8, from)] };
-            let mut redo = false;
             if CHECK {
                 let bits = unsafe { pair((&raw const (*from).bits[at]).cast()) };
-                redo |= _mm256_testz_si256(_mm256_or_si256(bits[0], bits[1]), over) == 0;
+                skip |= u32::from(_mm256_testz_si256(_mm256_or_si256(bits[0], bits[1]), over) == 0) << piece;
+            }
+            if skip >> piece & 1 == 0 {
+                unsafe {
+                    _mm256_store_ps(p.c.add(at), d[0]);
+                    _mm256_store_ps(p.c.add(at + 8), d[1]);
+                }
             }
             if OUT == out::F16_RNE {
                 // A result that overflowed is infinite, so the largest magnitude is.
                 let sign = _mm256_set1_ps(-0.0);
                 let largest = _mm256_max_ps(_mm256_andnot_ps(sign, d[0]), _mm256_andnot_ps(sign, d[1]));
                 let infinity = _mm256_set1_ps(f32::INFINITY);
-                redo |= _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(largest, infinity)) != 0;
-            }
-            skip |= u32::from(redo) << piece;
-            if skip >> piece & 1 == 0 {
-                unsafe {
-                    _mm256_store_ps(p.c.add(at), d[0]);
-                    _mm256_store_ps(p.c.add(at + 8), d[1]);
-                }
+                skip |= u32::from(_mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(largest, infinity)) != 0) << piece;
             }
         }
     }

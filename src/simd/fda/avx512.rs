@@ -137,7 +137,8 @@ pub(super) fn powers(bytes: __m512i, t: usize) -> __m512 {
 }
 
 /// One FDA step of 8 rows by 64 columns for operands within the window and a state within range.
-/// Returns a mask, bit `4 row + vector`, of the pieces left as they were for the wide kernel: those of `skip` and more.
+/// Returns a mask, bit `4 row + vector`, of the pieces left as they were for the wide kernel, those of `skip` and more,
+/// and of those that are done and have an infinite f16.
 ///
 /// # Safety
 /// `p` points into panels of at least this step and to `MR` rows of state.
@@ -222,7 +223,7 @@ unsafe fn each_tile<const OUT: u8, const L: usize>(p: &Step, q: &Consts, tiles: 
     }
 }
 
-/// `step_fast` for some pieces, with f64 accumulators. Returns the pieces left as they were.
+/// `step_fast` for some pieces, with f64 accumulators.
 ///
 /// # Safety
 /// As `step_fast`; the block is even.
@@ -274,7 +275,7 @@ unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
     left
 }
 
-/// R rows by the 16 columns of vector `t`, every `P`-th product in a sum of its own. Returns the pieces left as they were.
+/// R rows by the 16 columns of vector `t`, every `P`-th product in a sum of its own. Returns pieces as `step_fast`.
 ///
 /// # Safety
 /// As `step_fast`; P divides the block.
@@ -338,10 +339,10 @@ unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usi
             sum = _mm512_add_epi32(sum, _mm512_castps_si512(low));
         }
         let (d, inf) = finish::<OUT>(sum, top[r], unsafe { _mm512_load_ps(at) }, q);
-        redo |= u32::from(inf) << (4 * r + t);
         if (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };
         }
+        redo |= u32::from(inf) << (4 * r + t);
     }
     redo
 }
@@ -382,10 +383,10 @@ unsafe fn quarter_narrow<const OUT: u8, const L: usize>(
         let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
         let negative = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
         let (d, inf) = finish_narrow::<OUT>(acc[r], negative, top[r], unsafe { _mm512_load_ps(at) }, q);
-        redo |= u32::from(inf) << (4 * r + t);
         if (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };
         }
+        redo |= u32::from(inf) << (4 * r + t);
     }
     redo
 }

@@ -104,7 +104,7 @@ impl Hard {
                     scale_a: 0,
                     scale_b: &[0; LANES],
                 };
-                states[here..here + LANES].copy_from_slice(&self.sums.block::<true>(&block, c));
+                states[here..here + LANES].copy_from_slice(&self.sums.block::<true, LANES>(&block, c));
             }
         }
     }

@@ -7,10 +7,22 @@ use super::{MR, avx2, avx512, fixed, out, round_down, scratch, wide, wide_avx2};
 use crate::simd::{Avx2, Avx512};
 use core::arch::x86_64::*;
 
+/// What became of 16 states.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settled {
+    /// Some were not finite.
+    pub(super) special: bool,
+    /// All are parked now.
+    pub(super) all: bool,
+    /// The others are zeros or have exponent fields from `low` to 180.
+    pub(super) ordinary: bool,
+}
+
 /// The kernels of one instruction set.
 pub(super) trait Micro: Copy {
     /// One FDA step of 8 rows by 64 columns for operands within the window and states within range.
-    /// Returns a mask, bit `4 row + vector`, of the pieces left as they were: those of `skip` and more.
+    /// Returns a mask, bit `4 row + vector`, of the pieces left as they were, those of `skip` and more, and of those that
+    /// are done and have an infinite f16.
     ///
     /// # Safety
     /// `p` points into panels of at least this step and to `MR` rows of state.
@@ -36,8 +48,7 @@ pub(super) trait Micro: Copy {
     fn exponents(self, v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]);
 
     /// Moves what is not finite in 16 states to `parked`, unless something stands there already, and puts 0 for it.
-    /// Returns whether there was any, and whether the rest are zeros or have exponent fields from `low` to 180.
-    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> (bool, bool);
+    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled;
 
     /// Runs plain code compiled for this set.
     fn vectorise<R>(self, f: impl FnOnce() -> R) -> R;
@@ -92,7 +103,7 @@ impl Micro for Avx512 {
     }
 
     #[inline(always)]
-    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> (bool, bool) {
+    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled {
         // SAFETY: `self` is the proof that the instructions are there.
         unsafe { settle_avx512(states, parked, nan, low) }
     }
@@ -109,16 +120,19 @@ impl Micro for Avx512 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn settle_avx512(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> (bool, bool) {
+fn settle_avx512(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled {
     assert!(states.len() == 16 && parked.len() == 16, "a piece");
     let exponent = _mm512_set1_epi32(EXP32);
     // SAFETY: 16 floats.
     let mut x = unsafe { _mm512_loadu_ps(states.as_ptr()) };
     let special = _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(x), exponent), exponent);
+    let mut all = false;
     if special != 0 {
         // SAFETY: as above.
         let before = unsafe { _mm512_loadu_ps(parked.as_ptr()) };
-        let new = special & _mm512_testn_epi32_mask(_mm512_castps_si512(before), _mm512_castps_si512(before));
+        let free = _mm512_testn_epi32_mask(_mm512_castps_si512(before), _mm512_castps_si512(before));
+        let new = special & free;
+        all = new == free;
         let unordered = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
         let canonical = _mm512_mask_mov_ps(x, unordered, _mm512_set1_ps(nan));
         x = _mm512_maskz_mov_ps(!special, x);
@@ -128,7 +142,7 @@ fn settle_avx512(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> 
             _mm512_storeu_ps(states.as_mut_ptr(), x);
         }
     }
-    (special != 0, is_ordinary(_mm512_castps_si512(x), low))
+    Settled { special: special != 0, all, ordinary: is_ordinary(_mm512_castps_si512(x), low) }
 }
 
 /// Whether 16 states are zeros or have exponent fields from `low` to 180.
@@ -167,7 +181,7 @@ impl Micro for Avx2 {
     }
 
     #[inline(always)]
-    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> (bool, bool) {
+    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled {
         self.vectorise(
             #[inline(always)]
             || settle(states, parked, nan, low),
@@ -187,11 +201,11 @@ impl Micro for Avx2 {
 
 /// [`Micro::settle`] in plain code.
 #[inline(always)]
-fn settle(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> (bool, bool) {
+fn settle(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled {
     let field = |x: f32| x.to_bits() >> 23 & 0xFF;
     let special = states.iter().fold(false, |any, x| any | (field(*x) == 255));
     if special {
-        for (x, parked) in states.iter_mut().zip(parked).filter(|(x, _)| !x.is_finite()) {
+        for (x, parked) in states.iter_mut().zip(&mut *parked).filter(|(x, _)| !x.is_finite()) {
             if *parked == 0.0 {
                 *parked = if x.is_nan() { nan } else { *x };
             }
@@ -199,5 +213,6 @@ fn settle(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> (bool, 
         }
     }
     let ordinary = |x: f32| field(x).wrapping_sub(low) <= 180 - low || x == 0.0;
-    (special, states.iter().fold(true, |all, x| all & ordinary(*x)))
+    let all = special && parked.iter().all(|x| *x != 0.0);
+    Settled { special, all, ordinary: states.iter().fold(true, |all, x| all & ordinary(*x)) }
 }

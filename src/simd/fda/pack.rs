@@ -181,9 +181,11 @@ impl Decoder {
 
 /// The exponent that byte 127 stands for: the format's own top where its exponents all fit, else the data's.
 #[inline(always)]
-fn top_exponent(spec: &FormatSpec, via_f16: bool, codes: &[u32]) -> i32 {
-    let (emax, emin) = (spec.max().exponent, spec.emin() - if via_f16 { spec.fraction_bits as i32 } else { 0 });
-    if emax - emin < WINDOW {
+fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
+    let (emax, emin) = (spec.max().exponent, spec.emin() - if fda.via_f16 { spec.fraction_bits as i32 } else { 0 });
+    // Block scales want a part of the window.
+    let room = if fda.unit.scale.is_some() { WINDOW / 4 } else { 0 };
+    if emax - emin + room < WINDOW {
         return emax;
     }
     let mask = (1u32 << (spec.exponent_bits + spec.fraction_bits)) - 1;
@@ -278,7 +280,7 @@ impl Fda {
     pub(super) fn pack_a_avx512(&self, codes: &[u32], scales: &[u64], [rows, k]: [usize; 2], to: &mut Packed) {
         let (steps, groups) = (k / self.block, rows.div_ceil(MR).next_multiple_of(GROUPS));
         to.begin(steps, groups, MR, 1);
-        to.top = top_exponent(&self.unit.a, self.via_f16, codes) + shifts_of(self, scales, [rows, k], &mut to.shifts);
+        to.top = top_exponent(self, &self.unit.a, codes) + shifts_of(self, scales, [rows, k], &mut to.shifts);
         let panel = Rows {
             fda: self,
             decoder: Decoder::new(&self.unit.a, self.scales().0, self, false, to.top),
@@ -338,8 +340,7 @@ impl Fda {
     pub(super) fn pack_b_avx512(&self, codes: &[u32], scales: &[u64], [columns, k]: [usize; 2], to: &mut Packed) {
         let (steps, groups) = (k / self.block, columns.div_ceil(NR));
         to.begin(steps, groups, NR, 4);
-        to.top =
-            top_exponent(&self.unit.b, self.via_f16, codes) + shifts_of(self, scales, [columns, k], &mut to.shifts);
+        to.top = top_exponent(self, &self.unit.b, codes) + shifts_of(self, scales, [columns, k], &mut to.shifts);
         let panel = Columns {
             fda: self,
             decoder: Decoder::new(&self.unit.b, self.scales().1, self, true, to.top),

@@ -5,7 +5,7 @@
 
 use super::avx512::{Consts, Step};
 use super::hard::Decoded;
-use super::micro::Micro;
+use super::micro::{Micro, Settled};
 use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
 use super::state::{MC, Tile, copy_in, copy_out, round_f16};
@@ -228,11 +228,11 @@ impl<M: Micro> TileRun<'_, M> {
         }
         if self.any_parked {
             self.any_parked = false;
-            for (x, parked) in self.work.tile.0.iter_mut().zip(&mut self.work.parked.0) {
-                if *parked != 0.0 {
-                    *x = core::mem::take(parked);
-                }
-            }
+            let (live, work) = (groups * MR * NR, &mut *self.work);
+            self.micro.vectorise(
+                #[inline(always)]
+                || call_back(&mut work.tile.0[..live], &mut work.parked.0[..live]),
+            );
         }
     }
 
@@ -270,7 +270,7 @@ impl<M: Micro> TileRun<'_, M> {
         let live = self.live();
         for g in 0..groups {
             self.bad[g] = 0;
-            (0..32).filter(|piece| live >> piece & 1 == 1).for_each(|piece| self.settle(g, piece));
+            (0..32).filter(|piece| live >> piece & 1 == 1).for_each(|piece| _ = self.settle(g, piece));
         }
     }
 
@@ -285,17 +285,20 @@ impl<M: Micro> TileRun<'_, M> {
     }
 
     /// Parks what is not finite in a piece, 0 standing for states that finite operands can no longer change, and notes
-    /// whether the fast kernel takes the rest. What is parked already stands: only rule (S) can change it.
+    /// whether the fast kernel takes the rest. What is parked already stands: only rule (S) can change it. Returns whether
+    /// something was not finite.
     #[inline]
-    fn settle(&mut self, g: usize, piece: u32) {
+    fn settle(&mut self, g: usize, piece: u32) -> bool {
         let at = Self::piece(g, piece);
         let (x, parked) = (&mut self.work.tile.0[at..at + 16], &mut self.work.parked.0[at..at + 16]);
-        let (special, ordinary) = self.micro.settle(x, parked, self.nan, self.q.lowest());
+        let Settled { special, all, ordinary } = self.micro.settle(x, parked, self.nan, self.q.lowest());
         self.any_parked |= special;
-        if special && self.fda.round_down.is_none() && self.work.parked.0[at..at + 16].iter().all(|x| *x != 0.0) {
+        // A product that overflows counts as an infinity where sums round down: there only NaN stays.
+        if all && (self.fda.round_down.is_none() || parked.iter().all(|x| x.is_nan())) {
             self.done[g] |= 1 << piece;
         }
         self.bad[g] = self.bad[g] & !(1 << piece) | u32::from(!ordinary) << piece;
+        special
     }
 
     /// Lets 0 stand for a state that finite operands can no longer change.
@@ -362,6 +365,7 @@ impl<M: Micro> TileRun<'_, M> {
         }
         let q = Consts { tiny: any & TINY != 0, ..self.q };
         if redo & live != live {
+            let before = redo;
             // SAFETY: the panels hold this step for this tile.
             redo = unsafe {
                 if q.fixed {
@@ -372,11 +376,20 @@ impl<M: Micro> TileRun<'_, M> {
                     self.micro.step_fast::<OUT>(p, &q, redo)
                 }
             };
+            if OUT == out::F16_RNE {
+                redo &= !self.overflowed(g, redo & live & !before);
+            }
         }
         if redo & live != 0 {
             // SAFETY: as above.
             unsafe { self.redo::<OUT>(s, g, redo & live, p, &q) }
         }
+    }
+
+    /// The pieces of a mask that have infinite states, which are parked.
+    #[inline]
+    fn overflowed(&mut self, g: usize, pieces: u32) -> u32 {
+        (0..32).filter(|piece| pieces >> piece & 1 == 1 && self.settle(g, *piece)).fold(0, |m, piece| m | 1 << piece)
     }
 
     /// Gives the integer dot products up once too many have been done again: a third of the pieces costs what is gained.
@@ -424,7 +437,7 @@ impl<M: Micro> TileRun<'_, M> {
             [far, special] = unsafe { micro.step_wide::<OUT>(p, q, redo) };
         }
         self.bad[g] = self.bad[g] & !redo | far;
-        (0..32).filter(|piece| special >> piece & 1 == 1).for_each(|piece| self.settle(g, piece));
+        (0..32).filter(|piece| special >> piece & 1 == 1).for_each(|piece| _ = self.settle(g, piece));
     }
 
     /// Rule (S) where a row or a column is special in this step.
@@ -450,6 +463,15 @@ impl<M: Micro> TileRun<'_, M> {
                 }
             }
         }
+    }
+}
+
+/// Puts back what was parked.
+#[inline(always)]
+fn call_back(states: &mut [f32], parked: &mut [f32]) {
+    for (x, parked) in states.iter_mut().zip(parked) {
+        *x = if *parked != 0.0 { *parked } else { *x };
+        *parked = 0.0;
     }
 }
 

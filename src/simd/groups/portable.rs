@@ -5,7 +5,7 @@
 use super::{ABSENT, Groups, NOTHING};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
 use crate::simd::Isa;
-use crate::simd::lanes::{ToInt, any, exponent, power, to_int};
+use crate::simd::lanes::{ToInt, any, any_endless, each, exponent, power, to_int};
 use crate::simd::values::{NR, State, f32_of};
 use crate::simd::wide::{self, Work, over};
 use crate::unit::Unit;
@@ -90,17 +90,25 @@ struct Job<'a> {
 impl Work for Job<'_> {
     #[inline(always)]
     fn run<const NATIVE: bool>(self) {
+        if self.size[1] == 1 { self.all::<NATIVE, 1>() } else { self.all::<NATIVE, NR>() }
+    }
+}
+
+impl Job<'_> {
+    /// All columns, N at once, rows and steps.
+    #[inline(always)]
+    fn all<const NATIVE: bool, const N: usize>(self) {
         let [rows, columns, k] = self.size;
-        for block in 0..columns.div_ceil(NR) {
-            let width = NR.min(columns - block * NR);
+        for block in 0..columns.div_ceil(N) {
+            let width = N.min(columns - block * N);
             for row in 0..rows {
-                let at = row * columns + block * NR;
-                let mut d = [0f32; NR];
+                let at = row * columns + block * N;
+                let mut d = [0f32; N];
                 for (d, &code) in d.iter_mut().zip(&self.tile[at..at + width]) {
                     *d = self.state.load(code);
                 }
                 for step in self.steps.clone() {
-                    d = self.body.step::<NATIVE>(self.a, self.b, [row, block, step], k, d);
+                    d = self.body.step::<NATIVE, N>(self.a, self.b, [row, block, step], k, d);
                 }
                 for (&d, code) in d.iter().zip(&mut self.tile[at..at + width]) {
                     *code = self.state.store(d);
@@ -113,48 +121,48 @@ impl Work for Job<'_> {
 impl Groups {
     /// One step: terms of groups, e_max, alignment, sum, truncation.
     #[inline(always)]
-    fn step<const NATIVE: bool>(
+    fn step<const NATIVE: bool, const N: usize>(
         &self,
         a: &Packed,
         b: &Packed,
         [row, block, step]: [usize; 3],
         k: usize,
-        c: [f32; NR],
-    ) -> [f32; NR] {
+        c: [f32; N],
+    ) -> [f32; N] {
         let (groups, per_step) = (k / self.group, self.per_step());
         let (floor, c_emin, f) = (self.floor, self.c_emin, self.frac_bits);
-        let (mut e, mut term) = ([0i32; NR], [0f64; NR]);
-        for j in 0..NR {
+        let (mut e, mut term) = ([0i32; N], [0f64; N]);
+        for j in 0..N {
             term[j] = if c[j].is_finite() { c[j].into() } else { 0.0 };
             let of_term = exponent(term[j]).max(c_emin);
             let of_c = if term[j] == 0.0 { ABSENT } else { of_term };
             e[j] = of_c.max(floor);
         }
         for g in step * per_step..(step + 1) * per_step {
-            let (at_a, at_b) = (row * groups + g, (block * groups + g) * NR);
-            let (present, exponents) = (lanes(&b.present[at_b..]), lanes(&b.exponents[at_b..]));
+            let (at_a, at_b) = (row * groups + g, (block * groups + g) * N);
+            let (present, exponents) = (lanes::<_, N>(&b.present[at_b..]), lanes::<_, N>(&b.exponents[at_b..]));
             let (present_a, exponent_a) = (a.present[at_a], a.exponents[at_a]);
-            for j in 0..NR {
+            for j in 0..N {
                 let here = present[j] & present_a != 0;
                 let sum = exponents[j] + exponent_a;
                 e[j] = e[j].max(if here { sum } else { ABSENT });
             }
         }
-        let mut total = [0f64; NR];
-        for j in 0..NR {
+        let mut total = [0f64; N];
+        for j in 0..N {
             e[j] = e[j].max(NOTHING);
             total[j] = to_int::<NATIVE>(term[j] * power(f - e[j]), ToInt::TowardZero);
         }
-        let mut nan = [0f64; NR];
+        let mut nan = [0f64; N];
         for g in step * per_step..(step + 1) * per_step {
-            let at_b = (block * groups + g) * NR;
+            let at_b = (block * groups + g) * N;
             let (from_a, from_b) = (row * k + g * self.group, block * k + g * self.group);
-            let sum = products::<NATIVE>(
+            let sum = products::<NATIVE, N>(
                 &a.values[from_a..from_a + self.group],
-                &b.values.as_chunks::<NR>().0[from_b..from_b + self.group],
+                &b.values.as_chunks::<N>().0[from_b..from_b + self.group],
             );
-            let (scale_a, scales) = (a.scales[row * groups + g], lanes(&b.scales[at_b..]));
-            for j in 0..NR {
+            let (scale_a, scales) = (a.scales[row * groups + g], lanes::<_, N>(&b.scales[at_b..]));
+            for j in 0..N {
                 let scale = scale_a * scales[j];
                 nan[j] += scale * 0.0;
                 // Two factors: the scales' powers and the unit's are each within f64.
@@ -162,12 +170,12 @@ impl Groups {
                 total[j] += to_int::<NATIVE>(units, ToInt::TowardZero);
             }
         }
-        for j in 0..NR {
+        for j in 0..N {
             total[j] *= power(e[j] - f);
         }
-        let mut d = self.encode.row::<NATIVE, NR>(total);
-        if any(nan.map(f64::is_nan)) || any(c.map(|c| !c.is_finite())) {
-            for j in 0..NR {
+        let mut d = self.encode.row::<NATIVE, N>(total);
+        if any(each(nan, f64::is_nan)) || any_endless(c) {
+            for j in 0..N {
                 let c = if c[j].is_finite() { d[j] } else { c[j] };
                 d[j] = if nan[j].is_nan() { f32::NAN } else { c };
             }
@@ -178,20 +186,20 @@ impl Groups {
 
 /// A row of columns, copied.
 #[inline(always)]
-fn lanes<T: Copy>(from: &[T]) -> [T; NR] {
-    from.as_chunks::<NR>().0[0]
+fn lanes<T: Copy, const N: usize>(from: &[T]) -> [T; N] {
+    from.as_chunks::<N>().0[0]
 }
 
 /// The exact sum of a group's products.
 #[inline(always)]
-fn products<const NATIVE: bool>(a: &[f32], b: &[[f32; NR]]) -> [f32; NR] {
-    let mut sum = [0f32; NR];
+fn products<const NATIVE: bool, const N: usize>(a: &[f32], b: &[[f32; N]]) -> [f32; N] {
+    let mut sum = [0f32; N];
     over(
         a,
         b,
         #[inline(always)]
-        |a, b: &[f32; NR]| {
-            for j in 0..NR {
+        |a, b: &[f32; N]| {
+            for j in 0..N {
                 // Exact either way; one instruction where there is one.
                 sum[j] = if NATIVE { a.mul_add(b[j], sum[j]) } else { a * b[j] + sum[j] };
             }
@@ -225,7 +233,7 @@ impl Kernel for GroupKernel {
     }
 
     fn pack_b(&self, panel: &mut Panel) {
-        self.pack(panel, NR, &self.tables[1]);
+        self.pack(panel, if panel.lines == 1 { 1 } else { NR }, &self.tables[1]);
     }
 
     fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {

@@ -9,6 +9,7 @@
 mod subnormal;
 
 use super::buffer::Buffer;
+use super::flags;
 use super::prefetch;
 use super::{Avx512, Isa};
 use crate::accumulate::{Recipe, SequentialFma};
@@ -23,7 +24,7 @@ use core::arch::x86_64::*;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
-use subnormal::{Columns, Reach, Scales, any_subnormal, begin, clear_flags, met_subnormals, tame_rows};
+use subnormal::{Columns, Reach, Scales, any_subnormal, begin, tame_rows};
 
 /// Rows of a micro-tile.
 const MR: usize = 6;
@@ -128,7 +129,7 @@ macro_rules! sfma {
             #[target_feature(enable = "avx512f")]
             fn block<'a>(&self, row: impl Fn(usize) -> &'a [$ty], b: &Right<'_>, state: State<'_, $ty>) {
                 let (State { size: [m, n], start, ld, at: state }, columns) = (state, b.columns);
-                clear_flags(state);
+                flags::clear(flags::SUBNORMAL, state);
                 // A look at the first operands often saves a slow tile.
                 let first = || b.group(columns.plain.view::<$ty>(), 0, Self::NR);
                 if b.ks.len() >= LOOK && m > 0 && (any_subnormal(row(0)) || any_subnormal(&first()[..LOOK])) {
@@ -152,7 +153,7 @@ macro_rules! sfma {
                         }
                         let state = State { size, start, ld, at: &mut *at };
                         self.tile_of(a, b.group(columns.plain.view(), j, Self::NR), state);
-                        if !columns.is_slow() && met_subnormals(at) {
+                        if !columns.is_slow() && flags::raised(flags::SUBNORMAL, at) {
                             columns.slow.store(true, Ordering::Relaxed);
                         }
                     }
@@ -179,10 +180,10 @@ macro_rules! sfma {
                 let rows_from = |k| core::array::from_fn(|r| &a[r * b.ks.len()..][k..b.ks.len()]);
                 let begun = if bad { None } else { begin(&rows_from(0), right.as_chunks().0, &mut sums) };
                 let Some(begun) = begun else { return false };
-                clear_flags(sums.as_flattened_mut());
+                flags::clear(flags::SUBNORMAL, sums.as_flattened_mut());
                 let tile = State { size: [MR, Self::NR], start: false, ld: Self::NR, at: sums.as_flattened_mut() };
                 self.tile::<MR, VECTORS>(rows_from(begun), &right[begun * Self::NR..], tile);
-                bad |= met_subnormals(sums.as_flattened_mut());
+                bad |= flags::raised(flags::SUBNORMAL, sums.as_flattened_mut());
                 for sum in sums.as_flattened_mut() {
                     *sum = scales.store(*sum, &mut bad);
                 }

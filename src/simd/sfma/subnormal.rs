@@ -13,18 +13,14 @@
 //!   A product that never came may have decided a tie among the first of the others; that is done again too.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
-#![allow(unsafe_code, reason = "the processor's flags")]
 
 use super::MR;
 use crate::simd::buffer::{Buffer, Plain};
-use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 /// Steps within which no sum must be zero any more.
 const START: usize = 32;
-/// MXCSR: an operand was subnormal; a result was subnormal and inexact.
-const SUBNORMAL: u32 = 1 << 1 | 1 << 4;
 
 /// f32 or f64.
 pub(super) trait Real: Plain + Default + PartialEq + PartialOrd {
@@ -34,8 +30,8 @@ pub(super) trait Real: Plain + Default + PartialEq + PartialOrd {
     const PRECISION: i32;
     /// The largest magnitude and the smallest normal one, by exponent: none where there are infinities or NaN.
     fn exponents(of: &[Self]) -> Option<[i32; 2]>;
-    /// By `factor`, or of the smallest normal magnitude if it was subnormal.
-    fn replaced(self, factor: Self) -> Self;
+    /// Times `2^by`, or of the smallest normal magnitude if it was subnormal.
+    fn replaced(self, by: i32) -> Self;
     fn power(e: i32) -> Self;
     fn is_subnormal(self) -> bool;
     /// Neither zero nor replaced.
@@ -67,13 +63,13 @@ macro_rules! real {
             }
 
             #[inline(always)]
-            fn replaced(self, factor: Self) -> Self {
+            fn replaced(self, by: i32) -> Self {
                 let (code, least) = (self.to_bits() & <$bits>::MAX >> 1, Self::MIN_POSITIVE.to_bits());
                 let sign = self.to_bits() ^ code;
                 let small = if code == 0 { 0 } else { least };
-                // A subnormal number must not even be multiplied.
-                let normal = Self::from_bits(if code < least { 0 } else { self.to_bits() }) * factor;
-                if code < least { Self::from_bits(sign | small) } else { normal }
+                // By the code: a subnormal number must not even be multiplied, where compilers may choose afterwards.
+                let shifted = self.to_bits().wrapping_add((by as $bits) << (Self::PRECISION - 1));
+                Self::from_bits(if code < least { sign | small } else { shifted })
             }
 
             #[inline(always)]
@@ -190,9 +186,8 @@ impl Columns {
         let plain = self.plain.view::<T>();
         let reach = Reach::of::<T>([T::exponents(plain)])?;
         let mut values = self.spare.lock().map(|mut spare| core::mem::take(&mut *spare)).unwrap_or_default();
-        let factor = T::power(-reach.scale);
         for (to, x) in values.room(plain.len()).iter_mut().zip(plain) {
-            *to = x.replaced(factor);
+            *to = x.replaced(-reach.scale);
         }
         Some(Tame { values, reach })
     }
@@ -207,11 +202,11 @@ pub(super) fn tame_rows<T: Real>(rows: &[&[T]; MR], to: &mut Vec<T>) -> Option<R
         *to = T::exponents(row);
     }
     let reach = Reach::of::<T>(exponents)?;
-    let (k, factor) = (rows[0].len(), T::power(-reach.scale));
+    let k = rows[0].len();
     to.resize(MR * k, T::default());
     for (to, row) in to.chunks_exact_mut(k.max(1)).zip(rows) {
         for (to, x) in to.iter_mut().zip(*row) {
-            *to = x.replaced(factor);
+            *to = x.replaced(-reach.scale);
         }
     }
     Some(reach)
@@ -297,44 +292,4 @@ pub(super) fn begin<T: Real, const N: usize>(a: &[&[T]; MR], b: &[[T; N]], c: &m
 #[inline(always)]
 pub(super) fn any_subnormal<T: Real>(of: &[T]) -> bool {
     of.iter().fold(0, |any, x| any | u32::from(x.is_subnormal())) != 0
-}
-
-/// Clears the sticky flags, for operations on `states` from here on.
-#[inline]
-pub(super) fn clear_flags<T>(states: &mut [T]) {
-    // Changing the word is slow.
-    if !met_subnormals(states) {
-        return;
-    }
-    let mut word = 0u32;
-    // SAFETY: only the flags change, which no operation depends on. The states' address is an operand, so that what is
-    // done to them stays on this side.
-    unsafe {
-        asm!(
-            "stmxcsr [{word}]",
-            "and dword ptr [{word}], -64",
-            "ldmxcsr [{word}]",
-            "/* {states} */",
-            word = in(reg) &raw mut word,
-            states = in(reg) states.as_mut_ptr(),
-            options(nostack)
-        );
-    }
-}
-
-/// Whether subnormal numbers were met in operations on `states` up to here.
-#[inline]
-pub(super) fn met_subnormals<T>(states: &mut [T]) -> bool {
-    let mut word = 0u32;
-    // SAFETY: stores the control and status word. The states' address is an operand, as above.
-    unsafe {
-        asm!(
-            "stmxcsr [{word}]",
-            "/* {states} */",
-            word = in(reg) &raw mut word,
-            states = in(reg) states.as_mut_ptr(),
-            options(nostack, preserves_flags)
-        );
-    }
-    word & SUBNORMAL != 0
 }

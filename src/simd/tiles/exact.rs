@@ -4,23 +4,41 @@
 //! leave 50 fraction bits. Where the last places of a step's products are all at or above 2^-50, so is every state that comes
 //! of them, and nothing rounds but the last operation of a group: to 24 bits, ties to even, by adding and taking away
 //! `1.5 * 2^29` times the sum's power of two. States stay in f64 in between.
+//!
+//! Where exponents do not prove this, a few groups are tried all the same, and the processor's flags say whether a sum was
+//! rounded. If one was, they are done again with a look at each sum: its error is small, and matters only near a tie.
 
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 #![allow(unsafe_code, reason = "functions for one instruction set, loads through the panels' pointers")]
 
-use super::{Family, Fields, MR, Scales, Source, Tile, Tiles};
+use super::{Family, Fields, MR, NR, Run, Scales, Source, Tile, Tiles};
 use crate::format::F32;
 use crate::gemm::kernel::Kernel;
-use crate::simd::exact::Exact;
+use crate::simd::exact::{Exact, pair, rounded, split};
+use crate::simd::flags;
 use crate::simd::lanes::power;
 use crate::simd::values::{Reading, SPECIAL, WIDE};
 use crate::simd::{Avx512, Isa};
 use crate::special::NanRule;
 use crate::unit::Unit;
 use core::arch::x86_64::*;
+use core::slice;
 use std::sync::Arc;
 
 /// The exponent of the lowest place of products and states, which sums below 4 have in f64 too.
 const LAST: i32 = -50;
+/// Adding it to a state below 2 leaves multiples of that place.
+const GRID: f64 = 6.0;
+/// The exponent of f32's smallest number.
+const LEAST: i32 = -149;
+/// Positions of K that are tried together.
+const TOGETHER: usize = 64;
+/// The exponent of the last place of sums' high parts. The low ones are below 2^-40 and, of 64 products within the bounds
+/// of `select`, multiples of 2^-91.
+const LAST_HIGH: i32 = -45;
+/// A rounding of its own: the usual one, but no flag is raised.
+const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 /// Ternary logic: `a | b | c`.
 const OR: i32 = 0xFE;
 
@@ -87,12 +105,8 @@ impl Family for Sums {
     }
 
     #[inline(always)]
-    fn ordinary(&self, a: Fields, b: Fields, scales: Scales) -> bool {
-        // Last places of the smallest operands: all are multiples of their format's smallest number.
-        let last = |f: Fields, side: usize| (i32::from(f.low) - 127 - self.bits[side] as i32).max(self.least[side]);
-        // Field 0 is a special value's, or a number's that is subnormal in f32 too.
-        let special = (a.low == 0) | (b.low == 0);
-        !special & (last(a, 0) + last(b, 1) + scales.a + scales.b >= LAST)
+    fn ordinary(&self, a: Fields, b: Fields, _scales: Scales) -> bool {
+        (a.high < 255) & (b.high < 255)
     }
 
     fn flags(&self, a: Fields, b: Fields) -> u8 {
@@ -105,45 +119,194 @@ impl Family for Sums {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    unsafe fn steps(&self, a: *const f64, b: *const f64, k: usize, tile: &mut Tile, scales: Scales) -> bool {
-        let scale = scales.a + scales.b;
-        // Results are normal f32.
+    unsafe fn steps(&self, run: &mut Run<'_, f64>, tile: &mut Tile) -> u8 {
+        let scale = run.scales.a + run.scales.b;
+        // Results of at least 2^-50 are normal f32.
         if !(-110..=76).contains(&scale) {
-            return false;
+            return 0;
+        }
+        let (mut states, rows, on_grid) = load(tile, run.size, scale);
+        if rows == 0 {
+            return 0;
         }
         // SAFETY: the caller's promise.
-        unsafe {
+        let inside = unsafe {
             match self.body.group {
-                2 => steps::<2>(a, b, [k, 2], tile, scale),
-                4 => steps::<4>(a, b, [k, 4], tile, scale),
-                g => steps::<0>(a, b, [k, g], tile, scale),
+                2 => self.groups::<2>(run, &mut states, on_grid),
+                4 => self.groups::<4>(run, &mut states, on_grid),
+                _ => self.groups::<0>(run, &mut states, on_grid),
             }
+        };
+        if !inside {
+            return 0;
         }
+        store(&states, rows, tile, scale);
+        rows
     }
 }
 
-/// Groups of `G` products, or with 0 of any number.
+/// States of a register tile in f64, scaled.
+#[derive(Clone)]
+#[repr(align(64))]
+struct States([[f64; NR]; MR]);
+
+impl Sums {
+    /// The exponent of a place at or below the last ones of products: operands are multiples of their format's smallest
+    /// number, and of the last place of the smallest at hand.
+    #[inline(always)]
+    fn last(&self, fields: [Fields; 2]) -> i32 {
+        let last = |side: usize| i32::from(fields[side].low) - 127 - self.bits[side] as i32;
+        (0..2).map(|side| last(side).max(self.least[side])).sum()
+    }
+
+    /// Whether products of such fields are multiples of the last place.
+    #[inline(always)]
+    fn fit(&self, fields: [&[Fields]; 2], scales: Scales) -> bool {
+        self.last(fields.map(Fields::all)) + scales.a + scales.b >= LAST
+    }
+
+    /// All groups of a run, of `G` products, or with 0 of any number, on states that are all multiples of the last place
+    /// or not. False where a state left the range.
+    ///
+    /// # Safety
+    /// As `Family::steps`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    unsafe fn groups<const G: usize>(&self, run: &mut Run<'_, f64>, states: &mut States, mut on_grid: bool) -> bool {
+        let (group, steps) = (if G == 0 { self.body.group } else { G }, run.fields[0].len());
+        if on_grid && self.fit(run.fields, run.scales) {
+            // SAFETY: the caller's promise.
+            return unsafe { chain::<G>((run.a, run.b), [steps, group], states) };
+        }
+        let at = |step: usize| (run.a.wrapping_add(step * group * MR), run.b.wrapping_add(step * group * NR));
+        let mut inside = true;
+        let together = (TOGETHER / group).max(1);
+        for from in (0..steps).step_by(together) {
+            let to = steps.min(from + together);
+            // Sums of multiples of f32's smallest number are f32 where they are subnormal.
+            let normal = self.last(run.fields.map(|fields| Fields::all(&fields[from..to]))) >= LEAST;
+            if normal && run.hope.tries() {
+                let before = states.clone();
+                flags::clear(flags::INEXACT, &mut states.0);
+                // SAFETY: as above.
+                let within = unsafe { chain::<G>(at(from), [to - from, group], states) };
+                let exact = !flags::raised(flags::INEXACT, &mut states.0);
+                run.hope.learn(exact);
+                if exact {
+                    (inside, on_grid) = (inside & within, false);
+                    continue;
+                }
+                *states = before;
+            }
+            let mut step = from;
+            while step < to {
+                let fits = |step: &usize| self.fit(run.fields.map(|fields| &fields[*step..=*step]), run.scales);
+                let whole = if on_grid { (step..to).take_while(fits).count() } else { 0 };
+                // SAFETY: as above.
+                inside &= unsafe {
+                    if whole > 0 {
+                        chain::<G>(at(step), [whole, group], states)
+                    } else {
+                        self.doubtful::<G>(at(step), group, run.scales.a + run.scales.b, states, &mut on_grid)
+                    }
+                };
+                step += whole.max(1);
+            }
+        }
+        inside
+    }
+
+    /// A group whose sums in f64 may be rounded: where such a sum is so near a tie, or so small, that this could have
+    /// changed its rounding to 24 bits, the vector is done again. All others are multiples of the last place then.
+    ///
+    /// # Safety
+    /// As `Family::steps`.
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    unsafe fn doubtful<const G: usize>(
+        &self,
+        (a, b): (*const f64, *const f64),
+        group: usize,
+        scale: i32,
+        states: &mut States,
+        on_grid: &mut bool,
+    ) -> bool {
+        let group = if G == 0 { group } else { G };
+        let (mut beyond, mut unsettled) = (_mm512_setzero_si512(), 0u16);
+        let before = states.clone();
+        for (r, row) in states.0.iter_mut().enumerate() {
+            // SAFETY (whole function): the panels hold the group's positions, B's and the states aligned.
+            let at = |h: usize| unsafe { _mm512_load_pd(before.0[r].as_ptr().add(8 * h)) };
+            let mut sums = [at(0), at(1)];
+            for p in 0..group {
+                let a = _mm512_set1_pd(unsafe { *a.add(p * MR + r) });
+                for (h, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm512_fmadd_round_pd::<NEAREST>(a, unsafe { _mm512_load_pd(b.add(p * NR + 8 * h)) }, *sum);
+                }
+            }
+            for (h, sum) in sums.iter().enumerate() {
+                unsettled |= u16::from(clear_of_ties(*sum, group) != !0) << (2 * r + h);
+                let d = round(*sum);
+                beyond = _mm512_or_si512(beyond, _mm512_castpd_si512(d));
+                unsafe { _mm512_store_pd(row.as_mut_ptr().add(8 * h), d) }
+            }
+        }
+        *on_grid = true;
+        if unsettled != 0 {
+            let operands = unsafe { [slice::from_raw_parts(a, group * MR), slice::from_raw_parts(b, group * NR)] };
+            *on_grid = self.redo(operands, scale, unsettled, &before, states);
+        }
+        below_two(beyond)
+    }
+
+    /// Vectors of a mask, bit `2 row + half`, without any error: a group on the states `before`. Returns whether all are
+    /// multiples of the last place.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    fn redo(&self, [a, b]: [&[f64]; 2], scale: i32, mut vectors: u16, before: &States, states: &mut States) -> bool {
+        let (a, b) = (a.as_chunks::<MR>().0, b.as_chunks::<8>().0);
+        let (up, down, mut on_grid) = (power(scale), power(-scale), true);
+        while vectors != 0 {
+            let (v, r) = (vectors.trailing_zeros() as usize, vectors.trailing_zeros() as usize / 2);
+            vectors &= vectors - 1;
+            let products = a.iter().map(|a| a[r]).zip(b[v % 2..].iter().step_by(2));
+            let (mut high, mut low) = if self.body.group == 2 { pair(products) } else { split(products, LAST_HIGH) };
+            let mut c = [0f32; 8];
+            for j in 0..8 {
+                (high[j], low[j]) = (high[j] * down, low[j] * down);
+                c[j] = (before.0[r][v % 2 * 8 + j] * down) as f32;
+            }
+            let d = rounded((high, low), c);
+            for j in 0..8 {
+                let x = f64::from(d[j]) * up;
+                on_grid &= (x + GRID) - GRID == x;
+                states.0[r][v % 2 * 8 + j] = x;
+            }
+        }
+        on_grid
+    }
+}
+
+/// Groups of `G` products, or with 0 of any number, whose sums are exact. False where a state left the range.
 ///
 /// # Safety
 /// As `Family::steps`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn steps<const G: usize>(
-    a: *const f64,
-    b: *const f64,
-    [k, group]: [usize; 2],
-    tile: &mut Tile,
-    scale: i32,
+unsafe fn chain<const G: usize>(
+    (a, b): (*const f64, *const f64),
+    [steps, group]: [usize; 2],
+    states: &mut States,
 ) -> bool {
     let group = if G == 0 { group } else { G };
-    let Some(mut d) = load(tile, scale) else { return false };
+    // SAFETY (whole function): the panels hold these positions, B's and the states aligned.
+    let mut d: [[__m512d; 2]; MR] =
+        core::array::from_fn(|r| core::array::from_fn(|h| unsafe { _mm512_load_pd(states.0[r].as_ptr().add(8 * h)) }));
     let mut beyond = _mm512_setzero_si512();
-    for from in (0..k).step_by(group) {
+    for from in (0..steps * group).step_by(group) {
         for p in from..from + group {
-            // SAFETY: the panels hold k positions, aligned.
             let b = unsafe { [_mm512_load_pd(b.add(p * 16)), _mm512_load_pd(b.add(p * 16 + 8))] };
             for (r, d) in d.iter_mut().enumerate() {
-                // SAFETY: as above.
                 let a = _mm512_set1_pd(unsafe { *a.add(p * MR + r) });
                 d[0] = _mm512_fmadd_pd(a, b[0], d[0]);
                 d[1] = _mm512_fmadd_pd(a, b[1], d[1]);
@@ -155,52 +318,86 @@ unsafe fn steps<const G: usize>(
             beyond = _mm512_ternarylogic_epi64::<OR>(beyond, low, high);
         }
     }
-    // Below 2 the exponent's first bit is not set.
-    let inside = _mm512_test_epi64_mask(beyond, _mm512_set1_epi64(1 << 62)) == 0;
-    if inside {
-        store(&d, tile, scale);
+    for (d, to) in d.iter().zip(&mut states.0) {
+        for (h, d) in d.iter().enumerate() {
+            unsafe { _mm512_store_pd(to.as_mut_ptr().add(8 * h), *d) }
+        }
     }
-    inside
+    below_two(beyond)
 }
 
-/// Rounds to 24 bits, ties to even.
+/// Below 2 the exponent's first bit is not set.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn below_two(states: __m512i) -> bool {
+    _mm512_test_epi64_mask(states, _mm512_set1_epi64(1 << 62)) == 0
+}
+
+/// Rounds to 24 bits, ties to even, and raises no flag.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 fn round(x: __m512d) -> __m512d {
     let power = _mm512_and_pd(x, _mm512_set1_pd(f64::INFINITY));
     let magic = _mm512_set1_pd(1.5 * (1u64 << 29) as f64);
-    _mm512_fnmadd_pd(power, magic, _mm512_fmadd_pd(power, magic, x))
+    _mm512_fnmadd_round_pd::<NEAREST>(power, magic, _mm512_fmadd_round_pd::<NEAREST>(power, magic, x))
 }
 
-/// The states, scaled, if all are below 2 and multiples of the last place.
+/// Lanes of sums of so many products whose rounding to 24 bits their own errors do not change. All but the last sum are
+/// below 4, so that errors are below 2^-52 for each product. Where a sum is so large that this is no more than `NEAR` of
+/// its last places, it must be so far from ties.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn load(tile: &Tile, scale: i32) -> Option<[[__m512d; 2]; MR]> {
-    let (up, grid) = (_mm512_set1_pd(power(scale)), _mm512_set1_pd(6.0));
-    let mut fits = !0;
-    let d = core::array::from_fn(|r| {
-        core::array::from_fn(|h| {
+fn clear_of_ties(x: __m512d, group: usize) -> __mmask8 {
+    const TIE: i64 = 1 << 28;
+    const NEAR: i64 = 1 << 18;
+    let power = _mm512_and_pd(x, _mm512_set1_pd(f64::INFINITY));
+    let least = group as f64 / NEAR as f64;
+    let large = _mm512_cmp_pd_mask::<_CMP_GE_OQ>(power, _mm512_set1_pd(least));
+    let from_tie = _mm512_add_epi64(_mm512_castpd_si512(x), _mm512_set1_epi64(TIE + NEAR));
+    _mm512_mask_test_epi64_mask(large, from_tie, _mm512_set1_epi64(2 * TIE - 2 * NEAR))
+}
+
+/// The states, scaled; the rows in which all are below 2; and whether these are multiples of the last place. The other
+/// rows and what lies beyond the last row and column hold a small number, which does not grow out of the range soon.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn load(tile: &Tile, [height, width]: [usize; 2], scale: i32) -> (States, u8, bool) {
+    let (up, grid, small) = (_mm512_set1_pd(power(scale)), _mm512_set1_pd(GRID), _mm512_set1_pd(0.25));
+    let (mut states, mut rows, mut on_grid) = (States([[0.25; NR]; MR]), 0, true);
+    for r in 0..height {
+        let x: [__m512d; 2] = core::array::from_fn(|h| {
             // SAFETY: 8 floats of 16.
             let c = unsafe { _mm256_loadu_ps(tile.0[r].as_ptr().add(8 * h)) };
             // Minus zero is plus zero.
             let x = _mm512_fmadd_pd(_mm512_cvtps_pd(c), up, _mm512_setzero_pd());
-            let on_grid = _mm512_sub_pd(_mm512_add_pd(x, grid), grid);
-            fits &= _mm512_cmp_pd_mask::<_CMP_LT_OQ>(_mm512_abs_pd(x), _mm512_set1_pd(2.0));
-            fits &= _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(x, on_grid);
-            x
-        })
-    });
-    (fits == !0).then_some(d)
+            _mm512_mask_mov_pd(small, (((1u32 << width) - 1) >> (8 * h)) as __mmask8, x)
+        });
+        let within = |x| _mm512_cmp_pd_mask::<_CMP_LT_OQ>(_mm512_abs_pd(x), _mm512_set1_pd(2.0)) == !0;
+        if within(x[0]) && within(x[1]) {
+            rows |= 1 << r;
+            for (h, x) in x.iter().enumerate() {
+                let rounded = _mm512_sub_pd(_mm512_add_pd(*x, grid), grid);
+                on_grid &= _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(*x, rounded) == !0;
+                // SAFETY: 8 states of 16, aligned.
+                unsafe { _mm512_store_pd(states.0[r].as_mut_ptr().add(8 * h), *x) }
+            }
+        }
+    }
+    (states, rows, on_grid)
 }
 
+/// Writes rows of a mask back.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn store(d: &[[__m512d; 2]; MR], tile: &mut Tile, scale: i32) {
+fn store(states: &States, rows: u8, tile: &mut Tile, scale: i32) {
     let down = _mm512_set1_pd(power(-scale));
-    for (d, to) in d.iter().zip(&mut tile.0) {
-        for (h, d) in d.iter().enumerate() {
-            // SAFETY: 8 floats of 16.
-            unsafe { _mm256_storeu_ps(to.as_mut_ptr().add(8 * h), _mm512_cvtpd_ps(_mm512_mul_pd(*d, down))) }
+    for (r, to) in tile.0.iter_mut().enumerate().filter(|(r, _)| rows >> r & 1 == 1) {
+        for h in [0, 8] {
+            // SAFETY: 8 states of 16, and as many floats.
+            unsafe {
+                let d = _mm512_load_pd(states.0[r].as_ptr().add(h));
+                _mm256_storeu_ps(to.as_mut_ptr().add(h), _mm512_cvtpd_ps(_mm512_mul_pd(d, down)));
+            }
         }
     }
 }

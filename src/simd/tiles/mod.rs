@@ -65,18 +65,52 @@ trait Family: Debug + Send + Sync + 'static {
     /// What holds for them, for the body.
     fn flags(&self, a: Fields, b: Fields) -> u8;
 
-    /// Steps of `k` products in all on the states of a register tile; false leaves them as they were.
+    /// Ordinary steps on the states of a register tile. Returns the rows that are done, a bit each, and leaves the others
+    /// as they were.
     ///
     /// # Safety
-    /// The instructions are there, and the pointers are to `k * MR` and `k * NR` values aligned to 64 bytes.
-    unsafe fn steps(
-        &self,
-        a: *const Self::Value,
-        b: *const Self::Value,
-        k: usize,
-        tile: &mut Tile,
-        scales: Scales,
-    ) -> bool;
+    /// The instructions are there, and the run's pointers are to `k * MR` and `k * NR` values aligned to 64 bytes.
+    unsafe fn steps(&self, run: &mut Run<'_, Self::Value>, tile: &mut Tile) -> u8;
+}
+
+/// Successive steps on a register tile.
+struct Run<'a, V> {
+    a: *const V,
+    b: *const V,
+    /// Products in all.
+    k: usize,
+    /// A's and B's fields, by step.
+    fields: [&'a [Fields]; 2],
+    scales: Scales,
+    /// Rows and columns that matter.
+    size: [usize; 2],
+    hope: &'a mut Hope,
+}
+
+/// Whether an attempt that may be in vain is worth it: after every other failure in a row it is made half as often.
+#[derive(Debug, Default)]
+struct Hope {
+    /// Attempts to leave out, and how many the next failure adds.
+    wait: u8,
+    next: u8,
+}
+
+impl Hope {
+    /// Whether to try.
+    const fn tries(&mut self) -> bool {
+        let now = self.wait == 0;
+        self.wait = self.wait.saturating_sub(1);
+        now
+    }
+
+    /// What became of an attempt.
+    const fn learn(&mut self, good: bool) {
+        (self.wait, self.next) = match (good, self.next) {
+            (true, _) => (0, 0),
+            (false, next @ 15..) => (next, next),
+            (false, next) => (next, 2 * next + 1),
+        };
+    }
 }
 
 /// A kernel: panels around a family's steps.
@@ -109,6 +143,7 @@ struct Job<'a, F: Family> {
     scales: Scales,
     /// Fields of all steps at hand, by line group: A's and B's.
     spans: [Vec<Fields>; 2],
+    hope: Hope,
     /// Operands of a step for the body.
     row: Vec<f32>,
     columns: Vec<[f32; NR]>,
@@ -162,7 +197,7 @@ impl<F: Family> Job<'_, F> {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { self.steps([row / MR, column / NR], steps, height, &mut tile) }
+        unsafe { self.steps([row / MR, column / NR], steps, [height, width], &mut tile) }
         for (r, from) in tile.0.iter().enumerate().take(height) {
             let to = &mut state[(row + r) * columns + column..][..width];
             let nan = self.kernel.nan;
@@ -179,7 +214,7 @@ impl<F: Family> Job<'_, F> {
     /// # Safety
     /// The instructions are there.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    unsafe fn steps(&mut self, [ga, gb]: [usize; 2], steps: Range<usize>, height: usize, tile: &mut Tile) {
+    unsafe fn steps(&mut self, [ga, gb]: [usize; 2], steps: Range<usize>, size: [usize; 2], tile: &mut Tile) {
         let (k, step) = (self.size[2], self.kernel.step);
         let (fields_a, fields_b) = (&self.a.fields[ga * k / step..], &self.b.fields[gb * k / step..]);
         let (family, scales) = (&self.kernel.family, self.scales);
@@ -192,28 +227,39 @@ impl<F: Family> Job<'_, F> {
             let to = change.unwrap_or(steps.end);
             let (a, b) = (self.a.values.view::<F::Value>(), self.b.values.view::<F::Value>());
             let (a, b) = (&a[(ga * k + from * step) * MR..], &b[(gb * k + from * step) * NR..]);
-            // SAFETY: the panels hold these steps of these lines.
-            let done = is && unsafe { family.steps(a.as_ptr(), b.as_ptr(), (to - from) * step, tile, scales) };
-            if !done {
+            let mut done = 0;
+            if is {
+                let fields = [&fields_a[from..to], &fields_b[from..to]];
+                let (a, b, k, hope) = (a.as_ptr(), b.as_ptr(), (to - from) * step, &mut self.hope);
+                // SAFETY: the panels hold these steps of these lines.
+                done = unsafe { family.steps(&mut Run { a, b, k, fields, scales, size, hope }, tile) };
+            }
+            let left = !done & ((1u32 << size[0]) - 1) as u8;
+            if left != 0 {
                 for s in from..to {
                     let flags = family.flags(fields_a[s], fields_b[s]);
-                    self.hard([ga * k + s * step, gb * k + s * step], flags, height, tile);
+                    self.hard([ga * k + s * step, gb * k + s * step], flags, left, tile);
                 }
             }
             from = to;
         }
     }
 
-    /// The step whose operands start at these positions of the panels, by the body of all sets.
+    /// The step whose operands start at these positions of the panels, by the body of all sets, on rows that it changes.
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    fn hard(&mut self, [a, b]: [usize; 2], flags: u8, height: usize, tile: &mut Tile) {
+    fn hard(&mut self, [a, b]: [usize; 2], flags: u8, rows: u8, tile: &mut Tile) {
         let (step, body) = (self.kernel.step, self.kernel.family.body());
+        let rows =
+            tile.0.iter().enumerate().fold(rows, |rows, (r, row)| rows & !(u8::from(body.stays(row, flags)) << r));
+        if rows == 0 {
+            return;
+        }
         let a = self.a.values.view::<F::Value>().as_chunks::<MR>().0[a..][..step].iter();
         let b = self.b.values.view::<F::Value>().as_chunks::<NR>().0[b..][..step].iter();
         self.columns.clear();
         self.columns.extend(b.map(|b| b.map(|x| F::number(x, self.scales.b))));
-        for (r, tile) in tile.0.iter_mut().enumerate().take(height) {
+        for (r, tile) in tile.0.iter_mut().enumerate().filter(|(r, _)| rows >> r & 1 == 1) {
             self.row.clear();
             self.row.extend(a.clone().map(|a| F::number(a[r], self.scales.a)));
             let block = Block {
@@ -225,8 +271,8 @@ impl<F: Family> Job<'_, F> {
                 scale_a: 0,
                 scale_b: &[0; NR],
             };
-            let d = body.block::<true>(&block, body.begin(*tile));
-            *tile = body.end::<true>(*tile, d);
+            let d = body.block::<true, NR>(&block, body.begin(*tile));
+            *tile = body.end::<true, NR>(*tile, d);
         }
     }
 }
@@ -263,8 +309,8 @@ impl<F: Family> Kernel for Tiles<F> {
         let size = [a.lines, b.lines, a.k];
         let (a, b) = (a.packed::<Packed>(), b.packed::<Packed>());
         let scales = Scales { a: a.scale, b: b.scale };
-        let (spans, row, columns) = Default::default();
-        let mut job = Job { kernel: self, a, b, size, scales, spans, row, columns };
+        let (spans, hope, row, columns) = Default::default();
+        let mut job = Job { kernel: self, a, b, size, scales, spans, hope, row, columns };
         // SAFETY: the kernel has the proof that the instructions are there.
         unsafe { job.run(steps, state) }
     }

@@ -8,7 +8,7 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "the function says once why its loads and stores are sound")]
 #![allow(unsafe_code, reason = "functions for one instruction set, loads through the panels' pointers")]
 
-use super::{Family, Fields, MR, Scales, Source, Tile, Tiles};
+use super::{Family, Fields, MR, Run, Scales, Source, Tile, Tiles};
 use crate::format::F32;
 use crate::gemm::kernel::Kernel;
 use crate::simd::pairwise::{Pairwise, SAFE};
@@ -79,14 +79,15 @@ impl Family for Pairs {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    unsafe fn steps(&self, a: *const f32, b: *const f32, k: usize, tile: &mut Tile, _scales: Scales) -> bool {
+    unsafe fn steps(&self, run: &mut Run<'_, f32>, tile: &mut Tile) -> u8 {
+        let Run { a, b, k, .. } = *run;
         let c = tile.0.map(
             #[inline(always)]
             |c| self.0.begin(c),
         );
         let small = c.as_flattened().iter().fold(false, |small, c| small | ((c.abs() < SAFE) & (*c != 0.0)));
         if small {
-            return false;
+            return 0;
         }
         tile.0 = c;
         // SAFETY: the caller's promise.
@@ -98,7 +99,7 @@ impl Family for Pairs {
                 _ => steps::<8>(a, b, k, tile),
             }
         }
-        true
+        !0
     }
 }
 

@@ -208,7 +208,7 @@ impl Fda {
         let ([rows, k], l) = (size, self.block);
         let (steps, groups) = (k / l, rows.div_ceil(MR).next_multiple_of(GROUPS));
         to.begin(steps, groups, MR, 1);
-        to.top = top_exponent(&self.unit.a, self.via_f16, codes) + shifts_of(self, scales, size, &mut to.shifts);
+        to.top = top_exponent(self, &self.unit.a, codes) + shifts_of(self, scales, size, &mut to.shifts);
         let values = Values::new(&mut to.values, self.narrow, groups * MR * k);
         to.exponents.room::<u32>(groups * MR * k);
         to.signs.room::<u32>(groups * MR * steps);
@@ -279,7 +279,7 @@ impl Fda {
         let [columns, k] = size;
         let (steps, groups) = (k / self.block, columns.div_ceil(NR));
         to.begin(steps, groups, NR, 4);
-        to.top = top_exponent(&self.unit.b, self.via_f16, codes) + shifts_of(self, scales, size, &mut to.shifts);
+        to.top = top_exponent(self, &self.unit.b, codes) + shifts_of(self, scales, size, &mut to.shifts);
         let values = Values::new(&mut to.values, self.narrow, groups * NR * k);
         to.exponents.room::<u8>(groups * NR * k);
         to.signs.room::<u32>(groups * NR * steps);

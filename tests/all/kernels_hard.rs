@@ -1,0 +1,175 @@
+//! Hard data of whole products: what kernels do where the ordinary step does not hold, with states that have a past.
+
+use crate::kernels_more::{Problem, isas};
+use crate::rng::Rng;
+use gemmulate::format::{FormatSpec, Overflow};
+use gemmulate::prelude::*;
+
+fn code(spec: &FormatSpec, x: f64) -> u64 {
+    spec.encode_f64(x, Rounding::NearestEven, Overflow::Saturate).unwrap()
+}
+
+/// A product of operands and C by place, as numbers: `a(row, k)`, `b(k, column)`, `c(row, column)`.
+fn problem(
+    unit: &Unit,
+    [m, n, k]: [usize; 3],
+    a: impl Fn(usize, usize) -> f64,
+    b: impl Fn(usize, usize) -> f64,
+    c: impl Fn(usize, usize) -> f64,
+) -> Problem {
+    Problem {
+        unit: unit.clone(),
+        size: [m, n, k],
+        a: (0..m * k).map(|at| code(&unit.a, a(at / k, at % k))).collect(),
+        b: (0..k * n).map(|at| code(&unit.b, b(at / n, at % n))).collect(),
+        c: (0..m * n).map(|at| code(&unit.c, c(at / n, at % n))).collect(),
+        scale_a: Vec::new(),
+        scale_b: Vec::new(),
+    }
+}
+
+/// Every sum is at a tie, or near one, or has cancelled, and a product that f64 has no place for decides.
+#[test]
+fn exact_sums_hold_where_a_lost_product_decides() {
+    for (name, group, tiny) in [
+        ("cdna1/v_mfma_f32_32x32x8f16", 4, -24),
+        ("cdna1/v_mfma_f32_32x32x4bf16", 2, -60),
+        ("custom/m8n8k8.f32.f16.f16.f32/dot:block=8:exact=yes:out=rne:e_zero=none:negative-zero=yes:nan=quiet", 8, -24),
+    ] {
+        let (unit, mut random) = (Unit::find(name).unwrap(), Rng(9));
+        for round in 0..24 {
+            let [m, n, k] = [11, 19, 160];
+            // Each group has a place for half of c's last place, and one for the product that decides.
+            let places: Vec<[usize; 2]> = (0..k / group)
+                .map(|_| {
+                    let half = random.below(group);
+                    [half, (half + 1 + random.below(group - 1)) % group]
+                })
+                .collect();
+            let mut signs = |count: usize| -> Vec<f64> { (0..count).map(|_| random.pick(&[-1.0, 1.0])).collect() };
+            let (of_a, of_b, of_c) = (signs(m * k), signs(k * n), signs(m * n));
+            let cancels = round % 3 == 0;
+            let half = 2f64.powi(round % 4 + if cancels { 7 } else { -2 });
+            let tiny = 2f64.powi(tiny) * f64::from(1 + 2 * (round % 3));
+            // The last group meets zeros; its size gives the panels their scales.
+            let element = |k_at: usize, side: usize| match places[k_at / group] {
+                _ if k_at == k - 1 - side => 8192.0,
+                _ if k_at >= k - group => 0.0,
+                [p, _] if p == k_at % group => half,
+                // Without it the tie is one.
+                [_, p] if p == k_at % group && k_at / group % 4 != 3 => tiny,
+                _ => 0.0,
+            };
+            let integers: Vec<u64> = (0..m * n).map(|_| (1 << 23) + random.below(1u64 << 23)).collect();
+            let c = |i: usize, j: usize| {
+                let (unit, at) = (2.0 * half * half, i * n + j);
+                of_c[at] * if cancels { unit / 2.0 } else { integers[at] as f64 * unit }
+            };
+            let a = |i: usize, p: usize| of_a[i * k + p] * element(p, 0);
+            let b = |p: usize, j: usize| of_b[p * n + j] * element(p, 1);
+            problem(&unit, [m, n, k], a, b, c).check(&isas());
+        }
+    }
+}
+
+/// Sums that are subnormal are rounded there, though the panels' scales are those of larger operands.
+#[test]
+fn exact_sums_round_where_they_are_subnormal() {
+    let (unit, mut random) = (Unit::find("cdna1/v_mfma_f32_32x32x4bf16").unwrap(), Rng(4));
+    for _ in 0..10 {
+        let [m, n, k] = [9, 17, 64];
+        let mut numbers = |count: usize| -> Vec<f64> {
+            let mut number = || (128.0 + f64::from(random.below(128u32))) * random.pick(&[-1.0, 1.0]);
+            (0..count).map(|_| number()).collect()
+        };
+        let (of_a, of_b) = (numbers(m * k), numbers(k * n));
+        let size = |p: usize, side: usize| match k - 1 - p {
+            last if last == side => 2f64.powi(-17),
+            0 | 1 => 0.0,
+            _ => 2f64.powi(-76),
+        };
+        let a = |i: usize, p: usize| of_a[i * k + p] * size(p, 0);
+        let b = |p: usize, j: usize| of_b[p * n + j] * size(p, 1);
+        problem(&unit, [m, n, k], a, b, |_, _| 0.0).check(&isas());
+    }
+}
+
+/// Bit patterns of all kinds, infinities and NaN rare or not there: states overflow one by one, as time goes by.
+#[test]
+fn states_overflow_one_by_one() {
+    for name in [
+        "rtx-blackwell/mma.m16n8k32.f16.e4m3.e4m3.f16",
+        "hopper/mma.m16n8k32.f16.e4m3.e4m3.f16",
+        "hopper/wgmma.m64n8k32.f16.e4m3.e4m3",
+        "ampere/mma.m16n8k16.f16.f16.f16.f16",
+        "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
+        "cdna1/v_mfma_f32_32x32x8f16",
+        "cdna1/v_mfma_f32_32x32x4bf16",
+        "cdna2/v_mfma_f32_32x32x8bf16_1k",
+        "cdna3/v_mfma_f32_32x32x8_bf16",
+        "cdna3/v_mfma_f32_32x32x4_xf32",
+        "cdna3/v_mfma_f32_16x16x32_fp8_fp8",
+        "cdna3/v_mfma_f32_32x32x2_f32",
+    ] {
+        let (unit, mut random) = (Unit::find(name).unwrap(), Rng(name.len() as u64));
+        for special in [0, 3000, 20] {
+            let [m, n, k] = [18, 66, 20 * unit.shape.k.max(8)];
+            let mut codes = |spec: &FormatSpec, count: usize| -> Vec<u64> {
+                let mut draw = || loop {
+                    let code = random.next() >> (64 - spec.storage_bits);
+                    if spec.decode(code).is_finite() || random.one_in(special) {
+                        return code;
+                    }
+                };
+                (0..count).map(|_| draw()).collect()
+            };
+            let (a, b, c) = (codes(&unit.a, m * k), codes(&unit.b, k * n), vec![0; m * n]);
+            let none = Vec::new;
+            Problem { unit: unit.clone(), size: [m, n, k], a, b, c, scale_a: none(), scale_b: none() }.check(&isas());
+        }
+    }
+}
+
+/// Products on both sides of f32's smallest normal number, which are flushed or not.
+#[test]
+fn pairwise_products_are_flushed_where_they_are_subnormal() {
+    for name in [
+        "cdna2/v_mfma_f32_32x32x8bf16_1k",
+        "cdna2/v_mfma_f32_32x32x4bf16",
+        "custom/m8n8k4.f32.tf32.tf32.f32/pairwise:G=4",
+    ] {
+        let (unit, mut random) = (Unit::find(name).unwrap(), Rng(3));
+        for _ in 0..40 {
+            let [m, n, k] = [9, 17, 4 * unit.shape.k];
+            let mut numbers = |count: usize| -> Vec<f64> {
+                let mut number = || {
+                    let significand = 1.0 + f64::from(random.pick(&[0, 8, 1016, 424, 472])) / 1024.0;
+                    significand * random.pick(&[-1.0, 1.0]) * 2f64.powi(random.pick(&[-64, -63, -62, 0, 1]))
+                };
+                (0..count).map(|_| number()).collect()
+            };
+            let (a, b) = (numbers(m * k), numbers(k * n));
+            problem(&unit, [m, n, k], |i, p| a[i * k + p], |p, j| b[p * n + j], |_, _| 0.0).check(&isas());
+        }
+    }
+}
+
+/// Block-scaled operands far apart, as far as subnormal numbers and scales go.
+#[test]
+fn scaled_subnormals_are_within_the_window() {
+    let unit = Unit::find("rtx-blackwell/mma.m16n8k32.block32.f32.e5m2.e5m2.f32.ue8m0").unwrap();
+    let mut random = Rng(5);
+    for spread in [1, 3, 9, 40] {
+        let [m, n, k] = [9, 65, 128];
+        let mut codes = |count: usize| -> Vec<u64> {
+            (0..count)
+                .map(|_| if random.one_in(4) { 1 + random.below(3u64) } else { 0x30 + random.below(30u64) })
+                .collect()
+        };
+        let (a, b) = (codes(m * k), codes(k * n));
+        let mut scales =
+            |lines: usize| -> Vec<u64> { (0..lines * k / 32).map(|_| 127 + random.below(spread)).collect() };
+        let (scale_a, scale_b) = (scales(m), scales(n));
+        Problem { unit: unit.clone(), size: [m, n, k], a, b, c: vec![0; m * n], scale_a, scale_b }.check(&isas());
+    }
+}
