@@ -584,6 +584,61 @@ fn edges_of_fda_kernels_are_the_references() {
     }
 }
 
+/// Zeros of both signs, products that vanish and a subnormal number, in two steps: whether a sum of them is -0
+/// depends on nothing but the unit's rules.
+#[test]
+fn signs_of_zero_are_the_references() {
+    let rules = [
+        "F=25",
+        "F=25:e_zero=none",
+        "F=25:align=rd:out=rd",
+        "F=25:align=rd:sticky=yes",
+        "F=25:c=late",
+        "F=25:c=last",
+        "F=36:c=last:flush-in=yes",
+        "F=36:flush-in=yes:out=rne",
+        "F=36:c=late:flush-in=yes:flush-out=yes",
+        "F=25:flush-out=yes",
+        "F=13:out=rne",
+        "exact=yes",
+        "exact=yes:flush-in=yes:flush-out=yes:c=last",
+    ];
+    let isas = isas();
+    for (rules, negative_zero) in rules.into_iter().flat_map(|r| [(r, "no"), (r, "yes")]) {
+        for formats in ["f32.bf16.bf16.f32", "f32.tf32.tf32.f32", "f32.f16.f16.f32", "f16.e4m3.e4m3.f16"] {
+            let name = format!("custom/m8n8k2.{formats}/dot:block=2:{rules}:negative-zero={negative_zero}");
+            let unit = Unit::find(&name).unwrap();
+            let numbers = |spec: &FormatSpec| {
+                let [zero, tiny] = [0, 1].map(|code| code << spec.ignored_low_bits);
+                let small = spec.encode_f64(2f64.powi((-75).max(spec.emin())), Rounding::NearestEven, Overflow::Ieee);
+                let sign = 1 << (spec.storage_bits - 1);
+                [zero, tiny, small.unwrap()].into_iter().flat_map(|x| [x, x | sign]).collect::<Vec<u64>>()
+            };
+            let [a, b, c] = [unit.a, unit.b, unit.c].map(|spec| numbers(&spec));
+            // Rows and columns are all pairs of a number and a zero of either sign, in the first step or in the second.
+            let line = |x: &[u64], t: usize| {
+                let (number, zero) = (x[t % 6], x[t / 6 % 2]);
+                if t < 12 { [number, zero, zero, zero] } else { [zero, zero, number, zero] }
+            };
+            let (m, n) = (24, 24);
+            let (rows, columns): (Vec<_>, Vec<_>) =
+                ((0..m).map(|i| line(&a, i)).collect(), (0..n).map(|j| line(&b, j)).collect());
+            for shift in 0..c.len() {
+                let problem = Problem {
+                    unit: unit.clone(),
+                    size: [m, n, 4],
+                    a: rows.concat(),
+                    b: (0..4 * n).map(|at| columns[at % n][at / n]).collect(),
+                    c: (0..m * n).map(|at| c[(at + shift) % c.len()]).collect(),
+                    scale_a: Vec::new(),
+                    scale_b: Vec::new(),
+                };
+                problem.check(&isas);
+            }
+        }
+    }
+}
+
 /// Pieces in which every state is infinite: finite operands leave them alone, infinite ones of the other sign do not.
 #[test]
 fn states_that_are_all_infinite_are_the_references() {
