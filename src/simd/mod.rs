@@ -192,17 +192,21 @@ impl fmt::Display for KernelChoice {
 /// Says whether a family's kernel is exact for a unit on an instruction set; `isa` is available.
 type Select = fn(&Unit, Isa) -> Option<Arc<dyn Kernel>>;
 
-/// Every family, the faster of two that might accept first.
-const FAMILIES: &[Select] = &[
+/// Kernels around register tiles, each for one instruction set: faster than the same family's array code.
+const TILES: &[Select] = &[
     #[cfg(target_arch = "x86_64")]
     fda::select,
     #[cfg(target_arch = "x86_64")]
     sfma::select,
+    #[cfg(target_arch = "x86_64")]
+    fda::select_round_down,
+];
+
+/// Every family's array code, the faster of two that might accept first.
+const ARRAYS: &[Select] = &[
     fma::select,
     without_fma::select,
     pairwise::select,
-    #[cfg(target_arch = "x86_64")]
-    fda::select_round_down,
     round_down::select,
     exact::select,
     groups::select,
@@ -210,23 +214,32 @@ const FAMILIES: &[Select] = &[
     general::select,
 ];
 
-/// The kernel for a unit: the first that is exact on the best set at hand, in the end the reference.
-pub(crate) fn select(unit: &Unit, force: Option<Isa>) -> (Arc<dyn Kernel>, Isa) {
-    let best = force.or_else(environment);
+/// The first kernel that is exact for a unit on the best set at hand.
+fn first<'a>(
+    unit: &Unit,
+    best: Option<Isa>,
+    families: impl Iterator<Item = &'a Select> + Clone,
+) -> Option<(Arc<dyn Kernel>, Isa)> {
     let allowed = |isa: &Isa| best.is_none_or(|b| b <= *isa) && isa.is_available() && *isa != Isa::Reference;
-    for isa in Isa::ALL.into_iter().filter(allowed) {
-        if let Some(kernel) = FAMILIES.iter().find_map(|select| select(unit, isa)) {
-            return (kernel, isa);
-        }
-    }
-    (Arc::new(Reference::new(unit)), Isa::Reference)
+    Isa::ALL.into_iter().filter(allowed).find_map(|isa| {
+        let kernel = families.clone().find_map(|select| select(unit, isa));
+        kernel.map(|kernel| (kernel, isa))
+    })
 }
 
-/// The kernel of plain array code, for single rows and columns; none where only the reference is exact or allowed.
-pub(crate) fn portable(unit: &Unit) -> Option<Arc<dyn Kernel>> {
-    let best = environment().map_or(Isa::Portable, |isa| isa.max(Isa::Portable));
-    let (kernel, isa) = select(unit, Some(best));
-    (isa != Isa::Reference).then_some(kernel)
+/// The kernel for a unit; in the end the reference.
+pub(crate) fn select(unit: &Unit, force: Option<Isa>) -> (Arc<dyn Kernel>, Isa) {
+    let kernel = first(unit, force.or_else(environment), TILES.iter().chain(ARRAYS));
+    kernel.unwrap_or_else(|| (Arc::new(Reference::new(unit)), Isa::Reference))
+}
+
+/// The kernel for single rows and columns, which would fill no register tile; none where only the reference is exact
+/// or allowed.
+pub(crate) fn select_single(unit: &Unit) -> Option<Arc<dyn Kernel>> {
+    // On sets beyond AVX2, some of the families have tiles. Operands of a table are not read by vectors.
+    let least = if unit.a.storage_bits > 8 { Isa::Avx2 } else { Isa::Portable };
+    let best = environment().map_or(least, |isa| isa.max(least));
+    first(unit, Some(best), ARRAYS.iter()).map(|(kernel, _)| kernel)
 }
 
 /// [`select`], for people.

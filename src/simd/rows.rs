@@ -93,6 +93,27 @@ impl<B: Body + 'static> Rows<B> {
     }
 }
 
+/// An operand to be packed.
+struct Pack<'a> {
+    panel: &'a mut Panel,
+    decoder: &'a Decoder,
+    layout: &'a Layout,
+    columns: bool,
+}
+
+impl Work for Pack<'_> {
+    #[inline(always)]
+    fn run<const NATIVE: bool>(self) {
+        let Self { panel, decoder, layout, columns } = self;
+        // A single column is a row.
+        if columns && panel.lines > 1 {
+            Values::pack_columns(panel, decoder, layout);
+        } else {
+            Values::pack_rows(panel, decoder, layout);
+        }
+    }
+}
+
 /// What one call works on.
 struct Job<'a, B> {
     body: &'a B,
@@ -211,12 +232,12 @@ impl<B: Body + 'static> Kernel for Rows<B> {
     }
 
     fn pack_a(&self, panel: &mut Panel) {
-        Values::pack_rows(panel, &self.a, &self.layout);
+        wide::on(self.isa, Pack { panel, decoder: &self.a, layout: &self.layout, columns: false });
         self.pack_scales(panel, false);
     }
 
     fn pack_b(&self, panel: &mut Panel) {
-        Values::pack_columns(panel, &self.b, &self.layout);
+        wide::on(self.isa, Pack { panel, decoder: &self.b, layout: &self.layout, columns: true });
         self.pack_scales(panel, true);
     }
 

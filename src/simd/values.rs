@@ -377,7 +377,8 @@ impl Values {
         self.exponents.room::<i16>(groups * panel.k * width);
     }
 
-    /// Packs rows of A.
+    /// Packs rows of A, or a single column of B.
+    #[inline(always)]
     pub(super) fn pack_rows(panel: &mut Panel, decoder: &Decoder, layout: &Layout) {
         let mut to = panel.take_packed::<Self>();
         to.reset(panel, layout, 1);
@@ -396,10 +397,8 @@ impl Values {
     }
 
     /// Packs columns of B; those beyond the last are zeros.
+    #[inline(always)]
     pub(super) fn pack_columns(panel: &mut Panel, decoder: &Decoder, layout: &Layout) {
-        if panel.lines == 1 {
-            return Self::pack_rows(panel, decoder, layout);
-        }
         let mut to = panel.take_packed::<Self>();
         to.reset(panel, layout, NR);
         let (lines, k, steps) = (panel.lines, panel.k, panel.k / layout.step);

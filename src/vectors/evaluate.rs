@@ -30,7 +30,7 @@ impl Evaluator {
     /// Prepares for a unit.
     pub fn new(unit: &Unit) -> Self {
         let operands = [unit.a, unit.b].map(|format| Panel::line(unit.shape.k, format.storage_bits));
-        Self { unit: unit.clone(), kernel: simd::portable(unit), operands }
+        Self { unit: unit.clone(), kernel: simd::select_single(unit), operands }
     }
 
     /// The unit's d.

@@ -15,6 +15,7 @@
 use super::{Family, Fields, MR, NR, Run, Scales, Source, Tile, Tiles};
 use crate::format::F32;
 use crate::gemm::kernel::Kernel;
+use crate::simd::buffer::Buffer;
 use crate::simd::exact::{Exact, pair, rounded, split};
 use crate::simd::flags;
 use crate::simd::lanes::power;
@@ -88,8 +89,9 @@ impl Family for Sums {
     }
 
     #[inline(always)]
-    fn value(x: f32, scale: i32) -> f64 {
-        f64::from(x) * power(scale)
+    fn values(numbers: &mut Buffer, to: &mut Buffer, count: usize, scale: i32) {
+        let numbers = &numbers.view::<f32>()[..count];
+        to.room::<f64>(count).iter_mut().zip(numbers).for_each(|(to, x)| *to = f64::from(*x) * power(scale));
     }
 
     #[inline(always)]

@@ -14,9 +14,10 @@ mod pairwise;
 pub(super) use exact::select as exact;
 pub(super) use pairwise::select as pairwise;
 
+use super::Avx512;
+use super::buffer::{self, Buffer};
 use super::rows::{Block, Body};
 use super::values::NR;
-use super::{Avx512, buffer};
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
 use crate::unit::Unit;
@@ -50,8 +51,8 @@ trait Family: Debug + Send + Sync + 'static {
     /// The body of all sets.
     fn body(&self) -> &Self::Body;
 
-    /// A number, scaled.
-    fn value(x: f32, scale: i32) -> Self::Value;
+    /// What panels hold of `count` numbers, which are no longer needed.
+    fn values(numbers: &mut Buffer, to: &mut Buffer, count: usize, scale: i32);
 
     /// The number again.
     fn number(x: Self::Value, scale: i32) -> f32;
@@ -292,6 +293,10 @@ impl<F: Family> Kernel for Tiles<F> {
 
     fn panel_bytes(&self) -> usize {
         size_of::<F::Value>() + size_of::<f32>()
+    }
+
+    fn depth(&self) -> usize {
+        1024
     }
 
     fn pack_a(&self, panel: &mut Panel) {

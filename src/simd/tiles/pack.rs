@@ -35,7 +35,7 @@ pub(super) struct Packed {
     pub(super) scale: i32,
     /// The numbers themselves, on their way.
     numbers: Buffer,
-    lines: Vec<f32>,
+    line: Vec<f32>,
 }
 
 /// How one operand is read.
@@ -69,57 +69,75 @@ impl Source {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
     pub(super) fn pack<F: Family, const W: usize>(&self, panel: &mut Panel, family: &F, columns: bool) {
         let mut to = panel.take_packed::<Packed>();
-        let k = panel.k;
-        let Packed { values, fields, scale, numbers, lines } = &mut *to;
-        let count = panel.lines.div_ceil(W) * k;
-        let numbers = &mut numbers.room::<f32>(count * W).as_chunks_mut::<W>().0[..count];
-        if columns {
-            self.columns(panel, numbers);
-        } else {
-            self.rows(panel, lines, numbers);
-        }
+        let (k, groups) = (panel.k, panel.lines.div_ceil(W));
+        let Packed { values, fields, scale, numbers, line } = &mut *to;
+        let to_numbers = &mut numbers.room::<f32>(groups * k * W).as_chunks_mut::<W>().0[..groups * k];
         fields.clear();
-        fields.extend(numbers.chunks_exact(self.step).map(fields_of));
+        fields.resize(groups * k / self.step, Fields { low: 255, high: 0 });
+        if columns {
+            self.columns(panel, to_numbers, fields);
+        } else {
+            self.rows(panel, line, to_numbers, fields);
+        }
         // Of steps without special values.
         let finite = fields.iter().filter(|f| f.high < 255);
         *scale = family.scale(finite.fold(0, |top, f| top.max(f.high)), columns);
-        let values = values.room::<F::Value>(count * W).as_chunks_mut::<W>().0;
-        for (to, from) in values.iter_mut().zip(numbers) {
-            for j in 0..W {
-                to[j] = F::value(from[j], *scale);
-            }
-        }
+        F::values(numbers, values, groups * k * W, *scale);
         panel.put_packed(to);
     }
 
-    fn rows<const W: usize>(&self, panel: &Panel, lines: &mut Vec<f32>, to: &mut [[f32; W]]) {
+    /// Rows of A.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    fn rows<const W: usize>(&self, panel: &Panel, line: &mut Vec<f32>, to: &mut [[f32; W]], fields: &mut [Fields]) {
         let (k, step) = (panel.k, self.order.len());
+        line.resize(k, 0.0);
         for (group, to) in to.chunks_exact_mut(k).enumerate() {
-            lines.clear();
-            lines.resize(W * k, 0.0);
-            for (r, line) in lines.chunks_exact_mut(k).enumerate().take(panel.lines - group * W) {
-                self.numbers(&panel.codes, (group * W + r) * k, line);
-            }
-            let lines: [&[f32]; W] = core::array::from_fn(|r| &lines[r * k..][..k]);
-            for (from, to) in to.chunks_exact_mut(step).enumerate() {
-                for (p, place) in self.order.iter().enumerate() {
-                    to[*place] = lines.map(|line| line[from * step + p]);
+            for r in 0..W {
+                let row = group * W + r;
+                if row < panel.lines {
+                    self.numbers(&panel.codes, row * k, line);
+                } else {
+                    line.fill(0.0);
                 }
+                for (from, to) in line.chunks_exact(step).zip(to.chunks_exact_mut(step)) {
+                    for (x, place) in from.iter().zip(&self.order) {
+                        to[*place][r] = *x;
+                    }
+                }
+            }
+            // While they are near.
+            self.fields(to, &mut fields[group * k / self.step..]);
+        }
+    }
+
+    /// Columns of B, unit step by unit step: as their codes lie in memory.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    fn columns<const W: usize>(&self, panel: &Panel, to: &mut [[f32; W]], fields: &mut [Fields]) {
+        let (k, lines, step) = (panel.k, panel.lines, self.order.len());
+        for from in (0..k).step_by(step) {
+            for group in 0..lines.div_ceil(W) {
+                let width = W.min(lines - group * W);
+                let to = &mut to[group * k + from..][..step];
+                for (p, place) in self.order.iter().enumerate() {
+                    let (to, at) = (&mut to[*place], (from + p) * lines + group * W);
+                    if width == W {
+                        // Known to be a whole vector.
+                        self.numbers(&panel.codes, at, to);
+                    } else {
+                        *to = [0.0; W];
+                        self.numbers(&panel.codes, at, &mut to[..width]);
+                    }
+                }
+                self.fields(to, &mut fields[(group * k + from) / self.step..]);
             }
         }
     }
 
-    fn columns<const W: usize>(&self, panel: &Panel, to: &mut [[f32; W]]) {
-        let (k, lines, step) = (panel.k, panel.lines, self.order.len());
-        for (group, to) in to.chunks_exact_mut(k).enumerate() {
-            let width = W.min(lines - group * W);
-            for (from, to) in to.chunks_exact_mut(step).enumerate() {
-                for (p, place) in self.order.iter().enumerate() {
-                    let (to, at) = (&mut to[*place], (from * step + p) * lines + group * W);
-                    self.numbers(&panel.codes, at, &mut to[..width]);
-                    to[width..].fill(0.0);
-                }
-            }
+    /// The fields of as many steps as there are numbers for.
+    #[inline(always)]
+    fn fields<const W: usize>(&self, numbers: &[[f32; W]], to: &mut [Fields]) {
+        for (numbers, to) in numbers.chunks_exact(self.step).zip(to) {
+            *to = fields_of(numbers);
         }
     }
 

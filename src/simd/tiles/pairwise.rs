@@ -8,9 +8,10 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "the function says once why its loads and stores are sound")]
 #![allow(unsafe_code, reason = "functions for one instruction set, loads through the panels' pointers")]
 
-use super::{Family, Fields, MR, Run, Scales, Source, Tile, Tiles};
+use super::{Family, Fields, MR, NR, Run, Scales, Source, Tile, Tiles};
 use crate::format::F32;
 use crate::gemm::kernel::Kernel;
+use crate::simd::buffer::Buffer;
 use crate::simd::pairwise::{Pairwise, SAFE};
 use crate::simd::rows::Body;
 use crate::simd::values::{FAR, Reading, WINDOW};
@@ -52,9 +53,8 @@ impl Family for Pairs {
         &self.0
     }
 
-    #[inline(always)]
-    fn value(x: f32, _scale: i32) -> f32 {
-        x
+    fn values(numbers: &mut Buffer, to: &mut Buffer, _count: usize, _scale: i32) {
+        core::mem::swap(numbers, to);
     }
 
     #[inline(always)]
@@ -81,15 +81,19 @@ impl Family for Pairs {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
     unsafe fn steps(&self, run: &mut Run<'_, f32>, tile: &mut Tile) -> u8 {
         let Run { a, b, k, .. } = *run;
-        let c = tile.0.map(
-            #[inline(always)]
-            |c| self.0.begin(c),
-        );
-        let small = c.as_flattened().iter().fold(false, |small, c| small | ((c.abs() < SAFE) & (*c != 0.0)));
-        if small {
+        let before = tile.0;
+        // Magnitudes less 1 as integers: that of zero is the largest.
+        let mut least = [u32::MAX; NR];
+        for row in &mut tile.0 {
+            *row = self.0.begin(*row);
+            for j in 0..NR {
+                least[j] = least[j].min((row[j].to_bits() & (u32::MAX >> 1)).wrapping_sub(1));
+            }
+        }
+        if least.iter().any(|least| *least < SAFE.to_bits() - 1) {
+            tile.0 = before;
             return 0;
         }
-        tile.0 = c;
         // SAFETY: the caller's promise.
         unsafe {
             match self.0.group {
