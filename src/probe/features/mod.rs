@@ -6,6 +6,7 @@
 
 mod alignment;
 mod basics;
+mod floor;
 mod monotonic;
 mod output;
 mod range;
@@ -140,6 +141,7 @@ struct Lab<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Flushes {
     operands: bool,
+    addend: bool,
     results: bool,
 }
 
