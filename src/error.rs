@@ -88,6 +88,16 @@ pub enum Error {
         /// What it did, and what was expected.
         why: String,
     },
+    /// A box that is no function: it answers the same input in different ways.
+    #[error("the box is no function: asked `{input}` it answered {first:x}, and asked again {again:x}")]
+    Inconsistent {
+        /// The input.
+        input: Box<crate::probe::Input>,
+        /// The answer at first.
+        first: u64,
+        /// The answer to the same question later.
+        again: u64,
+    },
     /// A question that no solver can be asked, or a solver that does not do its part.
     #[error("solver: {0}")]
     Solver(String),

@@ -194,6 +194,18 @@ fn bad_children_give_clear_errors() {
     }
 }
 
+/// One answer in 1009 is another one: `probe` tells nothing of such a box, `fit` ends with an error.
+#[test]
+fn a_child_that_is_no_function_is_said_to_be_none() {
+    let child = format!("'{PROGRAM}' eval volta/mma.m8n8k4.f32.f16.f16.f32 | sed -u '1009~1009s/.*/7/'");
+    let fitted = bad("fit", &child, "20");
+    assert!(fitted.err.starts_with("error: the box is no function: asked `"), "{}", fitted.err);
+    assert_eq!((fitted.out.as_str(), fitted.code), ("", 2));
+    let probed = bad("probe", &child, "20");
+    assert_eq!(probed.code, 0, "{}", probed.err);
+    assert!(probed.out.contains("cannot tell: it answers the same input in different ways"), "{}", probed.out);
+}
+
 /// A child that hangs does not outlive the tool, nor does what it started.
 /// A command that hangs, in two processes, and writes their numbers to a file.
 fn hanging(pids: &Path) -> String {

@@ -218,6 +218,29 @@ impl Bench {
         self.terms(terms).or_else(|| exponents().into_iter().flatten().find_map(|e| self.scaled(e)?.terms(terms)))
     }
 
+    /// An input with these terms, each product a number near 1 in a block of its own, whose scales bring it
+    /// where it belongs.
+    pub(crate) fn terms_in_blocks(&self, terms: &[(usize, bool, u128, i32)]) -> Option<Input> {
+        let rule = self.interface.scale?;
+        let mut input = self.zeros();
+        let mut taken = Vec::new();
+        for &(k, negative, magnitude, e) in terms {
+            let mut by = 0;
+            if k < self.interface.k {
+                let block = k / rule.block.max(1);
+                if taken.contains(&block) {
+                    return None;
+                }
+                taken.push(block);
+                by = e + magnitude.checked_ilog2().unwrap_or(0) as i32;
+                *input.scale_a.get_mut(block)? = power(&rule.format, false, by / 2)?;
+                *input.scale_b.get_mut(block)? = power(&rule.format, false, by - by / 2)?;
+            }
+            self.set_value(&mut input, k, negative, magnitude, e - by)?;
+        }
+        Some(input)
+    }
+
     /// The exponent of product k of an input, as its operands and scales are written.
     pub(crate) fn product_exponent(&self, input: &Input, k: usize) -> i32 {
         let Interface { a, b, scale, .. } = self.interface;

@@ -19,6 +19,7 @@ pub mod features;
 mod fit;
 mod generate;
 mod reach;
+mod repeated;
 mod same;
 pub(crate) mod shrink;
 mod tree;

@@ -503,9 +503,12 @@ fn floors_are_told_by_inputs_on_both_sides() {
         ("custom/m1n1k16.f16.f16.f16.f16/dot:block=16:F=8:flush-in=yes:e_zero=emin-5", Some(-19)),
         ("custom/m1n1k16.f16.f16.f16.f16/dot:block=16:F=25:out=rne:flush-in=yes:e_zero=none", None),
         ("custom/m1n1k8.f32.bf16.bf16.f32/dot:block=8:F=24:flush-out=yes", None),
-        // What is below e_max - 24 is cut again, down, after the products were: no one floor.
-        ("cdna3/v_mfma_f32_32x32x8_bf16", None),
-        ("cdna3/v_mfma_f32_16x16x8_xf32", None),
+        // What is below e_max - 24 is cut again, down, after the products were: ties show where.
+        ("cdna3/v_mfma_f32_32x32x8_bf16", Some(-126)),
+        ("cdna3/v_mfma_f32_16x16x8_xf32", Some(-126)),
+        // Scales bring products of two blocks as far apart as it takes; or many make up one large term.
+        ("rtx-blackwell/mma.m16n8k64.block32.f32.e2m1.e2m1.f32.ue8m0", Some(-139)),
+        ("rtx-blackwell/mma.m16n8k32.block32.f32.e2m1.e2m1.f32.ue8m0", Some(-133)),
     ] {
         let found = probed(unit);
         let feature = found.get("e_zero").unwrap();
@@ -518,6 +521,25 @@ fn floors_are_told_by_inputs_on_both_sides() {
             }
             (found, want) => assert!(want.is_none() && !matches!(found, Value::Number(_)), "{unit}: {found}"),
         }
+    }
+}
+
+/// Where all floors that no input refutes are one function, `probe` says so, with an input that refutes the
+/// next one.
+#[test]
+fn floors_that_no_input_shows_are_one_function() {
+    for (unit, highest) in [
+        ("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3", -114),
+        ("volta/mma.m8n8k4.f32.f16.f16.f32", -126),
+        ("hopper/wgmma.m64n8k32.f16.e4m3.e4m3", -11),
+    ] {
+        let found = probed(unit);
+        let feature = found.get("e_zero").unwrap();
+        assert!(matches!(feature.value, Value::CannotTell(_)), "{unit}: {}", feature.value);
+        let text = feature.value.to_string();
+        assert!(text.contains(&format!("none, or any up to {highest}: ")), "{unit}: {text}");
+        let [above] = feature.evidence.as_slice() else { panic!("{unit}: {:?}", feature.evidence) };
+        assert!(above.shows.ends_with(&format!("refutes a floor of {}", highest + 1)), "{unit}: {}", above.shows);
     }
 }
 

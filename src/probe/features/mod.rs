@@ -6,6 +6,7 @@
 
 mod alignment;
 mod basics;
+mod floor;
 mod monotonic;
 mod output;
 mod range;
@@ -14,6 +15,7 @@ mod structure;
 
 use super::bench::Bench;
 use super::black_box::{BlackBox, Input, Interface};
+use super::repeated::Repeated;
 use super::tree::SummationTree;
 use crate::error::Error;
 use core::fmt;
@@ -139,6 +141,7 @@ struct Lab<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Flushes {
     operands: bool,
+    addend: bool,
     results: bool,
 }
 
@@ -177,20 +180,25 @@ impl Lab<'_> {
 /// When the box fails to answer.
 pub fn features(target: &mut dyn BlackBox) -> Result<Features, Error> {
     let interface = target.interface();
-    let mut target = basics::Repeated::new(target);
+    let mut target = Repeated::new(target);
     let mut lab = Lab { target: &mut target, bench: Bench::new(interface), flushes: Flushes::default() };
-    let found = match basics::failure(&mut lab)? {
-        Some((why, evidence)) => nothing(interface, &why, &evidence),
-        None => measured(&mut lab)?,
+    let found = match basics::failure(&mut lab) {
+        Ok(Some((why, evidence))) => Ok(nothing(interface, &why, &evidence)),
+        Ok(None) => measured(&mut lab),
+        Err(error) => Err(error),
     };
-    if found.tree.is_none() {
+    if found.as_ref().is_ok_and(|found| found.tree.is_none()) {
         // Perhaps these were no answers to what was asked.
-        target.dot_adds(&[])?;
+        target.refuse_babble()?;
     }
-    Ok(match target.differ() {
-        Some(twice) => nothing(interface, "it answers the same input in different ways", twice),
-        None => found,
-    })
+    match found {
+        Err(Error::Inconsistent { input, first, again }) => {
+            let twice = [(first, "asked once"), (again, "asked again")];
+            let evidence = twice.map(|(d, when)| Observation::new((*input).clone(), d, when));
+            Ok(nothing(interface, "it answers the same input in different ways", &evidence))
+        }
+        found => found,
+    }
 }
 
 /// What can be said of a box that fails in the basics.

@@ -17,6 +17,7 @@ use super::bench::{Bench, Random};
 use super::black_box::{BlackBox, Input, Interface};
 use super::edges::Edges;
 use super::generate::{ENDS, Generator, Kind, MIDDLE};
+use super::repeated::Repeated;
 use super::shrink;
 use crate::accumulate::{CPosition, GenericDot, Recipe};
 use crate::error::Error;
@@ -77,7 +78,7 @@ pub struct Fit {
 
 /// A box, what it was asked, and how long there is.
 pub(super) struct Lab<'a> {
-    target: &'a mut dyn BlackBox,
+    target: Repeated<'a>,
     interface: Interface,
     bench: Bench,
     asked: u64,
@@ -96,12 +97,13 @@ impl core::fmt::Debug for Lab<'_> {
 /// Finds the model of `target`.
 ///
 /// # Errors
-/// When the box fails to answer. A box outside the library's family is no error: the result then
+/// When the box fails to answer, or answers the same input in different ways (every answer that refutes
+/// a model is asked for again). A box outside the library's family is no error: the result then
 /// has mismatches and a counterexample.
 pub fn fit(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error> {
     let interface = target.interface();
     let mut lab = Lab {
-        target,
+        target: Repeated::new(target),
         interface,
         bench: Bench::new(interface),
         asked: 0,
@@ -109,7 +111,7 @@ pub fn fit(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error
         deadline: super::deadline(options.time),
         seed: options.seed,
     };
-    let [mut allowed, drifting] = structure::allowed(lab.target, options.seed)?;
+    let [mut allowed, drifting] = structure::allowed(&mut lab.target, options.seed)?;
     let steady = allowed.len();
     allowed.extend(drifting);
     let middle = lab.first_answers()?;
@@ -229,6 +231,12 @@ impl Lab<'_> {
         Ok(inputs.into_iter().zip(answers).map(|(x, d)| Case::new(&self.interface, x, d)).collect())
     }
 
+    /// Fails unless the box gives these answers again.
+    fn confirm(&mut self, cases: &[Case]) -> Result<(), Error> {
+        let (inputs, answers): (Vec<Input>, Vec<u64>) = cases.iter().map(|c| (c.input.clone(), c.answer)).unzip();
+        self.target.confirm(&inputs, &answers)
+    }
+
     /// Asks inputs of the middle range (returned) and of every kind (kept for the edges).
     fn first_answers(&mut self) -> Result<Vec<Case>, Error> {
         let mut generator = Generator::new(self.bench.clone(), self.seed ^ 0xA11CE);
@@ -239,6 +247,9 @@ impl Lab<'_> {
         let mut edges = generator.batch(1200);
         edges.extend(generator.of_kinds(&ENDS, 400));
         let edges = self.ask(edges)?;
+        // All models are judged by these.
+        self.confirm(&middle)?;
+        self.confirm(&edges)?;
         self.jury.cases.extend(edges);
         self.jury.cases.extend(middle.iter().cloned());
         Ok(middle)
@@ -281,6 +292,7 @@ impl Lab<'_> {
             if wrong.is_empty() {
                 return Ok((recipe, 0));
             }
+            self.confirm(&wrong)?;
             self.jury.cases.splice(0..0, wrong);
             if Instant::now() > self.deadline {
                 return Ok((recipe, 1));
@@ -359,6 +371,7 @@ impl Lab<'_> {
         if wrong.is_empty() && Instant::now() > self.deadline {
             wrong = self.falsify(&recipe, options)?;
         }
+        self.confirm(&wrong)?;
         let counterexample = match wrong.iter().min_by_key(|c| shrink::size(&c.input, &interface)) {
             Some(case) => Some(self.smallest(case, &model)?),
             None => None,
@@ -373,7 +386,12 @@ impl Lab<'_> {
 
     fn smallest(&mut self, case: &Case, model: &Unit) -> Result<Counterexample, Error> {
         let mut model = model.clone();
-        let (input, answer, wrong) = shrink::shrink(&case.input, self.target, &mut model)?;
+        let (input, answer, wrong) = shrink::shrink(&case.input, &mut self.target, &mut model)?;
+        if answer == wrong {
+            // The case's own answer was another one.
+            return Err(Error::Inconsistent { input: Box::new(input), first: case.answer, again: answer });
+        }
+        self.target.confirm(std::slice::from_ref(&input), &[answer])?;
         Ok(Counterexample { input, answer, model: wrong })
     }
 }

@@ -1,7 +1,8 @@
 //! The FDA micro-kernel for AVX2: 8 rows by 64 columns in three passes over a few KiB.
 //!
 //! First e_max and where accumulators begin, and what to add to their sums: c, and a unit for each negative product.
-//! Then the products, rounded toward zero (`round_to_zero`). Last, sums become results.
+//! Then the products, rounded toward zero (`round_to_zero`). Last, sums become results; where they are truncated to f32, the
+//! second pass has done so.
 //!
 //! No closures here: the library's functions that would call them lack the instructions, so they would not be inlined.
 
@@ -9,13 +10,23 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::avx512::{Consts, EXP32, Step};
-use super::round_to_zero::{Buffers, OFFSET, sums_f32, sums_f64};
+use super::round_to_zero::{Buffers, HALF, OFFSET, sums_f32, sums_f64};
 use super::{MR, NR, out};
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
 /// Rows whose exponents are found together.
 const ROWS: usize = 4;
+
+/// What the products' pass leaves.
+mod sums {
+    /// f32 accumulators.
+    pub(super) const NARROW: u8 = 0;
+    /// Integers, and their f32.
+    pub(super) const INTEGERS: u8 = 1;
+    /// Results.
+    pub(super) const SCALED: u8 = 2;
+}
 
 /// `COUNTS[a][b]`: ones in `a ^ b`.
 #[repr(align(64))]
@@ -60,13 +71,23 @@ unsafe fn step<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, mut skip:
         for row in (0..MR).step_by(ROWS) {
             skip |= begin::<OUT, CHECK>(p, q, row, to);
         }
-        match (q.narrow, q.block.is_multiple_of(4)) {
-            (true, true) => sums_f32::<4>(to, p.a_val32, p.b_val32, q.block, p.vectors),
-            (true, false) => sums_f32::<1>(to, p.a_val32, p.b_val32, q.block, p.vectors),
-            (_, true) => sums_f64::<4, CHECK>(to, p.a_val, p.b_val, q.block, p.vectors),
-            (_, false) => sums_f64::<1, CHECK>(to, p.a_val, p.b_val, q.block, p.vectors),
+        let by_four = q.block.is_multiple_of(4);
+        if q.narrow {
+            let sums = if by_four { sums_f32::<4> } else { sums_f32::<1> };
+            sums(to, p.a_val32, p.b_val32, q.block, p.vectors);
+            return end::<OUT, false, { sums::NARROW }>(p, q, skip, to);
         }
-        if q.narrow { end::<OUT, false, true>(p, q, skip, to) } else { end::<OUT, CHECK, false>(p, q, skip, to) }
+        let buffer = (&raw mut (*to).rounded).cast();
+        if OUT == out::F32_RZ && q.keep == -1 {
+            let direct = !CHECK && skip == 0;
+            let d = if direct { p.c } else { buffer };
+            let sums = if by_four { sums_f64::<4, CHECK, true> } else { sums_f64::<1, CHECK, true> };
+            sums(to, d, [p.a_val, p.b_val], [q.block, p.vectors], q.frac_bits);
+            return if direct { 0 } else { end::<OUT, CHECK, { sums::SCALED }>(p, q, skip, to) };
+        }
+        let sums = if by_four { sums_f64::<4, CHECK, false> } else { sums_f64::<1, CHECK, false> };
+        sums(to, buffer, [p.a_val, p.b_val], [q.block, p.vectors], q.frac_bits);
+        end::<OUT, CHECK, { sums::INTEGERS }>(p, q, skip, to)
     }
 }
 
@@ -177,14 +198,6 @@ fn word<const T: i32>(bytes: __m256i) -> __m256i {
     _mm256_shuffle_epi8(bytes, _mm256_broadcastsi128_si256(lane))
 }
 
-/// What `top` has besides the exponent: a half, and in even columns what becomes the offset.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn below_exponent(check: bool) -> __m256i {
-    let offset = if check { OFFSET >> 29 } else { 0 };
-    _mm256_set1_epi64x(0x0040_0000_0040_0000 | offset)
-}
-
 /// Four rows from `row` on: `top` and `more`.
 ///
 /// # Safety
@@ -229,7 +242,7 @@ unsafe fn begin_8<const OUT: u8, const CHECK: bool>(
     negative: __m256i,
     to: *mut Buffers,
 ) {
-    let (below, exponent) = (below_exponent(CHECK), _mm256_set1_epi32(EXP32));
+    let (half, exponent) = (_mm256_set1_epi32(HALF as i32), _mm256_set1_epi32(EXP32));
     // SAFETY: the state's and the buffers' rows are NR long and aligned.
     let c = unsafe { _mm256_load_ps(c.add(at)) };
     let c_power = _mm256_and_si256(_mm256_castps_si256(c), exponent);
@@ -241,9 +254,9 @@ unsafe fn begin_8<const OUT: u8, const CHECK: bool>(
         let low = if q.zero_c == 0 { _mm256_andnot_si256(zero, low) } else { low };
         power = _mm256_max_epi32(power, low);
     }
-    let top = _mm256_or_si256(power, below);
+    let top = _mm256_or_si256(power, half);
     // 2^(F - e_max).
-    let up = _mm256_sub_epi32(_mm256_add_epi32(_mm256_set1_epi32((254 + q.frac_bits) << 23), below), top);
+    let up = _mm256_sub_epi32(_mm256_add_epi32(_mm256_set1_epi32((254 + q.frac_bits) << 23), half), top);
     let c = _mm256_cvttps_epi32(_mm256_mul_ps(c, _mm256_castsi256_ps(up)));
     let mut more = _mm256_add_epi32(c, negative);
     if CHECK {
@@ -261,7 +274,7 @@ unsafe fn begin_8<const OUT: u8, const CHECK: bool>(
 /// As `begin`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn end<const OUT: u8, const CHECK: bool, const NARROW: bool>(
+unsafe fn end<const OUT: u8, const CHECK: bool, const SUMS: u8>(
     p: &Step,
     q: &Consts,
     mut skip: u32,
@@ -272,7 +285,7 @@ unsafe fn end<const OUT: u8, const CHECK: bool, const NARROW: bool>(
         for t in 0..p.vectors {
             let (at, piece) = (r * NR + 16 * t, 4 * r + t);
             // SAFETY (whole function): as in `begin_8`; the assembly has filled the columns' buffers.
-            let d = unsafe { [end_8::<OUT, CHECK, NARROW>(q, at, from), end_8::<OUT, CHECK, NARROW>(q, at + 8, from)] };
+            let d = unsafe { [end_8::<OUT, SUMS>(q, at, from), end_8::<OUT, SUMS>(q, at + 8, from)] };
             if CHECK {
                 let bits = unsafe { pair((&raw const (*from).bits[at]).cast()) };
                 skip |= u32::from(_mm256_testz_si256(_mm256_or_si256(bits[0], bits[1]), over) == 0) << piece;
@@ -301,19 +314,18 @@ unsafe fn end<const OUT: u8, const CHECK: bool, const NARROW: bool>(
 /// As `end`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn end_8<const OUT: u8, const CHECK: bool, const NARROW: bool>(
-    q: &Consts,
-    at: usize,
-    from: *const Buffers,
-) -> __m256 {
+unsafe fn end_8<const OUT: u8, const SUMS: u8>(q: &Consts, at: usize, from: *const Buffers) -> __m256 {
     // SAFETY: the caller's promise.
     let (top, sum, rounded) = unsafe {
         let top = _mm256_load_si256((&raw const (*from).top[at]).cast());
         let sum = _mm256_load_si256((&raw const (*from).more[at]).cast());
         (top, sum, _mm256_load_ps((&raw const (*from).rounded[at]).cast()))
     };
+    if SUMS == sums::SCALED {
+        return rounded;
+    }
     let keep = _mm256_castsi256_ps(_mm256_set1_epi32(q.keep));
-    if NARROW {
+    if SUMS == sums::NARROW {
         // The accumulator began at `top`: the difference is exact, and so is its way back from place 2^-23 to F.
         let acc = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(rounded), sum));
         let back = _mm256_castsi256_ps(_mm256_set1_epi32((127 + 23 - q.frac_bits) << 23));
@@ -321,7 +333,7 @@ unsafe fn end_8<const OUT: u8, const CHECK: bool, const NARROW: bool>(
         return if OUT == out::F16_RNE { narrow_widen(d) } else { _mm256_and_ps(d, keep) };
     }
     // 2^(e_max - F).
-    let places = _mm256_add_epi32(_mm256_set1_epi32(q.frac_bits << 23), below_exponent(CHECK));
+    let places = _mm256_set1_epi32((q.frac_bits << 23) + HALF as i32);
     let down = _mm256_castsi256_ps(_mm256_sub_epi32(top, places));
     match OUT {
         out::F32_RZ => _mm256_mul_ps(_mm256_and_ps(rounded, keep), down),

@@ -10,7 +10,6 @@
 
 use super::{MR, NR};
 use core::arch::asm;
-use core::arch::x86_64::{__m256i, _mm256_set1_epi64x};
 use core::mem::MaybeUninit;
 
 /// What passes between the vector code and the assembly, 2 KiB each.
@@ -19,13 +18,16 @@ use core::mem::MaybeUninit;
 pub(super) struct Buffers {
     /// `1.5 * 2^e_max`, as f32.
     pub(super) top: [MaybeUninit<u32>; MR * NR],
-    /// f64: what to add to the sums; then the sums in units of q.
+    /// f64: what to add to the sums; then, where these are not scaled, the sums in units of q.
     pub(super) more: [MaybeUninit<u32>; MR * NR],
-    /// f64: the sums as f32, rounded toward zero. f32: the accumulators.
+    /// f64: the sums as f32, rounded toward zero, or scaled. f32: the accumulators.
     pub(super) rounded: [MaybeUninit<f32>; MR * NR],
     /// Even and odd accumulators' bits in one: see `OFFSET`.
     pub(super) bits: [MaybeUninit<u32>; MR * NR],
 }
+
+/// What `top` has besides its exponent.
+pub(super) const HALF: u32 = 1 << 22;
 
 /// Sums that are watched begin here, so that bits 31 to 50 show when one leaves 31 bits.
 pub(super) const OFFSET: i64 = 1 << 30;
@@ -35,42 +37,70 @@ pub(super) const OFFSET: i64 = 1 << 30;
 const ROUND_TO_ZERO: u32 = 0x7FBF;
 
 /// What the assembly reads besides pointers.
-#[repr(C)]
+#[repr(C, align(32))]
 struct Control {
     mxcsr: u32,
     saved: u32,
     /// L.
     length: u64,
     vectors: u64,
-    /// Bytes from the end of one four rows' buffers to the next four.
+    /// Bytes from the end of some rows' buffers to the next rows'.
     skip: u64,
+    /// Where watched sums begin.
+    offset: [i64; 4],
+    /// What to add to `top` for `2^(e_max - F)`.
+    down: [u32; 8],
 }
 
 impl Control {
-    const fn new(length: usize, vectors: usize) -> Self {
-        let skip = (4 * NR * 4 - 64 * vectors) as u64;
-        Self { mxcsr: ROUND_TO_ZERO, saved: 0, length: length as u64, vectors: vectors as u64, skip }
+    /// For tiles of `rows`.
+    const fn new(length: usize, vectors: usize, rows: usize) -> Self {
+        let skip = (4 * NR * rows - 64 * vectors) as u64;
+        let (length, vectors) = (length as u64, vectors as u64);
+        Self { mxcsr: ROUND_TO_ZERO, saved: 0, length, vectors, skip, offset: [OFFSET; 4], down: [0; 8] }
     }
 }
 
-/// Rows times a step of K: the bodies of the loops, `$i` steps on.
+/// Three rows, or two, by 16 columns times a step of K: the bodies of the loop, `$i` steps on. Twelve accumulators keep
+/// both multipliers busy; eight, with a latency of four cycles, would just do so if nothing ever came between.
 macro_rules! f64_products {
-    ($($i:literal)*) => { concat!($(
-        "vmovapd ymm8, [{bp} + 128*", $i, "]\n",
-        "vmovapd ymm9, [{bp} + 128*", $i, " + 64]\n",
-        "vbroadcastsd ymm10, [{a} + 8*", $i, "]\n",
-        "vbroadcastsd ymm11, [{a} + {s} + 8*", $i, "]\n",
-        "vbroadcastsd ymm12, [{a} + 2*{s} + 8*", $i, "]\n",
-        "vbroadcastsd ymm13, [{a} + {s3} + 8*", $i, "]\n",
-        "vfmadd231pd ymm0, ymm10, ymm8\n",
-        "vfmadd231pd ymm1, ymm10, ymm9\n",
-        "vfmadd231pd ymm2, ymm11, ymm8\n",
-        "vfmadd231pd ymm3, ymm11, ymm9\n",
-        "vfmadd231pd ymm4, ymm12, ymm8\n",
-        "vfmadd231pd ymm5, ymm12, ymm9\n",
-        "vfmadd231pd ymm6, ymm13, ymm8\n",
-        "vfmadd231pd ymm7, ymm13, ymm9\n",
+    ($rows:literal: $($i:literal)*) => { concat!($(
+        "vbroadcastsd ymm12, [{a} + 8*", $i, "]\n",
+        "vbroadcastsd ymm13, [{a} + {s} + 8*", $i, "]\n",
+        ".if ", $rows, " == 3\n",
+        "vbroadcastsd ymm14, [{a} + 2*{s} + 8*", $i, "]\n",
+        ".endif\n",
+        f64_vector!($rows, $i, "0", "ymm0", "ymm4", "ymm8"),
+        f64_vector!($rows, $i, "64", "ymm1", "ymm5", "ymm9"),
+        f64_vector!($rows, $i, "32", "ymm2", "ymm6", "ymm10"),
+        f64_vector!($rows, $i, "96", "ymm3", "ymm7", "ymm11"),
     )*) };
+}
+
+/// Four columns of them.
+macro_rules! f64_vector {
+    ($rows:literal, $i:literal, $at:literal, $row0:literal, $row1:literal, $row2:literal) => {
+        concat!(
+            "vmovapd ymm15, [{bp} + 128*",
+            $i,
+            " + ",
+            $at,
+            "]\n",
+            "vfmadd231pd ",
+            $row0,
+            ", ymm12, ymm15\n",
+            "vfmadd231pd ",
+            $row1,
+            ", ymm13, ymm15\n",
+            ".if ",
+            $rows,
+            " == 3\n",
+            "vfmadd231pd ",
+            $row2,
+            ", ymm14, ymm15\n",
+            ".endif\n",
+        )
+    };
 }
 
 macro_rules! f32_products {
@@ -92,125 +122,181 @@ macro_rules! f32_products {
     )*) };
 }
 
-/// A row's f64 accumulators: the exponent field of `top` moves from bit 23 to 52. The odd ones' low words are `ymm15`.
+/// 8 columns' f64 accumulators: the exponent field of `top` moves from bit 23 to 52. All that is left of the column above
+/// are the lowest bits of its `top`, which are zero.
 macro_rules! f64_start {
-    ($row:literal, $even:literal, $odd:literal) => {
+    ($at:literal, $even:literal, $odd:literal) => {
         concat!(
-            "vmovdqa ymm8, [{buf} + 256*",
-            $row,
+            "vmovdqa ",
+            $even,
+            ", [{buf} + ",
+            $at,
+            "]\n",
+            "vmovshdup ",
+            $odd,
+            ", [{buf} + ",
+            $at,
             "]\n",
             "vpsllq ",
             $even,
-            ", ymm8, 29\n",
-            "vpsrlq ymm8, ymm8, 3\n",
-            "vpblendd ",
+            ", ",
+            $even,
+            ", 29\n",
+            "vpsllq ",
             $odd,
-            ", ymm15, ymm8, 0xAA\n",
+            ", ",
+            $odd,
+            ", 29\n",
+            ".if {check}\n",
+            "vpor ",
+            $even,
+            ", ",
+            $even,
+            ", [{ctl} + 32]\n",
+            "vpor ",
+            $odd,
+            ", ",
+            $odd,
+            ", [{ctl} + 32]\n",
+            ".endif\n",
         )
     };
 }
 
-/// The low words of a row's accumulators are the sums; more is added, and all are rounded to f32.
+/// The accumulators' low words are the sums; more is added, and all are rounded to f32, and scaled. `ymm12` is `down`.
 macro_rules! f64_end {
-    ($row:literal, $even:literal, $odd:literal) => {
+    ($at:literal, $even:literal, $odd:literal) => {
         concat!(
             ".if {check}\n",
-            "vpor ymm9, ",
+            "vpor ymm13, ",
             $even,
             ", ",
             $odd,
             "\n",
-            "vmovdqa [{buf} + 256*",
-            $row,
-            " + 6144], ymm9\n",
+            "vmovdqa [{buf} + 6144 + ",
+            $at,
+            "], ymm13\n",
             ".endif\n",
-            "vmovsldup ymm8, ",
+            "vmovsldup ymm14, ",
             $odd,
             "\n",
             "vpblendd ",
             $even,
             ", ",
             $even,
-            ", ymm8, 0xAA\n",
+            ", ymm14, 0xAA\n",
             "vpaddd ",
             $even,
             ", ",
             $even,
-            ", [{buf} + 256*",
-            $row,
-            " + 2048]\n",
-            "vmovdqa [{buf} + 256*",
-            $row,
-            " + 2048], ",
+            ", [{buf} + 2048 + ",
+            $at,
+            "]\n",
+            ".if {scaled} == 0\n",
+            "vmovdqa [{buf} + 2048 + ",
+            $at,
+            "], ",
             $even,
             "\n",
+            ".endif\n",
             "vcvtdq2ps ",
             $even,
             ", ",
             $even,
             "\n",
-            "vmovaps [{buf} + 256*",
-            $row,
-            " + 4096], ",
+            ".if {scaled}\n",
+            "vpaddd ymm13, ymm12, [{buf} + ",
+            $at,
+            "]\n",
+            "vmulps ",
+            $even,
+            ", ",
+            $even,
+            ", ymm13\n",
+            ".endif\n",
+            "vmovaps [{d} + ",
+            $at,
+            "], ",
             $even,
             "\n",
         )
     };
 }
 
-/// Four rows by 8 columns, from `bp` on.
-macro_rules! f64_tile {
-    () => {
+/// Some rows by `vectors` times 16 columns.
+macro_rules! f64_rows {
+    ($rows:literal) => {
         concat!(
+            "mov {bp}, {b}\n",
+            "mov {n}, [{ctl} + 16]\n",
+            "3:\n",
             f64_start!("0", "ymm0", "ymm1"),
-            f64_start!("1", "ymm2", "ymm3"),
-            f64_start!("2", "ymm4", "ymm5"),
-            f64_start!("3", "ymm6", "ymm7"),
+            f64_start!("32", "ymm2", "ymm3"),
+            f64_start!("256", "ymm4", "ymm5"),
+            f64_start!("288", "ymm6", "ymm7"),
+            ".if ",
+            $rows,
+            " == 3\n",
+            f64_start!("512", "ymm8", "ymm9"),
+            f64_start!("544", "ymm10", "ymm11"),
+            ".endif\n",
             "mov {k}, [{ctl} + 8]\n",
             ".if {unroll} == 4\n",
             "4:\n",
-            f64_products!("0" "1" "2" "3"),
+            f64_products!($rows: "0" "1" "2" "3"),
             "add {a}, 32\n",
             "add {bp}, 512\n",
             "sub {k}, 4\n",
             "jnz 4b\n",
             ".else\n",
             "4:\n",
-            f64_products!("0"),
+            f64_products!($rows: "0"),
             "add {a}, 8\n",
             "add {bp}, 128\n",
             "dec {k}\n",
             "jnz 4b\n",
             ".endif\n",
             "sub {a}, {s}\n",
+            "vmovdqa ymm12, [{ctl} + 64]\n",
             f64_end!("0", "ymm0", "ymm1"),
-            f64_end!("1", "ymm2", "ymm3"),
-            f64_end!("2", "ymm4", "ymm5"),
-            f64_end!("3", "ymm6", "ymm7"),
-            "add {buf}, 32\n",
+            f64_end!("32", "ymm2", "ymm3"),
+            f64_end!("256", "ymm4", "ymm5"),
+            f64_end!("288", "ymm6", "ymm7"),
+            ".if ",
+            $rows,
+            " == 3\n",
+            f64_end!("512", "ymm8", "ymm9"),
+            f64_end!("544", "ymm10", "ymm11"),
+            ".endif\n",
+            "add {buf}, 64\n",
+            "add {d}, 64\n",
+            "dec {n}\n",
+            "jnz 3b\n",
         )
     };
 }
 
-/// The sums of a step of `length` products, f64 accumulators, 8 rows by `vectors` times 16 columns:
-/// `more += sums`, `rounded = more` rounded toward zero, and with `CHECK` `bits`.
+/// The sums of a step of `length` products with `more` added, f64 accumulators, 8 rows by `vectors` times 16 columns,
+/// rounded toward zero to f32. With `SCALED` times `2^(e_max - F)`; otherwise `more` becomes the sums. With `CHECK`, `bits`.
+///
+/// Results go to `d`, whose rows are as far apart as the buffers'.
 ///
 /// # Safety
 /// `UNROLL` is 1, or 4 where it divides `length`, which is not 0; `vectors` is 1 to 4. `a` and `b` point into the step's
-/// panels, `top` and `more` of the columns are filled.
+/// panels, `top` and `more` of the columns are filled, and `d` has room for them.
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn sums_f64<const UNROLL: usize, const CHECK: bool>(
+pub(super) unsafe fn sums_f64<const UNROLL: usize, const CHECK: bool, const SCALED: bool>(
     buffers: *mut Buffers,
-    a: *const f64,
-    b: *const f64,
-    length: usize,
-    vectors: usize,
+    d: *mut f32,
+    [a, b]: [*const f64; 2],
+    [length, vectors]: [usize; 2],
+    frac_bits: i32,
 ) {
-    let mut control = Control::new(length, vectors);
-    let offset: __m256i = _mm256_set1_epi64x(if CHECK { OFFSET } else { 0 });
-    // SAFETY: reads and writes panels, buffers and `control` within their bounds, as the caller promises. MXCSR's control
-    // bits are on exit what they were on entry, as the language asks (the flags of exceptions may be left set), and
-    // between its two writes there are only the instructions below, which want the mode they run under.
+    let mut control = Control::new(length, vectors, 3);
+    control.down = [0_u32.wrapping_sub(((frac_bits as u32) << 23) + HALF); 8];
+    // SAFETY: reads and writes panels, buffers, `d` and `control` within their bounds, as the caller promises. MXCSR's
+    // control bits are on exit what they were on entry, as the language asks (the flags of exceptions may be left set), and
+    // between its two writes there are only the instructions below, which want the mode they run under. Scaling is exact.
     unsafe {
         asm!(
             "vstmxcsr [{ctl} + 4]",
@@ -218,38 +304,31 @@ pub(super) unsafe fn sums_f64<const UNROLL: usize, const CHECK: bool>(
             "vldmxcsr [{ctl}]",
             "mov {rows:e}, 2",
             "2:",
-            "mov {bs}, {b}",
-            "mov {n}, [{ctl} + 16]",
-            "3:",
-            "mov {bp}, {bs}",
-            f64_tile!(),
-            "lea {bp}, [{bs} + 32]",
-            f64_tile!(),
-            "lea {bs}, [{bp} - 32]",
-            "dec {n}",
-            "jnz 3b",
-            "lea {a}, [{a} + 4*{s}]",
+            f64_rows!("3"),
+            "lea {a}, [{a} + 2*{s}]",
+            "add {a}, {s}",
             "add {buf}, [{ctl} + 24]",
+            "add {d}, [{ctl} + 24]",
             "dec {rows:e}",
             "jnz 2b",
+            f64_rows!("2"),
             "vldmxcsr [{ctl} + 4]",
             check = const CHECK as u32,
+            scaled = const SCALED as u32,
             unroll = const UNROLL,
             ctl = in(reg) &raw mut control,
             buf = inout(reg) buffers => _,
+            d = inout(reg) d => _,
             a = inout(reg) a => _,
             b = in(reg) b,
             s = in(reg) 8 * length,
-            s3 = in(reg) 24 * length,
-            bs = out(reg) _,
             bp = out(reg) _,
             k = out(reg) _,
             n = out(reg) _,
             rows = out(reg) _,
-            in("ymm15") offset,
             out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _, out("ymm4") _, out("ymm5") _, out("ymm6") _,
             out("ymm7") _, out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _, out("ymm12") _,
-            out("ymm13") _,
+            out("ymm13") _, out("ymm14") _, out("ymm15") _,
             options(nostack),
         );
     }
@@ -267,7 +346,7 @@ pub(super) unsafe fn sums_f32<const UNROLL: usize>(
     length: usize,
     vectors: usize,
 ) {
-    let mut control = Control::new(length, vectors);
+    let mut control = Control::new(length, vectors, 4);
     // SAFETY: as in `sums_f64`.
     unsafe {
         asm!(
