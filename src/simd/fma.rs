@@ -7,9 +7,11 @@ use super::Isa;
 use super::wide::{self, Work, in_order};
 use crate::accumulate::Recipe;
 use crate::format::{F32, F64, FormatSpec};
-use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
+use crate::gemm::Codes;
+use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
 use crate::round::Rounding;
 use crate::unit::Unit;
+use crate::view::View;
 use core::fmt::Debug;
 use core::ops::Range;
 use std::sync::Arc;
@@ -42,25 +44,23 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
 trait Real: Copy + Default + Debug + Send + Sync + 'static {
     /// Columns in registers.
     const NR: usize;
-    fn of(code: u64) -> Self;
     fn fma(self, by: Self, plus: Self) -> Self;
     /// The state as numbers.
     fn state(lanes: Lanes<'_>) -> &mut [Self::Code];
     type Code: Copy;
+    /// Operands of this width.
+    fn codes<'a>(codes: &Codes<'a>) -> Option<View<'a, Self::Code>>;
+    fn staged(codes: &Staged) -> &[Self::Code];
     fn is_nan(self) -> bool;
     fn from_code(code: Self::Code) -> Self;
     fn code(self) -> Self::Code;
 }
 
 macro_rules! real {
-    ($ty:ident, $code:ident, $nr:literal, $variant:ident) => {
+    ($ty:ident, $code:ident, $nr:literal, $variant:ident, $width:ident) => {
         impl Real for $ty {
             const NR: usize = $nr;
             type Code = $code;
-            #[inline(always)]
-            fn of(code: u64) -> Self {
-                Self::from_bits(code as $code)
-            }
             #[inline(always)]
             fn fma(self, by: Self, plus: Self) -> Self {
                 self.mul_add(by, plus)
@@ -68,6 +68,13 @@ macro_rules! real {
             fn state(lanes: Lanes<'_>) -> &mut [$code] {
                 let Lanes::$variant(state) = lanes else { unreachable!("states are as wide as d") };
                 state
+            }
+            fn codes<'a>(codes: &Codes<'a>) -> Option<View<'a, $code>> {
+                if let Codes::$width(view) = codes { Some(*view) } else { None }
+            }
+            fn staged(codes: &Staged) -> &[$code] {
+                let Staged::$variant(codes) = codes else { unreachable!("operands are as wide as d") };
+                codes
             }
             #[inline(always)]
             fn is_nan(self) -> bool {
@@ -84,8 +91,8 @@ macro_rules! real {
         }
     };
 }
-real!(f32, u32, 16, Narrow);
-real!(f64, u64, 8, Wide);
+real!(f32, u32, 16, Narrow, U32);
+real!(f64, u64, 8, Wide, U64);
 
 #[derive(Debug)]
 struct Chain<T> {
@@ -99,21 +106,28 @@ struct Chain<T> {
 #[derive(Debug, Default)]
 struct Packed<T>(Vec<T>);
 
-fn pack<T: Real>(panel: &mut Panel, width: usize, at: impl Fn(&Panel, usize, usize) -> usize) {
+/// Packs the columns of `codes`, groups of `width`.
+fn pack<T: Real>(panel: &mut Panel, codes: &View<'_, T::Code>, width: usize) {
     let mut to = panel.take_packed::<Packed<T>>();
-    let (lines, k) = (panel.lines, panel.k);
+    let [k, lines] = codes.shape();
     let width = if lines == 1 { 1 } else { width };
-    to.0.clear();
     to.0.resize(lines.div_ceil(width) * width * k, T::default());
-    for (group, to) in to.0.chunks_mut((width * k).max(1)).enumerate() {
-        let count = width.min(lines - group * width);
-        for (p, to) in to.chunks_mut(width).enumerate() {
-            for (j, to) in to[..count].iter_mut().enumerate() {
-                *to = T::of(panel.codes.get(at(panel, group * width + j, p)));
-            }
+    for (group, to) in to.0.chunks_exact_mut((width * k).max(1)).enumerate() {
+        let here = group * width..lines.min((group + 1) * width);
+        if here.len() < width {
+            to.fill(T::default());
         }
+        codes.read_block([0..k, here], to, width, T::from_code);
     }
     panel.put_packed(to);
+}
+
+/// Packs staged codes, which are a matrix of K by lines with these strides.
+fn pack_staged<T: Real>(panel: &mut Panel, strides: [usize; 2], width: usize) {
+    let codes = core::mem::take(&mut panel.codes);
+    let view = View::from_slice(T::staged(&codes), [panel.k, panel.lines], strides.map(|s| s as isize), 0);
+    pack::<T>(panel, &view.expect("as many codes as elements"), width);
+    panel.codes = codes;
 }
 
 struct Job<'a, T: Real> {
@@ -208,11 +222,21 @@ where
     }
 
     fn pack_a(&self, panel: &mut Panel) {
-        pack::<T>(panel, MR, |panel, line, p| line * panel.k + p);
+        pack_staged::<T>(panel, [1, panel.k], MR);
     }
 
     fn pack_b(&self, panel: &mut Panel) {
-        pack::<T>(panel, T::NR, |panel, line, p| p * panel.lines + line);
+        pack_staged::<T>(panel, [panel.lines, 1], T::NR);
+    }
+
+    fn pack_a_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
+        let view = T::codes(codes);
+        view.map(|view| pack::<T>(panel, &view.transposed(), MR)).is_some()
+    }
+
+    fn pack_b_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
+        let view = T::codes(codes);
+        view.map(|view| pack::<T>(panel, &view, T::NR)).is_some()
     }
 
     fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {

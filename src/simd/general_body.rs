@@ -8,6 +8,7 @@ use super::rows::{Block, Body};
 use super::values::{FAR, LOW, SPECIAL};
 use super::wide::{in_order, over, truncate};
 use crate::accumulate::CPosition;
+use num_traits::{AsPrimitive, PrimInt};
 
 /// Exponents within which f32 lanes need no care: scales and results are normal f32.
 pub(super) const LOWEST: i16 = -90;
@@ -118,7 +119,52 @@ pub(super) fn largest<const N: usize>(k: &Block<'_, N>) -> [i16; N] {
     e
 }
 
-/// (4) to (7) in f32 lanes, where every exponent allows it. Exponents are i16, of which vectors have most.
+/// Powers of two for every lane.
+struct Powers<const N: usize> {
+    /// What makes the truncation step of products without scales 1.
+    scale: [f32; N],
+    /// The truncation step.
+    step: [f32; N],
+    /// Its inverse.
+    term: [f32; N],
+}
+
+/// (4) Powers of e_max, if f32 lanes need no care. Exponents are integers of two bytes, of which vectors have most, or of
+/// four, where comparing them takes no more than an instruction and widening them would.
+#[inline(always)]
+fn powers<T, const N: usize>(k: &Block<'_, N>, c: [f32; N], products: [i16; N], p: &Params) -> Option<Powers<N>>
+where
+    T: PrimInt + AsPrimitive<u16>,
+    i16: AsPrimitive<T>,
+    i32: AsPrimitive<T>,
+{
+    let bound = |e: i32| -> T { e.clamp(2 * i32::from(LOW), 1000).as_() };
+    let (floor, c_emin, f): (_, _, T) = (bound(p.floor.unwrap_or(i32::MIN)), bound(p.c_emin), p.frac_bits.as_());
+    let (low, lowest, highest, bias): (T, T, T, T) = (LOW.as_(), LOWEST.as_(), HIGHEST.as_(), 127i16.as_());
+    let (mut e, mut alone, mut bad) = ([T::zero(); N], [T::zero(); N], [T::zero(); N]);
+    for j in 0..N {
+        let field: T = ((c[j].to_bits() << 1 >> 24) as i32).as_();
+        // What is too small for a field is too small to matter.
+        let of_c = if field > T::zero() { (field - bias).max(c_emin) } else { low };
+        let scale: T = (k.scale_a + k.scale_b[j]).as_();
+        let product: T = products[j].as_();
+        e[j] = (product + scale).max(of_c).max(floor);
+        alone[j] = e[j] - scale;
+        // Negative outside of the window.
+        bad[j] = (e[j] - lowest) | (highest - e[j]) | (alone[j] - lowest) | (highest - alone[j]);
+    }
+    if bad.iter().fold(T::zero(), |x, y| x | *y) < T::zero() {
+        return None;
+    }
+    let power = |e: T| f32::from_bits(u32::from((bias + e).as_()) << 23);
+    Some(Powers {
+        scale: each(alone, |e| power(f - e)),
+        step: each(e, |e| power(e - f)),
+        term: each(e, |e| power(f - e)),
+    })
+}
+
+/// (4) to (7) in f32 lanes, where every exponent allows it.
 #[inline(always)]
 fn narrow<const NATIVE: bool, const N: usize>(
     k: &Block<'_, N>,
@@ -126,28 +172,12 @@ fn narrow<const NATIVE: bool, const N: usize>(
     products: [i16; N],
     p: &Params,
 ) -> Option<[f32; N]> {
-    let bound = |e: i32| e.clamp(2 * i32::from(LOW), 1000) as i16;
-    let (floor, c_emin, f) = (bound(p.floor.unwrap_or(i32::MIN)), bound(p.c_emin), p.frac_bits as i16);
     let (finite, endless) = finite(c);
-    let (mut e, mut alone, mut bad) = ([0i16; N], [0i16; N], [0i16; N]);
+    let powers =
+        if NATIVE { powers::<i32, N>(k, finite, products, p) } else { powers::<i16, N>(k, finite, products, p) };
+    let Powers { scale, step, mut term } = powers?;
     for j in 0..N {
-        let field = (finite[j].to_bits() << 1 >> 24) as i16;
-        // What is too small for a field is too small to matter.
-        let of_c = if field > 0 { (field - 127).max(c_emin) } else { LOW };
-        let scale = k.scale_a + k.scale_b[j];
-        e[j] = (products[j] + scale).max(of_c).max(floor);
-        alone[j] = e[j] - scale;
-        // Negative outside of the window.
-        bad[j] = (e[j] - LOWEST) | (HIGHEST - e[j]) | (alone[j] - LOWEST) | (HIGHEST - alone[j]);
-    }
-    if bad.iter().fold(0, |x, y| x | y) < 0 {
-        return None;
-    }
-    // 2^(F - e): what makes the truncation step 1.
-    let (scale, step) = (each(alone, |e| narrow_power(f - e)), each(e, |e| narrow_power(e - f)));
-    let mut term = finite;
-    for j in 0..N {
-        term[j] *= narrow_power(f - e[j]);
+        term[j] *= finite[j];
     }
     let whole = if matches!(p.finish, Finish::Wide) { None } else { integer(k, &scale, term, p) };
     // No closures around large bodies: what is not inlined loses the instruction set.
