@@ -193,6 +193,10 @@ impl Edges {
             self.vanishing(&mut input);
             return input;
         }
+        if self.random.one_in(16) {
+            self.beside_tie(&mut input, lead);
+            return input;
+        }
         let first = self.random.below(self.blocks.len() as u64) as usize;
         let negative = self.random.one_in(2);
         if !self.sums.is_empty() && self.random.one_in(4) {
@@ -268,6 +272,40 @@ impl Edges {
         }
         for ((negative, e), k) in terms.into_iter().zip(places) {
             self.put_at(input, k, negative, e, Rest::Nothing);
+        }
+    }
+
+    /// A power of two, perhaps with its last bit set, as c or as earlier products; and a product that ends in
+    /// one bit about where terms are cut and is otherwise a tie: rounded off, it is one.
+    fn beside_tie(&mut self, input: &mut Input, lead: i32) {
+        let i = self.bench.interface;
+        let last_bit = lead - i.d.fraction_bits as i32;
+        // Just below a power of two the results lie twice as close.
+        let tie = last_bit - 1 - i32::from(self.random.one_in(2));
+        let end = lead - self.pick(|s| &s.gaps) - self.random.range(0, 1);
+        let mut places: Vec<usize> = self.blocks.concat();
+        while places.len() > 3 {
+            places.remove(self.random.below(places.len() as u64) as usize);
+        }
+        let Some(product) = places.pop().filter(|_| (1..64).contains(&(tie - end))) else { return };
+        let odd = self.random.one_in(2);
+        match places[..] {
+            [first, second] if self.random.one_in(2) => {
+                self.put_at(input, first, false, lead, Rest::Nothing);
+                if odd {
+                    self.put_at(input, second, false, last_bit, Rest::Nothing);
+                }
+            }
+            _ => self.put_at(input, i.k, false, lead, if odd { Rest::Bit(last_bit) } else { Rest::Nothing }),
+        }
+        let negative = self.random.one_in(2);
+        let found = (0..4).find_map(|_| {
+            let whole = u128::from(2 * self.random.below(8) + 1) << (tie - end);
+            let magnitude = if self.random.one_in(2) { whole + 1 } else { whole - 1 };
+            self.bench.split(negative, magnitude, end)
+        });
+        if let Some((a, b)) = found {
+            (input.a[product], input.b[product]) = (a, b);
         }
     }
 

@@ -155,16 +155,6 @@ impl Reach {
         Self { products, zeros, addend, alone, scaled: i.scale.is_some(), floor, sure_floor, last, largest_sum }
     }
 
-    /// The largest exponent of any non-zero term.
-    fn top(&self) -> i32 {
-        self.products.top.max(self.addend.map_or(i32::MIN, |c| c.top))
-    }
-
-    /// The largest exponent that can ever be aligned to.
-    pub(super) fn highest(&self) -> i32 {
-        self.top().max(self.zero_top()).max(self.floor.unwrap_or(i32::MIN))
-    }
-
     /// The largest exponent of a zero product, where they count.
     pub(super) fn zero_top(&self) -> i32 {
         self.zeros.map_or(i32::MIN, |z| z.1)
@@ -203,20 +193,63 @@ impl Reach {
         with_products.min(alone)
     }
 
-    /// Whether no bit of any term is ever cut off.
+    /// Whether no bit of any term is ever cut off: neither by its own exponent, nor by another term's.
     pub(super) fn cuts_nothing(&self, x: &GenericDot) -> bool {
         // Where one bit is cut, a sticky bit in its place is that bit.
         let directed = matches!(x.alignment, Rounding::TowardZero | Rounding::Down | Rounding::Up);
         let kept = x.frac_bits as i32 + i32::from(x.sticky && directed);
-        self.highest() - kept <= self.last
+        let floor = self.floor.unwrap_or(i32::MIN);
+        let products = Range { width: self.products.width + i32::from(x.normalise_products), ..self.products };
+        let products_top = products.top.max(self.zero_top());
+        let other_products = if x.block > 1 || self.scaled { products_top } else { i32::MIN };
+        let addend_top = self.addend.map_or(i32::MIN, |c| c.top);
+        let whole = |term: Range, others: i32| {
+            let by_others = floor.max(others).saturating_sub(kept);
+            (term.width <= kept || term.top - kept <= term.last) && by_others <= term.last
+        };
+        whole(products, other_products.max(addend_top)) && self.addend.is_none_or(|c| whole(c, products_top))
     }
 
-    /// The same for a product on its own: nothing beside it, no floor above it.
-    pub(super) fn cuts_nothing_alone(&self, x: &GenericDot) -> bool {
+    /// Whether what alignment cuts off never changes what the output's rounding makes of the sum: a
+    /// product alone is cut in the direction in which it is rounded, or of two terms at most one is cut and
+    /// the sticky bit stands for that, and where the output's rounding turns there is no finer bit
+    /// than alignment keeps.
+    pub(super) fn cut_is_rounding(&self, x: &GenericDot, i: &Interface) -> bool {
+        let directed = [Rounding::TowardZero, Rounding::Down, Rounding::Up, Rounding::AwayFromZero];
+        let one_way = x.alignment == x.output_rounding && directed.contains(&x.alignment);
+        let same_direction = self.alone && one_way && !x.sticky && !x.negative_zero;
+        let two_terms = self.alone || x.block + usize::from(self.addend.is_some()) == 2;
+        let sticky = two_terms && x.sticky && x.alignment == Rounding::TowardZero;
+        if self.scaled || x.via_f16 || self.zeros.is_some() || !(same_direction || sticky) {
+            return false;
+        }
         let f = x.frac_bits as i32;
-        let floor_is_low = self.floor.is_none_or(|e| e - f <= self.last);
-        let width = self.products.width + i32::from(x.normalise_products);
-        self.alone && floor_is_low && f >= width
+        // To nearest, rounding turns halfway between two results.
+        let rounded = x.output_bits.unwrap_or(i.d.fraction_bits) as i32 + i32::from(sticky);
+        let finest = i.d.emin() - rounded;
+        let depth = self.depth(x, i, finest + f);
+        let floor_is_fine = self.floor.is_none_or(|e| e - f <= finest);
+        if self.alone {
+            return floor_is_fine && f >= depth + rounded;
+        }
+        let last = self.addend.map_or(self.products.last, |c| c.last);
+        let one_cut_at_floor = self.floor.is_none_or(|e| e - f <= last);
+        let width = self.addend.map_or(0, |c| c.width).max(self.products.width + i32::from(x.normalise_products));
+        // A term that loses bits is at most half of the other one.
+        floor_is_fine && one_cut_at_floor && f >= depth + width + 2 && f > depth + rounded
+    }
+
+    /// How far below its exponent the leading bit of a term can be, if that exponent is above `e`.
+    fn depth(&self, x: &GenericDot, i: &Interface, e: i32) -> i32 {
+        if x.flush_inputs {
+            return 0;
+        }
+        let [a, b] = [&i.a, &i.b];
+        let subnormal = |x: &FormatSpec, y: i32| if x.emin() + y > e { x.fraction_bits as i32 } else { 0 };
+        let both = if a.emin() + b.emin() > e { (a.fraction_bits + b.fraction_bits) as i32 } else { 0 };
+        let product = both.max(subnormal(a, top(b))).max(subnormal(b, top(a)));
+        let addend = if self.addend.is_some() { subnormal(&i.c, 0).max(subnormal(&i.d, 0)) } else { 0 };
+        addend.max(if x.normalise_products { 0 } else { product })
     }
 
     /// Whether every block's sum, unless too large for `d`, is a number that `kept` fraction bits hold.

@@ -188,8 +188,12 @@ fn generic(mut x: GenericDot, interface: &Interface, reasons: &mut Vec<Reason>) 
     }
     lone_products(&mut x, interface, blocks, reasons);
     let reach = Reach::new(&x, blocks, interface);
-    if !x.exact && (reach.cuts_nothing(&x) || reach.cuts_nothing_alone(&x)) {
+    if !x.exact && reach.cuts_nothing(&x) {
         plain("exact", &mut x.exact, true, format!("no term loses a bit at F = {}", x.frac_bits), reasons);
+    }
+    if !x.exact && reach.cut_is_rounding(&x, interface) {
+        let why = format!("what F = {} cuts off changes no rounding of the result", x.frac_bits);
+        plain("exact", &mut x.exact, true, why, reasons);
     }
     if x.exact {
         no_alignment(&mut x, reasons);

@@ -1,6 +1,6 @@
 //! Making an input on which two boxes differ as small as it can be.
 
-use super::bench::{exact, is_zero, one};
+use super::bench::{Bench, exact, is_zero, one};
 use super::black_box::{BlackBox, Input, Interface};
 use super::fit::cases::Case;
 use crate::accumulate::Recipe;
@@ -8,17 +8,21 @@ use crate::error::Error;
 use crate::format::FormatSpec;
 
 /// How large an input is: non-zero terms, then significand bits, then the span of exponents, then
-/// how far its exponents and signs are from those of +1.
+/// how far its exponents and signs are from those of +1. The scales of non-zero products count in
+/// both; a scale of one bit is none.
 pub(crate) fn size(input: &Input, interface: &Interface) -> (usize, u32, i32, i32) {
-    let Interface { a, b, c, .. } = interface;
-    let live = (0..interface.k).filter(|&k| !is_zero(a, input.a[k]) && !is_zero(b, input.b[k]));
-    let mut exponents = Vec::new();
-    let mut bits = 0;
-    for k in live {
-        let (x, y) = (a.decode(input.a[k]), b.decode(input.b[k]));
-        bits += width(x.significand) + width(y.significand);
-        exponents.push(x.exponent + y.exponent);
+    let Interface { a, b, c, scale, .. } = interface;
+    let live: Vec<usize> = (0..interface.k).filter(|&k| !is_zero(a, input.a[k]) && !is_zero(b, input.b[k])).collect();
+    let width_of = |f: &FormatSpec, code: u64| width(f.decode(code).significand);
+    let mut bits: u32 = live.iter().map(|&k| width_of(a, input.a[k]) + width_of(b, input.b[k])).sum();
+    if let Some(rule) = scale {
+        let mut blocks: Vec<usize> = live.iter().map(|k| k / rule.block.max(1)).collect();
+        blocks.dedup();
+        let scales = blocks.into_iter().flat_map(|n| [input.scale_a.get(n), input.scale_b.get(n)]).flatten();
+        bits += scales.map(|&code| width_of(&rule.format, code).saturating_sub(1)).sum::<u32>();
     }
+    let bench = Bench::new(*interface);
+    let mut exponents: Vec<i32> = live.iter().map(|&k| bench.product_exponent(input, k)).collect();
     let terms = exponents.len() + usize::from(!is_zero(c, input.c));
     if !is_zero(c, input.c) {
         let x = c.decode(input.c);

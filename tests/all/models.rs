@@ -85,7 +85,7 @@ fn fit_gives_a_small_counterexample_for_what_it_cannot_model() {
 /// A unit of each family and other values of every one of its parameters; `true` where the unit's
 /// formats hide the difference.
 type Flips = &'static [(&'static str, &'static str, bool)];
-const FLIPS: [(&str, &str, Flips); 11] = [
+const FLIPS: [(&str, &str, Flips); 16] = [
     (
         "custom/m1n1k8.f32.bf16.bf16.f32/dot:block=4:F=24",
         "dot",
@@ -116,6 +116,19 @@ const FLIPS: [(&str, &str, Flips); 11] = [
         "custom/m1n1k8.f32.f16.f16.f32/dot:block=4:F=24",
         "dot",
         &[("e_zero", "emin-6", true), ("limit", "yes", true), ("via-f16", "yes", true), ("F", "40", false)],
+    ),
+    // Of two terms one is cut, and the sticky bit stands for it; a lone product is cut as it is rounded.
+    ("custom/m1n1k8.f32.tf32.tf32.f32/dot:block=1:F=38:sticky=yes", "dot", &[("F", "39", true), ("F", "30", false)]),
+    (
+        "custom/m1n1k8.f32.f16.f16.f32/dot:block=1:F=18:c=late:out-bits=17:flush-in=yes",
+        "dot",
+        &[("F", "19", true), ("F", "16", false), ("align", "rd", false)],
+    ),
+    // 17 * 241 = 2^12 + 1 last bits: a product just beside a tie.
+    (
+        "custom/m1n1k8.f32.bf16.bf16.f32/dot:block=1:F=36:align=rne:normalise=yes:c=last:out=rne",
+        "dot",
+        &[("F", "37", false)],
     ),
     ("ampere/mma.m8n8k4.f64.f64.f64.f64", "fma", &[("round", "rz", false), ("nan", "ones", false)]),
     ("cdna2/v_mfma_f32_32x32x8f16", "pairwise", &[("flush-out", "no", true)]),
@@ -181,6 +194,12 @@ const FLIPS: [(&str, &str, Flips); 11] = [
             ("nan", "quiet", false),
         ],
     ),
+    ("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3", "groups", &[("F", "34", false), ("G", "32", false)]),
+    (
+        "rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e2m1.f32.ue8m0",
+        "dot",
+        &[("F", "24", false), ("block", "16", false)],
+    ),
     ("ampere/mma.m8n8k4.f16.f16.f16.f16", "software", &[("nan", "quiet", false)]),
 ];
 
@@ -209,7 +228,10 @@ fn a_flipped_parameter_is_found_or_explained() {
                 Sameness::Same(reasons) => {
                     assert!(same && reasons.iter().any(|r| r.starts_with(name)), "{unit} {text}: {reasons:?}");
                 }
-                Sameness::Different(found) => assert!(!same && found.first != found.second, "{unit} {text}"),
+                Sameness::Different(found) => {
+                    assert!(!same && found.first != found.second, "{unit} {text}");
+                    assert_minimal(&unit, &other, &found.input);
+                }
                 other => panic!("{unit} {text}: {other:?}"),
             }
         }
@@ -232,6 +254,12 @@ fn reductions(input: &Input, i: &Interface) -> Vec<Input> {
     }
     all.push(Input { c: 0, ..input.clone() });
     all.extend(simpler(&i.c, input.c).map(|code| with(input, |x| x.c = code)));
+    if let Some(rule) = i.scale {
+        for n in 0..i.scales() {
+            all.extend(simpler(&rule.format, input.scale_a[n]).map(|code| with(input, |x| x.scale_a[n] = code)));
+            all.extend(simpler(&rule.format, input.scale_b[n]).map(|code| with(input, |x| x.scale_b[n] = code)));
+        }
+    }
     let (_, bits, span) = size(input, i);
     all.retain(|x| {
         size(x, i).0 < size(input, i).0 || size(x, i).1 < bits || (size(x, i).1 == bits && size(x, i).2 < span)
@@ -257,13 +285,20 @@ fn simpler(f: &FormatSpec, code: u64) -> impl Iterator<Item = u64> {
 
 /// Non-zero terms, significand bits, span of exponents: what a difference is minimal in.
 fn size(input: &Input, i: &Interface) -> (usize, u32, i32) {
-    let bits = |s: u64| 64 - s.leading_zeros() - s.trailing_zeros();
-    let (mut total, mut exponents) = (0, Vec::new());
+    let bits = |s: u64| if s == 0 { 0 } else { 64 - s.leading_zeros() - s.trailing_zeros() };
+    let (mut total, mut exponents, mut blocks) = (0, Vec::new(), BTreeSet::new());
     for k in 0..i.k {
         let (x, y) = (i.a.decode(input.a[k]), i.b.decode(input.b[k]));
         if !x.is_zero() && !y.is_zero() {
+            let scales = i.scale.map(|rule| {
+                let n = k / rule.block;
+                (n, [input.scale_a[n], input.scale_b[n]].map(|code| rule.format.decode(code)))
+            });
+            let scaled: i32 = scales.iter().flat_map(|(_, scales)| scales).map(|s| s.exponent).sum();
+            let first_of_block = scales.filter(|(n, _)| blocks.insert(*n));
+            total += first_of_block.iter().flat_map(|(_, s)| s).map(|s| bits(s.significand).max(1) - 1).sum::<u32>();
             total += bits(x.significand) + bits(y.significand);
-            exponents.push(x.exponent + y.exponent);
+            exponents.push(x.exponent + y.exponent + scaled);
         }
     }
     let c = i.c.decode(input.c);
@@ -273,6 +308,15 @@ fn size(input: &Input, i: &Interface) -> (usize, u32, i32) {
     }
     let span = exponents.iter().max().unwrap_or(&0) - exponents.iter().min().unwrap_or(&0);
     (exponents.len(), total, span)
+}
+
+/// Fails if two units differ on anything that one removal or shortening makes of an input.
+fn assert_minimal(one: &Unit, other: &Unit, input: &Input) {
+    let bits = |u: &Unit, x: &Input| u.dot_add_scaled_bits(&x.a, &x.b, x.c, &x.scale_a, &x.scale_b).unwrap();
+    for smaller in reductions(input, &one.interface()) {
+        let (x, y) = (bits(one, &smaller), bits(other, &smaller));
+        assert_eq!(x, y, "{one} and {other}: {input} can be {smaller}");
+    }
 }
 
 /// Nothing can be taken from what `diff` finds without the units agreeing.
@@ -294,11 +338,7 @@ fn differences_are_minimal() {
         let other = one.with_accumulator(changed[r.below(4) as usize]).unwrap();
         let Sameness::Different(found) = diff(&one, &other).unwrap() else { continue };
         told_apart += 1;
-        let bits = |u: &Unit, x: &Input| u.dot_add_bits(&x.a, &x.b, x.c).unwrap();
-        for smaller in reductions(&found.input, &one.interface()) {
-            let (x, y) = (bits(&one, &smaller), bits(&other, &smaller));
-            assert_eq!(x, y, "{one} and {other}: {} can be {smaller}", found.input);
-        }
+        assert_minimal(&one, &other, &found.input);
     }
     assert!(told_apart > 8, "{told_apart}");
 }

@@ -12,7 +12,7 @@ use super::super::black_box::Input;
 use super::super::generate::{Generator, Kind};
 use super::super::reach::last_bit;
 use super::super::tree::{Node, SummationTree};
-use super::alignment::Widths;
+use super::alignment::{Widths, one};
 use super::{Feature, Lab, Observation, Value, cannot};
 use crate::error::Error;
 use crate::format::FormatSpec;
@@ -178,11 +178,13 @@ impl Mover {
     }
 }
 
-/// The widths measured, or where they are not known all that a unit may well have.
+/// The widths measured, or all that a unit may well have: where they are not known, or where terms cut in
+/// more than one way are perhaps cut again, together.
 fn likely_widths(lab: &Lab<'_>, widths: &Widths) -> BTreeSet<i32> {
     let told: BTreeSet<i32> = widths.everywhere.iter().map(|w| w.bits).collect();
     let p = lab.bench.interface.d.fraction_bits as i32;
-    if told.is_empty() || told.len() > 8 { (1..p + 14).collect() } else { told }
+    let one_way = one(widths.everywhere.iter().map(|w| w.rounding)).is_some();
+    if one_way && told.len() <= 8 { told } else { (1..p + 14).collect() }
 }
 
 /// Signs, and magnitudes of the first of `n` others: small ones, and such that the smaller input's
