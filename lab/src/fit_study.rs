@@ -10,6 +10,7 @@ use gemmulate::Unit;
 use gemmulate::probe::{BlackBox, FitOptions, Sameness, diff, fit, same_function};
 use gemmulate::vectors::{Generator, Vector};
 use std::collections::HashSet;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Vectors of the ten kinds on which unit and model are compared.
@@ -74,19 +75,33 @@ fn study(unit: &Unit) -> (Verdict, f64) {
     (verdict, seconds)
 }
 
-fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    let units: Vec<Unit> = match args.get(1).map(String::as_str) {
-        Some("custom") => {
-            let mut r = custom::Random(args[3].parse().unwrap());
-            (0..args[2].parse().unwrap()).map(|_| custom::unit(&mut r)).collect()
+const USAGE: &str = "usage: fit-study (custom COUNT SEED | catalogue | UNIT)";
+
+/// The units that the arguments name.
+fn units(args: &[String]) -> Result<Vec<Unit>, String> {
+    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}\n{USAGE}"));
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["custom", count, seed] => {
+            let (count, mut r) = (number(count)?, custom::Random(number(seed)?));
+            Ok((0..count).map(|_| custom::unit(&mut r)).collect())
         }
-        Some("catalogue") => {
+        ["catalogue"] => {
             let mut seen = HashSet::new();
-            Unit::all().filter(|u| seen.insert(format!("{:?}{:?}", u.recipe, u.interface()))).collect()
+            Ok(Unit::all().filter(|u| seen.insert(format!("{:?}{:?}", u.recipe, u.interface()))).collect())
         }
-        Some(name) => vec![Unit::find(name).unwrap()],
-        None => panic!("custom COUNT SEED, catalogue, or a unit"),
+        [name] if !name.starts_with('-') => Unit::find(name).map(|unit| vec![unit]).map_err(|error| error.to_string()),
+        _ => Err(USAGE.into()),
+    }
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let units = match units(&args) {
+        Ok(units) => units,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::from(2);
+        }
     };
     let results: Vec<(Verdict, f64)> = units.iter().map(study).collect();
     let mut seconds: Vec<f64> = results.iter().map(|r| r.1).collect();
@@ -100,7 +115,8 @@ fn main() {
         count(|v| matches!(v, Verdict::Unsaid(_))),
         count(|v| matches!(v, Verdict::Wrong(_))),
         count(|v| matches!(v, Verdict::Refuted(_))),
-        seconds[seconds.len() / 2],
-        seconds[seconds.len() - 1],
+        seconds.get(seconds.len() / 2).unwrap_or(&0.0),
+        seconds.last().unwrap_or(&0.0),
     );
+    ExitCode::SUCCESS
 }

@@ -27,8 +27,9 @@ use pack::{Fields, Packed, Source};
 
 /// Rows of a register tile.
 const MR: usize = 8;
-/// Bytes of B's panel that are kept in the first-level cache.
-const NEAR: usize = 1 << 15;
+/// Bytes of 16 columns of B's panel that meet all rows before the next are read: more than the first-level cache holds, for
+/// states come and go half as often.
+const NEAR: usize = 1 << 16;
 
 /// States of a register tile.
 #[derive(Debug)]
