@@ -290,9 +290,9 @@ impl Edges {
         let Some(product) = places.pop().filter(|_| (1..64).contains(&(tie - end))) else { return };
         let odd = self.random.one_in(2);
         match places[..] {
-            [first, second] if self.random.one_in(2) => {
+            [first, ref others @ ..] if self.random.one_in(2) => {
                 self.put_at(input, first, false, lead, Rest::Nothing);
-                if odd {
+                if let (true, Some(&second)) = (odd, others.first()) {
                     self.put_at(input, second, false, last_bit, Rest::Nothing);
                 }
             }
@@ -412,11 +412,13 @@ impl Edges {
         }
     }
 
-    /// Zero times a large number: does it count in the largest exponent?
+    /// Zero times a large number, from either side: does it count in the largest exponent?
     fn zero_product(&mut self, input: &mut Input) {
         let i = self.bench.interface;
         let k = self.random.below(i.k as u64) as usize;
-        let e = self.random.range(top(&i.b) - 3, top(&i.b));
-        (input.a[k], input.b[k]) = (0, around(&i.b, false, e, 0));
+        let (of_a, large) = if self.random.one_in(2) { (true, i.b) } else { (false, i.a) };
+        let e = self.random.range(top(&large) - 3, top(&large));
+        let code = around(&large, false, e, 0);
+        (input.a[k], input.b[k]) = if of_a { (0, code) } else { (code, 0) };
     }
 }
