@@ -299,6 +299,23 @@ impl Edges {
             _ => self.put_at(input, i.k, false, lead, if odd { Rest::Bit(last_bit) } else { Rest::Nothing }),
         }
         let negative = self.random.one_in(2);
+        if self.random.one_in(3) {
+            // A product that is a tie by itself, and the last bit anywhere else.
+            let beside_c = self.random.one_in(2);
+            let other = places.first().copied().filter(|_| !beside_c).unwrap_or(i.k);
+            let half = 1u64 << (i.d.fraction_bits + 1);
+            let ties = (0..8).find_map(|_| {
+                let odd = half + 2 * self.random.below(half / 2) + 1;
+                self.bench.split(negative, odd.into(), tie)
+            });
+            if let Some((a, b)) = ties {
+                *input = self.bench.zeros();
+                (input.a[product], input.b[product]) = (a, b);
+                let opposite = self.random.one_in(2);
+                self.put_at(input, other, opposite, end, Rest::Nothing);
+            }
+            return;
+        }
         let found = (0..4).find_map(|_| {
             let whole = u128::from(2 * self.random.below(8) + 1) << (tie - end);
             let magnitude = if self.random.one_in(2) { whole + 1 } else { whole - 1 };
