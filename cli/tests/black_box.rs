@@ -206,7 +206,6 @@ fn a_child_that_is_no_function_is_said_to_be_none() {
     assert!(probed.out.contains("cannot tell: it answers the same input in different ways"), "{}", probed.out);
 }
 
-/// A child that hangs does not outlive the tool, nor does what it started.
 /// A command that hangs, in two processes, and writes their numbers to a file.
 fn hanging(pids: &Path) -> String {
     format!("sleep 1000 & echo $! $$ > '{0}.new'; mv '{0}.new' '{0}'; wait", pids.display())
@@ -231,6 +230,7 @@ fn assert_ended(pids: &Path) {
     }
 }
 
+/// A child that hangs does not outlive the tool, nor does what it started.
 #[test]
 fn hung_children_are_ended() {
     let folder = tempfile::tempdir().unwrap();

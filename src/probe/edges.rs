@@ -275,54 +275,57 @@ impl Edges {
         }
     }
 
-    /// A power of two, perhaps with its last bit set, as c or as earlier products; and a product that ends in
-    /// one bit about where terms are cut and is otherwise a tie: rounded off, it is one.
+    /// A sum just beside a tie: by the last bit of a product, or by one bit beside a product that is a tie itself.
     fn beside_tie(&mut self, input: &mut Input, lead: i32) {
-        let i = self.bench.interface;
-        let last_bit = lead - i.d.fraction_bits as i32;
         // Just below a power of two the results lie twice as close.
-        let tie = last_bit - 1 - i32::from(self.random.one_in(2));
+        let tie = lead - self.bench.interface.d.fraction_bits as i32 - 1 - i32::from(self.random.one_in(2));
         let end = lead - self.pick(|s| &s.gaps) - self.random.range(0, 1);
         let mut places: Vec<usize> = self.blocks.concat();
         while places.len() > 3 {
             places.remove(self.random.below(places.len() as u64) as usize);
         }
         let Some(product) = places.pop().filter(|_| (1..64).contains(&(tie - end))) else { return };
-        let odd = self.random.one_in(2);
-        match places[..] {
-            [first, ref others @ ..] if self.random.one_in(2) => {
-                self.put_at(input, first, false, lead, Rest::Nothing);
-                if let (true, Some(&second)) = (odd, others.first()) {
-                    self.put_at(input, second, false, last_bit, Rest::Nothing);
-                }
-            }
-            _ => self.put_at(input, i.k, false, lead, if odd { Rest::Bit(last_bit) } else { Rest::Nothing }),
+        if self.random.one_in(3)
+            && let Some(operands) = self.tied(tie)
+        {
+            (input.a[product], input.b[product]) = operands;
+            let (beside_c, negative) = (self.random.one_in(2), self.random.one_in(2));
+            let other = places.first().copied().filter(|_| !beside_c).unwrap_or(input.a.len());
+            return self.put_at(input, other, negative, end, Rest::Nothing);
         }
+        self.power_of_two(input, &places, lead);
         let negative = self.random.one_in(2);
-        if self.random.one_in(3) {
-            // A product that is a tie by itself, and the last bit anywhere else.
-            let beside_c = self.random.one_in(2);
-            let other = places.first().copied().filter(|_| !beside_c).unwrap_or(i.k);
-            let half = 1u64 << (i.d.fraction_bits + 1);
-            let ties = (0..8).find_map(|_| {
-                let odd = half + 2 * self.random.below(half / 2) + 1;
-                self.bench.split(negative, odd.into(), tie)
-            });
-            if let Some((a, b)) = ties {
-                *input = self.bench.zeros();
-                (input.a[product], input.b[product]) = (a, b);
-                let opposite = self.random.one_in(2);
-                self.put_at(input, other, opposite, end, Rest::Nothing);
-            }
-            return;
-        }
         let found = (0..4).find_map(|_| {
             let whole = u128::from(2 * self.random.below(8) + 1) << (tie - end);
             let magnitude = if self.random.one_in(2) { whole + 1 } else { whole - 1 };
             self.bench.split(negative, magnitude, end)
         });
-        if let Some((a, b)) = found {
-            (input.a[product], input.b[product]) = (a, b);
+        if let Some(operands) = found {
+            (input.a[product], input.b[product]) = operands;
+        }
+    }
+
+    /// Operands of a product halfway between two results.
+    fn tied(&mut self, half: i32) -> Option<(u64, u64)> {
+        let (lead, negative) = (1u64 << (self.bench.interface.d.fraction_bits + 1), self.random.one_in(2));
+        (0..8).find_map(|_| {
+            let odd = lead + 2 * self.random.below(lead / 2) + 1;
+            self.bench.split(negative, odd.into(), half)
+        })
+    }
+
+    /// A power of two, perhaps with a result's last bit set, as c or as products at these places.
+    fn power_of_two(&mut self, input: &mut Input, places: &[usize], lead: i32) {
+        let i = self.bench.interface;
+        let last_bit = Some(lead - i.d.fraction_bits as i32).filter(|_| self.random.one_in(2));
+        match *places {
+            [first, ref others @ ..] if self.random.one_in(2) => {
+                self.put_at(input, first, false, lead, Rest::Nothing);
+                if let (Some(last_bit), Some(&second)) = (last_bit, others.first()) {
+                    self.put_at(input, second, false, last_bit, Rest::Nothing);
+                }
+            }
+            _ => self.put_at(input, i.k, false, lead, last_bit.map_or(Rest::Nothing, Rest::Bit)),
         }
     }
 

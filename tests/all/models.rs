@@ -2,7 +2,7 @@
 
 use crate::custom::{self, Random};
 use gemmulate::Unit;
-use gemmulate::accumulate::{Accumulator, Dot, GenericDot, Recipe};
+use gemmulate::accumulate::{Accumulator, CPosition, Dot, Floor, GenericDot, Recipe};
 use gemmulate::format::{E4M3, E5M2, F16, F32, FormatSpec};
 use gemmulate::instr::Shape;
 use gemmulate::num::Num;
@@ -10,6 +10,7 @@ use gemmulate::probe::{
     BlackBox, Command, Fit, FitOptions, Input, Interface, Sameness, authenticate, canonical, classes, diff, features,
     fit, read_tests, same_function,
 };
+use gemmulate::round::Rounding;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -352,6 +353,44 @@ fn canonical_forms_are_the_same_function() {
         let (plain, _) = canonical(&unit.recipe.unwrap(), &unit.interface());
         let other = unit.with_accumulator(plain).unwrap();
         assert!(same_on_vectors(&unit, &other, 700), "{unit}: {plain}");
+    }
+}
+
+/// Where `canonical` says that what alignment cuts off decides no rounding, it decides none: one or two terms of every size.
+#[test]
+fn cuts_that_decide_no_rounding_change_no_bit() {
+    let mut r = Random(11);
+    let mut claims = 0;
+    while claims < 40 {
+        let formats = ["e2m1.e2m1", "e4m3.e2m1", "e4m3.e4m3", "e5m2.e5m2"][r.below(4) as usize];
+        let rounding =
+            |r: &mut Random| [Rounding::TowardZero, Rounding::Down, Rounding::NearestEven][r.below(3) as usize];
+        let (sticky, out) = (r.below(2) == 0, rounding(&mut r));
+        let x = GenericDot {
+            block: 1,
+            frac_bits: 2 + r.below(38) as u32,
+            alignment: if sticky { Rounding::TowardZero } else { out },
+            sticky,
+            output_rounding: out,
+            output_bits: (r.below(2) == 0).then_some(2 + r.below(9) as u32),
+            floor: [Floor::None, Floor::BelowEmin(r.below(30) as i32)][r.below(2) as usize],
+            c: [CPosition::With, CPosition::Late, CPosition::Last][r.below(3) as usize],
+            normalise_products: r.below(3) == 0,
+            flush_inputs: r.below(2) == 0,
+            ..GenericDot::default()
+        };
+        let unit = Unit::find(&format!("custom/m1n1k1.f16.{formats}.f16/dot")).unwrap().with_accumulator(x).unwrap();
+        let (plain, why) = canonical(&Recipe::Generic(x), &unit.interface());
+        if !why.iter().any(|(_, why)| why.ends_with("changes no rounding of the result")) {
+            continue;
+        }
+        claims += 1;
+        let other = unit.with_accumulator(plain).unwrap();
+        for _ in 0..20_000 {
+            let [a, b, c] = [unit.a, unit.b, unit.c].map(|f| r.below(1 << f.storage_bits));
+            let bits = |u: &Unit| u.dot_add_bits(&[a], &[b], c).unwrap();
+            assert_eq!(bits(&unit), bits(&other), "{unit} and {plain}: {a:x} {b:x} {c:x}");
+        }
     }
 }
 
