@@ -63,6 +63,16 @@ pub enum Error {
         /// The operand's format.
         found: &'static str,
     },
+    /// A format described by the caller is none.
+    #[error("{operand} is of {format}, which is no format: {problem}")]
+    NoFormat {
+        /// What has it.
+        operand: String,
+        /// The format's name.
+        format: &'static str,
+        /// What [`FormatSpec::problem`](crate::format::FormatSpec::problem) says.
+        problem: &'static str,
+    },
     /// A value has no code in the format it is converted to.
     #[error("{operand}: {source}")]
     Encode {

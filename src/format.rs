@@ -3,6 +3,7 @@
 //! [`FormatSpec`] is one row of the table in `docs/numerics.md`; [`Format`] ties a Rust type to a
 //! row, so that user-defined types take part everywhere the built-in ones do.
 
+use crate::error::Error;
 use crate::num::{Class, Fixed, Num};
 use crate::round::{self, Rounding};
 use crate::special::NanRule;
@@ -115,6 +116,44 @@ pub enum EncodeError {
 }
 
 impl FormatSpec {
+    /// What makes this no format that the library can compute with, if anything: fields that do not fit into the code,
+    /// numbers that f64 does not hold, or special values that have no code of their own.
+    ///
+    /// Units of such formats are refused, so only who makes a format need ask.
+    ///
+    /// ```
+    /// use gemmulate::format::{F16, FormatSpec};
+    /// assert_eq!(F16.problem(), None);
+    /// assert!(FormatSpec { exponent_bits: 12, ..F16 }.problem().is_some());
+    /// ```
+    pub const fn problem(&self) -> Option<&'static str> {
+        let (e, m) = (self.exponent_bits, self.fraction_bits);
+        if e == 0 || e > 11 || m > 52 {
+            return Some("a format has 1 to 11 exponent bits and at most 52 fraction bits");
+        }
+        if self.storage_bits > 64 || self.ignored_low_bits > 64 {
+            return Some("codes are at most 64 bits wide");
+        }
+        if self.signed as u32 + e + m + self.ignored_low_bits > self.storage_bits {
+            return Some("sign, exponent, fraction and ignored bits are more than the storage has");
+        }
+        if self.bias < -2000 || self.bias > 2000 || self.emin() - (m as i32) < -1074 || self.max().exponent > 1023 {
+            return Some("the bias makes numbers that f64 does not hold");
+        }
+        match self.specials {
+            Specials::Ieee if m == 0 => Some("IEEE special values need a fraction bit: NaN would be infinity"),
+            Specials::Ieee if e == 1 => Some("IEEE special values need two exponent bits: no number would be normal"),
+            Specials::NanNegativeZero if !self.signed => Some("NaN as the negative zero needs a sign"),
+            _ => None,
+        }
+    }
+
+    /// Refuses what is no format.
+    pub(crate) fn check(&self, operand: &str) -> Result<(), Error> {
+        let error = |problem| Error::NoFormat { operand: operand.into(), format: self.name, problem };
+        self.problem().map_or(Ok(()), |problem| Err(error(problem)))
+    }
+
     /// The stored position of the fraction field's last bit and everything above, as a mask.
     const fn magnitude_mask(&self) -> u64 {
         (1 << (self.exponent_bits + self.fraction_bits)) - 1
@@ -402,7 +441,7 @@ impl fmt::Display for FormatSpec {
 /// assert_eq!(E3M4::SPEC.to_f64(E3M4(0x30).to_bits()), 1.0);
 /// ```
 pub trait Format: Copy + Send + Sync + 'static {
-    /// The format's constants.
+    /// The format's constants. Where [`FormatSpec::problem`] finds one, products of this type do not compile.
     const SPEC: FormatSpec;
 
     /// The code, in the low bits.
@@ -414,10 +453,13 @@ pub trait Format: Copy + Send + Sync + 'static {
 
 /// Checks, at compile time, that a row is one the arithmetic supports.
 const fn checked(spec: FormatSpec) -> FormatSpec {
-    let used = spec.signed as u32 + spec.exponent_bits + spec.fraction_bits + spec.ignored_low_bits;
-    assert!(used <= spec.storage_bits && spec.storage_bits <= 64);
-    assert!(spec.exponent_bits >= 1 && spec.exponent_bits <= 11 && spec.fraction_bits <= 52);
+    assert!(spec.problem().is_none(), "this is no format: FormatSpec::problem says why");
     spec
+}
+
+/// A type's format; a program whose type has none that the library can compute with does not compile.
+pub(crate) const fn spec_of<T: Format>() -> FormatSpec {
+    const { checked(T::SPEC) }
 }
 
 macro_rules! formats {

@@ -3,7 +3,7 @@
 use crate::accumulate::{Accumulator, Dot};
 use crate::arch::{Arch, ArchInfo};
 use crate::error::Error;
-use crate::format::Format;
+use crate::format::{Format, spec_of};
 use crate::instr::{FixedRow, Instruction, ScaleRule, Shape};
 use crate::unit::{AsUnit, Evidence, Unit, UnitInfo};
 use core::fmt;
@@ -83,11 +83,11 @@ pub(crate) fn info_of<A: Supports<I>, I: Instruction>() -> UnitInfo {
         aliases: Vec::new(),
         shape: I::SHAPE,
         blocks: I::BLOCKS,
-        a: I::A::SPEC,
-        b: I::B::SPEC,
-        c: I::C::SPEC,
-        d: I::D::SPEC,
-        scale: I::SCALE_BLOCK.map(|block| ScaleRule { format: I::Scale::SPEC, block }),
+        a: spec_of::<I::A>(),
+        b: spec_of::<I::B>(),
+        c: spec_of::<I::C>(),
+        d: spec_of::<I::D>(),
+        scale: I::SCALE_BLOCK.map(|block| ScaleRule { format: spec_of::<I::Scale>(), block }),
         accumulator: Arc::new(A::ACC),
         recipe: A::ACC.recipe(I::SHAPE.k, &I::D::SPEC),
         evidence: A::EVIDENCE,
@@ -96,8 +96,16 @@ pub(crate) fn info_of<A: Supports<I>, I: Instruction>() -> UnitInfo {
 }
 
 impl<A: Supports<I>, I: Instruction> MmaUnit<A, I> {
-    /// The unit as the architecture has it.
+    /// The unit as the architecture has it. An instruction without elements, or with scales for parts of them, does not
+    /// compile.
     pub fn new() -> Self {
+        const {
+            let shape = I::SHAPE;
+            assert!(shape.m > 0 && shape.n > 0 && shape.k > 0 && I::BLOCKS > 0, "an instruction has elements");
+            if let Some(block) = I::SCALE_BLOCK {
+                assert!(block > 0 && shape.k.is_multiple_of(block), "blocks of scales divide K");
+            }
+        }
         Self { unit: Unit::unchecked(info_of::<A, I>()), acc: A::ACC, kind: PhantomData }
     }
 }

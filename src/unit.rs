@@ -151,10 +151,18 @@ impl Unit {
         if [m, n, k, info.blocks].iter().any(|&x| x > MAX_DIMENSION) {
             return Err(Error::Unit(format!("dimensions above {MAX_DIMENSION} are not supported")));
         }
-        if let Some(rule) = info.scale
-            && (rule.block == 0 || k % rule.block != 0)
-        {
-            return Err(Error::Unit(format!("scale blocks of {} do not divide K = {k}", rule.block)));
+        for (operand, format) in [("A", &info.a), ("B", &info.b), ("C", &info.c), ("D", &info.d)] {
+            format.check(operand)?;
+        }
+        if let Some(ScaleRule { format, block }) = info.scale {
+            format.check("the scale")?;
+            if block == 0 || k % block != 0 {
+                return Err(Error::Unit(format!("scale blocks of {block} do not divide K = {k}")));
+            }
+            if format.signed || format.has_infinity() || format.storage_bits > 8 {
+                let problem = "block scales are magnitudes of at most 8 bits, without sign and infinities";
+                return Err(Error::Unit(format!("{problem}; {format} is not")));
+            }
         }
         info.accumulator.check(&signature(&info)).map_err(Error::Unit)?;
         info.recipe = info.accumulator.recipe(k, &info.d);
@@ -186,7 +194,8 @@ impl Unit {
     /// [`Unit::find`] reads back if the formats are built-in and the accumulator has a recipe.
     ///
     /// # Errors
-    /// When the accumulator refuses the formats, or a dimension is zero.
+    /// When the accumulator refuses the formats, one of them is none, block scales have a sign or an infinity, or a
+    /// dimension is zero.
     pub fn custom(
         accumulator: impl Accumulator,
         shape: Shape,

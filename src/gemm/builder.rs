@@ -10,7 +10,7 @@ use super::sink::{CodesMut, Values};
 use super::small::{Batch, OnProduct};
 use super::workspace::Workspace;
 use crate::error::Error;
-use crate::format::{Format, FormatSpec, Overflow};
+use crate::format::{Format, FormatSpec, Overflow, spec_of};
 use crate::round::Rounding;
 use crate::simd::{self, Isa, KernelChoice};
 use crate::unit::{AsUnit, Unit};
@@ -137,7 +137,7 @@ impl<'a, D: Format> Gemm<'a, D> {
     /// C: an M x N matrix of values that widen exactly to f32 (to f64 on f64 units).
     #[must_use]
     pub fn c<T: Format>(mut self, c: &'a ArrayBase<impl Data<Elem = T>, Ix2>) -> Self {
-        self.c = Some((Arc::new(View::from(c)), T::SPEC));
+        self.c = Some((Arc::new(View::from(c)), spec_of::<T>()));
         self
     }
 
@@ -254,7 +254,7 @@ impl<'a, D: Format> Gemm<'a, D> {
         let (left, right) = (a.reader(), b.reader());
         let size = check_product(left.shape(), right.shape())?;
         let mut d = blank(Ix2(size[0], size[1]))?;
-        let format = self.output_format(&T::SPEC)?;
+        let format = self.output_format(&spec_of::<T>())?;
         let mut sink = Values { array: d.view_mut(), d: format };
         let request = request([a.format(), b.format()], None, format);
         Workspace::lend(size, |workspace| self.compute(&request, [&left, &right], &mut sink, workspace))?;
@@ -273,7 +273,7 @@ impl<'a, D: Format> Gemm<'a, D> {
         d: &mut ArrayBase<impl DataMut<Elem = T>, Ix2>,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
-        let format = self.output_format(&T::SPEC)?;
+        let format = self.output_format(&spec_of::<T>())?;
         let mut sink = Values { array: d.view_mut(), d: format };
         let (left, right) = (a.reader(), b.reader());
         let request = request([a.format(), b.format()], Some(T::SPEC), format);
@@ -361,8 +361,8 @@ impl<'a, D: Format> Gemm<'a, D> {
                 return Err(Error::shape(name, format!("a batch of {batch} or 1"), format!("one of {found}")));
             }
         }
-        let format = self.output_format(&T::SPEC)?;
-        let request = request([Some(A::SPEC), Some(B::SPEC)], Some(T::SPEC), format);
+        let format = self.output_format(&spec_of::<T>())?;
+        let request = request([Some(spec_of::<A>()), Some(spec_of::<B>())], Some(T::SPEC), format);
         self.compute_batch(&request, &mut Stack { a: a.view(), b: b.view(), d: d.view_mut(), format }, workspace)
     }
 }

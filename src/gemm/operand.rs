@@ -1,7 +1,7 @@
 //! Operands as the driver sees them: rows of codes in the unit's format, whatever they were before.
 
 use crate::error::Error;
-use crate::format::{Format, FormatSpec, Overflow};
+use crate::format::{Format, FormatSpec, Overflow, spec_of};
 use crate::round::Rounding;
 use crate::view::View;
 use core::ops::Range;
@@ -147,7 +147,7 @@ impl<T: Format, S: Data<Elem = T>> Matrix for ArrayBase<S, Ix2> {
     }
 
     fn format(&self) -> Option<FormatSpec> {
-        Some(T::SPEC)
+        Some(spec_of::<T>())
     }
 }
 
@@ -162,7 +162,7 @@ impl<T: Format> Matrix for View<'_, T> {
     }
 
     fn format(&self) -> Option<FormatSpec> {
-        Some(T::SPEC)
+        Some(spec_of::<T>())
     }
 }
 

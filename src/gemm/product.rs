@@ -77,6 +77,7 @@ fn convert_scales(
     from: &FormatSpec,
     to: &FormatSpec,
 ) -> Result<Array2<u64>, Error> {
+    from.check(name)?;
     for ((i, j), code) in codes.indexed_iter_mut() {
         let x = from.to_f64(*code);
         let operand = || format!("{name}[{i}, {j}] = {x:e}");
@@ -252,11 +253,11 @@ impl<D> Gemm<'_, D> {
         to: &FormatSpec,
     ) -> Result<Operand<'s>, Error> {
         match from {
-            Some(from) if from != *to => Operand::converted(
-                name,
-                source,
-                Conversion { from, to: *to, rounding: self.rounding, overflow: self.overflow },
-            ),
+            Some(from) if from != *to => {
+                from.check(name)?;
+                let conversion = Conversion { from, to: *to, rounding: self.rounding, overflow: self.overflow };
+                Operand::converted(name, source, conversion)
+            }
             _ => {
                 let width = source.codes().map_or(64, |codes| codes.width());
                 if from.is_none() && width < to.storage_bits {
@@ -283,6 +284,7 @@ impl<D> Gemm<'_, D> {
             let [rows, columns] = source.shape();
             return Err(Error::shape("C", format!("{} x {}", shape[0], shape[1]), format!("{rows} x {columns}")));
         }
+        spec.check("C")?;
         if !holds(&W::SPEC, &spec) {
             return Err(Error::Format { operand: "C", expected: W::SPEC.name, found: spec.name });
         }

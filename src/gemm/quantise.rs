@@ -215,6 +215,8 @@ impl Scheme {
             let found = format!("blocks of {block} {}", self.format);
             return Err(Error::shape("a quantised matrix", "blocks of codes of a byte or less", found));
         }
+        self.format.check("a quantised matrix")?;
+        self.scale_format.check("a scale")?;
         let x = Values::new(x)?;
         let shape @ [rows, columns] = x.reader.shape();
         let mut slots = shape;

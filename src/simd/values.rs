@@ -27,9 +27,9 @@ pub(super) const FAR: u8 = 2;
 /// Operands' magnitudes and last places are so far apart that sums of products may not fit f64.
 pub(super) const WIDE: u8 = 4;
 
-/// Whether f32 holds every number of a format.
+/// Whether f32 holds every number of a format, and its normal ones as normal ones.
 pub(super) const fn in_f32(spec: &FormatSpec) -> bool {
-    spec.fraction_bits <= 23 && spec.max().exponent <= 127 && spec.emin() - spec.fraction_bits as i32 >= -149
+    spec.fraction_bits <= 23 && spec.max().exponent <= 127 && spec.emin() >= -126
 }
 
 /// How elements are read before anything is computed.
@@ -504,8 +504,13 @@ impl State {
     }
 }
 
-/// `2^e`, subnormal powers too.
+/// `2^e`, subnormal powers too; beyond f32's exponents 0 or infinity.
 #[inline(always)]
 pub(super) const fn f32_power(e: i32) -> f32 {
-    if e >= -126 { f32::from_bits(((e + 127) as u32) << 23) } else { f32::from_bits(1 << (e + 149)) }
+    match e {
+        128.. => f32::INFINITY,
+        -126..=127 => f32::from_bits(((e + 127) as u32) << 23),
+        -149..=-127 => f32::from_bits(1 << (e + 149)),
+        _ => 0.0,
+    }
 }

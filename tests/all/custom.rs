@@ -21,11 +21,11 @@ impl Random {
         (z ^ (z >> 31)) % n
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 }
@@ -41,13 +41,18 @@ fn formats(r: &mut Random) -> [FormatSpec; 4] {
 /// A custom unit.
 pub(crate) fn unit(r: &mut Random) -> Unit {
     let formats = formats(r);
-    let k: u64 = r.pick(&[1, 2, 4, 8, 8, 16, 16, 16, 32, 32, 64, 12]);
+    let k = r.pick(&[1, 2, 4, 8, 8, 16, 16, 16, 32, 32, 64, 12]);
+    Unit::custom(accumulator(r, &formats, k), Shape { m: 1, n: 1, k: k as usize }, formats, None).unwrap()
+}
+
+/// Any accumulator of the family, for sums of `k` products.
+pub(crate) fn accumulator(r: &mut Random, formats: &[FormatSpec; 4], k: u64) -> GenericDot {
     let block = 1 + r.below(k) as usize;
     let block = if r.one_in(2) { 1 << r.below(u64::from(1 + k.ilog2())) } else { block };
     let exact = r.one_in(12);
     let below = r.below(16) as i32;
     let full = formats[3].fraction_bits;
-    let accumulator = GenericDot {
+    GenericDot {
         block: if r.one_in(6) { k as usize } else { block },
         pattern: r.pick(&[Pattern::Runs, Pattern::Runs, Pattern::EvenOdd, Pattern::InterleavedPairs]),
         frac_bits: 8 + r.below(33) as u32,
@@ -66,7 +71,7 @@ pub(crate) fn unit(r: &mut Random) -> Unit {
         subnormal_c: if r.one_in(5) { SubnormalC::Normalised } else { SubnormalC::Stored },
         c: r.pick(&[CPosition::With, CPosition::With, CPosition::Late, CPosition::Last]),
         output_rounding: r.pick(&[Rounding::NearestEven, Rounding::TowardZero, Rounding::Down, Rounding::Up]),
-        output_bits: if r.one_in(5) { Some(full / 2 + r.below((full / 2).into()) as u32) } else { None },
+        output_bits: if r.one_in(5) { Some(full / 2 + r.below((full / 2).max(1).into()) as u32) } else { None },
         via_f16: formats[0].storage_bits <= 8 && formats[1].storage_bits <= 8 && r.one_in(4),
         flush_inputs: r.one_in(5),
         flush_results: r.one_in(5),
@@ -74,8 +79,7 @@ pub(crate) fn unit(r: &mut Random) -> Unit {
         exact,
         negative_zero: r.one_in(4),
         nan: r.pick(&[NanRule::AllOnes, NanRule::Quiet]),
-    };
-    Unit::custom(accumulator, Shape { m: 1, n: 1, k: k as usize }, formats, None).unwrap()
+    }
 }
 
 /// The parameters in which a fit's model differs from the unit it was made from although neither a

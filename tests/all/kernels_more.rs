@@ -21,7 +21,7 @@ pub(crate) struct Problem {
 
 impl Problem {
     /// Lines of the generator as rows and columns, met with their own c on the diagonal.
-    fn new(unit: &Unit, kinds: &[Kind], seed: u64, [m, n, steps]: [usize; 3]) -> Self {
+    pub(crate) fn new(unit: &Unit, kinds: &[Kind], seed: u64, [m, n, steps]: [usize; 3]) -> Self {
         let (k, slots) = (unit.shape.k, unit.scales());
         let mut lines = Generator::new(unit, seed).kinds(kinds);
         let grid: Vec<Vec<Vector>> =

@@ -9,6 +9,7 @@ mod gemm;
 mod generic;
 mod kernels;
 mod kernels_fma;
+mod kernels_formats;
 mod kernels_groups;
 mod kernels_hard;
 mod kernels_more;

@@ -1,0 +1,162 @@
+//! Formats that nobody lists: every kernel that takes them gives the reference's bits, and what is no format is refused.
+
+use crate::custom::{self, Random};
+use crate::kernels_more::{Problem, isas};
+use gemmulate::accumulate::{
+    ExactSum, FusedDotAdd, GroupScaledDot, GroupedRoundDown, PairwiseSum, RoundDown, SequentialFma,
+};
+use gemmulate::format::{BF16, F16, F32, F64, FormatSpec, Specials};
+use gemmulate::gemm::{AnyMatrix, Codes};
+use gemmulate::instr::{ScaleRule, Shape};
+use gemmulate::prelude::*;
+use gemmulate::simd::Isa;
+use gemmulate::vectors::KINDS;
+use ndarray::Array2;
+
+/// What operands have: everything; what sums have: IEEE special values.
+#[derive(Clone, Copy, PartialEq)]
+enum Of {
+    Operand,
+    Sum,
+    Scale,
+}
+
+/// Any format, with exponents about those of f32 or less.
+fn format(r: &mut Random, name: &'static str, of: Of) -> FormatSpec {
+    let [exponents, fractions] = match of {
+        Of::Operand => [8, 12],
+        Of::Sum => [9, 24],
+        Of::Scale => r.pick(&[[5, 4], [8, 1]]),
+    };
+    let specials = match r.below(if of == Of::Sum { 1 } else { 6 }) {
+        0..=2 if of != Of::Scale => Specials::Ieee,
+        3 | 0 => Specials::NanAllOnes,
+        4 if of != Of::Scale => Specials::NanNegativeZero,
+        _ => Specials::None,
+    };
+    let least = u64::from(specials == Specials::Ieee);
+    let exponent_bits = (1 + least + r.below(exponents - least)) as u32;
+    let fraction_bits = (least + r.below(fractions - least)) as u32;
+    let unsigned = of == Of::Scale || (specials != Specials::NanNegativeZero && of == Of::Operand && r.one_in(8));
+    let width = u32::from(!unsigned) + exponent_bits + fraction_bits;
+    let storage_bits = width.next_power_of_two().max(4);
+    let off = if r.one_in(2) { 0 } else { r.below(41) as i32 - 20 };
+    let format = FormatSpec {
+        name,
+        storage_bits,
+        signed: !unsigned,
+        exponent_bits,
+        fraction_bits,
+        bias: (1 << (exponent_bits - 1)) - 1 + off,
+        subnormals: of == Of::Sum || !r.one_in(8),
+        specials,
+        ignored_low_bits: if r.one_in(4) { r.below(u64::from(storage_bits - width) + 1) as u32 } else { 0 },
+    };
+    assert_eq!(format.problem(), None, "{format:?}");
+    format
+}
+
+/// A unit of some family on such formats; none where the family refuses them.
+fn unit(r: &mut Random) -> Option<Unit> {
+    let a = format(r, "mine", Of::Operand);
+    let b = if r.one_in(2) { a } else { format(r, "yours", Of::Operand) };
+    let own = format(r, "ours", Of::Sum);
+    let d = r.pick(&[F32, F16, own, own]);
+    let c = if r.one_in(6) && d.fraction_bits >= 10 { F16 } else { d };
+    let (shape, formats) = (Shape::new(1, 1, r.pick(&[4, 8, 12, 16])), [a, b, c, d]);
+    let block = r.pick(&[2, 4, shape.k]);
+    let scale = r.one_in(2).then(|| ScaleRule { format: format(r, "scale", Of::Scale), block });
+    let chain = |unit: FormatSpec| Unit::custom(SequentialFma::IEEE, shape, [unit; 4], None);
+    let group = 1 + r.below(8) as usize;
+    // Integers of a few bits, as sums of groups want them.
+    let (exponent_bits, fraction_bits) = (1 + r.below(3) as u32, r.below(3) as u32);
+    let few = FormatSpec { storage_bits: 8, exponent_bits, fraction_bits, specials: Specials::None, ..a };
+    let (flush_inputs, flush_results) = (r.one_in(2), r.one_in(2));
+    let unit = match r.below(10) {
+        0 => Unit::custom(RoundDown { group, ..RoundDown::CDNA3 }, shape, formats, None),
+        1 => Unit::custom(GroupedRoundDown::CDNA3, shape, formats, None),
+        2 => {
+            Unit::custom(PairwiseSum { group, flush_inputs, flush_results, ..PairwiseSum::CDNA2 }, shape, formats, None)
+        }
+        3 => Unit::custom(ExactSum { group, ..ExactSum::CDNA1_F16 }, shape, formats, None),
+        4 => chain(r.pick(&[F32, F64, own])),
+        5 => Unit::custom(FusedDotAdd::VOLTA, shape, formats, None),
+        6 => Unit::custom(GroupScaledDot { group: block, ..GroupScaledDot::BLACKWELL }, shape, [few, few, c, d], scale),
+        _ => Unit::custom(custom::accumulator(r, &formats, shape.k as u64), shape, formats, scale),
+    };
+    unit.ok()
+}
+
+#[test]
+fn units_of_unlisted_formats_are_the_references() {
+    let mut r = Random(11);
+    let (mut fast, mut taken) = (0, 0);
+    for seed in 0..600 {
+        let Some(unit) = unit(&mut r) else { continue };
+        taken += 1;
+        fast += usize::from(unit.kernel().isa != Isa::Reference);
+        let steps = if unit.c == unit.d { 2 } else { 1 };
+        for kind in KINDS {
+            Problem::new(&unit, &[kind], seed, [2, 17, steps]).check(&isas());
+        }
+    }
+    assert!(taken > 300 && fast > 100, "{fast} of {taken} units have a fast kernel");
+}
+
+/// Constants of all sizes, most of which are no format.
+fn wild(r: &mut Random) -> FormatSpec {
+    let number = |r: &mut Random| r.pick(&[0, 1, 2, 5, 8, 11, 23, 52, 64, u32::MAX]).wrapping_add(r.below(3) as u32);
+    FormatSpec {
+        name: "wild",
+        storage_bits: number(r),
+        signed: r.one_in(2),
+        exponent_bits: number(r),
+        fraction_bits: number(r),
+        bias: r.pick(&[0, 7, 127, 1023, 5000, i32::MAX, i32::MIN]),
+        subnormals: r.one_in(2),
+        specials: r.pick(&[Specials::Ieee, Specials::NanAllOnes, Specials::NanNegativeZero, Specials::None]),
+        ignored_low_bits: if r.one_in(2) { 0 } else { number(r) },
+    }
+}
+
+#[test]
+fn what_is_no_format_is_refused_wherever_it_comes_in() {
+    let (mut r, f16) = (Random(5), Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32").unwrap());
+    let (ones, zeros) = (Array2::<f32>::ones((16, 16)), Array2::<u64>::zeros((16, 16)));
+    let (mut refused, mut taken) = (0, 0);
+    for _ in 0..20_000 {
+        let x = wild(&mut r);
+        let mut four = [BF16, BF16, F32, F32];
+        let place = r.below(5) as usize;
+        let mut scale = None;
+        match four.get_mut(place) {
+            Some(format) => *format = x,
+            None => scale = Some(ScaleRule { format: x, block: 16 }),
+        }
+        let shape = Shape::new(1, 1, 16);
+        let unit = Unit::custom(custom::accumulator(&mut r, &[BF16, BF16, F32, F32], 16), shape, four, scale);
+        let typed = AnyMatrix::Typed(Codes::from(zeros.view()), x);
+        let answers = [
+            Gemm::on(&f16).run(&typed, &ones).err(),
+            Gemm::on(&f16).c_any(typed).beta(1.0).run(&ones, &ones).err(),
+            Gemm::on(&f16).output(x).run(&ones, &ones).err(),
+            gemmulate::gemm::quantise::mx(&ones, &x, 4, ndarray::Axis(1), Rounding::NearestEven).err(),
+        ];
+        if x.problem().is_some() {
+            refused += 1;
+            assert!(matches!(unit, Err(Error::NoFormat { .. })), "{x:?}");
+            for (i, answer) in answers.into_iter().enumerate() {
+                assert!(answer.is_some(), "{i}: {x:?}");
+            }
+        } else if let Ok(unit) = unit {
+            taken += 1;
+            for _ in 0..4 {
+                let codes = |r: &mut Random, n: usize| -> Vec<u64> { (0..n).map(|_| r.below(u64::MAX)).collect() };
+                let (a, b) = (codes(&mut r, 16), codes(&mut r, 16));
+                let (sa, sb) = (codes(&mut r, unit.scales()), codes(&mut r, unit.scales()));
+                unit.dot_add_scaled_bits(&a, &b, r.below(u64::MAX), &sa, &sb).unwrap();
+            }
+        }
+    }
+    assert!(refused > 1000 && taken > 50, "{refused} {taken}");
+}
