@@ -87,6 +87,13 @@ impl Interface {
         self.scale.map_or(0, |s| self.k / s.block.max(1))
     }
 
+    /// Whether a recipe is one for these formats: its accumulator may be asked without a unit.
+    pub(crate) fn accepts(&self, recipe: &crate::accumulate::Recipe) -> bool {
+        let Self { k, a, b, c, d, scale } = *self;
+        let signature = crate::accumulate::Signature { k, a, b, c, d, scale: scale.map(|s| s.format) };
+        crate::accumulate::Accumulator::check(recipe, &signature).is_ok()
+    }
+
     /// A unit with this interface (one dot-add: M = N = 1) that computes what `recipe` says.
     ///
     /// # Errors

@@ -137,6 +137,16 @@ impl Edges {
         (0..count).map(|_| self.next()).collect()
     }
 
+    /// Sums beside a tie, which alone show widths of more bits than a result has.
+    pub(crate) fn ties(&mut self, count: usize) -> Vec<Input> {
+        let mut one = || {
+            let (mut input, lead) = (self.bench.zeros(), self.lead(Scene::Anywhere));
+            self.beside_tie(&mut input, lead);
+            input
+        };
+        (0..count).map(|_| one()).collect()
+    }
+
     fn pick(&mut self, from: impl Fn(&Self) -> &[i32]) -> i32 {
         let n = self.random.below(from(self).len() as u64) as usize;
         from(self)[n]
@@ -199,6 +209,10 @@ impl Edges {
         }
         let first = self.random.below(self.blocks.len() as u64) as usize;
         let negative = self.random.one_in(2);
+        if self.random.one_in(24) {
+            self.left_over(&mut input, first, negative, lead, rest);
+            return input;
+        }
         if !self.sums.is_empty() && self.random.one_in(4) {
             self.tie(&mut input, first, negative, lead);
             return input;
@@ -227,7 +241,7 @@ impl Edges {
             self.put(&mut input, step, negative, e, rest);
             if self.random.one_in(3) {
                 // Another of its size against it: what is left of both may have the other's sign.
-                let by = self.random.range(-1, 1);
+                let by = self.random.range(-3, 1);
                 self.put(&mut input, step, !negative, e + by, rest);
             }
         }
@@ -244,12 +258,21 @@ impl Edges {
         input
     }
 
-    /// One product below the smallest result, beside a zero c: what its sign makes of zero.
+    /// A product too small for a result, alone or one in every step, beside a zero c: what its sign makes of zero.
     fn vanishing(&mut self, input: &mut Input) {
         let Interface { c, d, k, .. } = self.bench.interface;
-        let (place, e) = (self.random.below(k as u64) as usize, last_bit(&d) - self.random.range(0, 4));
         let negative = self.random.one_in(2);
-        self.put_at(input, place, negative, e, Rest::Nothing);
+        let places: Vec<usize> = if self.random.one_in(2) {
+            vec![self.random.below(k as u64) as usize]
+        } else {
+            self.blocks.iter().map(|block| block[self.random.below(block.len() as u64) as usize]).collect()
+        };
+        // Results may have fewer bits than their format.
+        let above = if self.random.one_in(2) { d.fraction_bits as i32 } else { 0 };
+        let e = last_bit(&d) + self.random.range(-4, above);
+        for place in places {
+            self.put_at(input, place, negative, e, Rest::Nothing);
+        }
         if c.has_negative_zero() && self.random.one_in(2) {
             input.c = negative_zero(&c);
         }
@@ -278,8 +301,14 @@ impl Edges {
     /// A sum just beside a tie: by the last bit of a product, or by one bit beside a product that is a tie itself.
     fn beside_tie(&mut self, input: &mut Input, lead: i32) {
         // Just below a power of two the results lie twice as close.
-        let tie = lead - self.bench.interface.d.fraction_bits as i32 - 1 - i32::from(self.random.one_in(2));
-        let end = lead - self.pick(|s| &s.gaps) - self.random.range(0, 1);
+        let Interface { a, b, d, .. } = self.bench.interface;
+        let tie = lead - d.fraction_bits as i32 - 1 - i32::from(self.random.one_in(2));
+        // Where the model begins to cut, or anywhere that a product about the tie has bits: it may be another width.
+        let end = if self.random.one_in(2) {
+            lead - self.pick(|s| &s.gaps) - self.random.range(0, 1)
+        } else {
+            tie - self.random.range(1, (a.fraction_bits + b.fraction_bits + 1) as i32)
+        };
         let mut places: Vec<usize> = self.blocks.concat();
         while places.len() > 3 {
             places.remove(self.random.below(places.len() as u64) as usize);
@@ -302,6 +331,28 @@ impl Edges {
         });
         if let Some(operands) = found {
             (input.a[product], input.b[product]) = operands;
+        }
+    }
+
+    /// Two products that cancel, a small term where their exponent cuts bits off, and one beside it that makes the result
+    /// normal.
+    fn left_over(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32, rest: Rest) {
+        let i = self.bench.interface;
+        let smallest = last_bit(&i.a) + last_bit(&i.b);
+        let end =
+            if self.random.one_in(3) { smallest } else { lead - self.pick(|s| &s.gaps) + self.random.range(-3, 1) };
+        let beside = (end + self.random.range(1, i.d.fraction_bits as i32)).max(i.d.emin());
+        let mut places = self.blocks[step].clone();
+        let mut take = |s: &mut Self| {
+            let n = s.random.below(places.len() as u64) as usize;
+            if places.len() > 2 { places.swap_remove(n) } else { i.k }
+        };
+        for e in [end, beside] {
+            let (k, negative) = (take(self), self.random.one_in(2));
+            self.put_at(input, k, negative, e, Rest::Nothing);
+        }
+        if let [k, l, ..] = places[..] {
+            self.cancel(input, [k, l], negative, lead, rest);
         }
     }
 
@@ -395,17 +446,23 @@ impl Edges {
 
     /// Two terms that cancel, or almost.
     fn cancelling(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, rest: Rest) {
-        let (k, l) = (self.place(step), self.place(step));
-        self.put_at(input, k, negative, e, rest);
-        let i = self.bench.interface;
-        if k < i.k && l < i.k && k != l && self.random.one_in(2) {
-            (input.a[l], input.b[l]) = (input.a[k], input.b[k]);
-            let sign = 1 << (i.b.exponent_bits + i.b.fraction_bits + i.b.ignored_low_bits);
-            input.b[l] ^= if i.b.signed && input.b[l] != 0 { sign } else { 0 };
+        let (k, l, products) = (self.place(step), self.place(step), self.bench.interface.k);
+        if k < products && l < products && k != l && self.random.one_in(2) {
+            self.cancel(input, [k, l], negative, e, rest);
         } else {
+            self.put_at(input, k, negative, e, rest);
             let off = if self.random.one_in(2) { 0 } else { self.random.range(-3, 0) };
             self.put_at(input, l, !negative, e + off, Rest::Nothing);
         }
+    }
+
+    /// Two products of the same operands but for a sign.
+    fn cancel(&mut self, input: &mut Input, [k, l]: [usize; 2], negative: bool, e: i32, rest: Rest) {
+        self.put_at(input, k, negative, e, rest);
+        (input.a[l], input.b[l]) = (input.a[k], input.b[k]);
+        let b = self.bench.interface.b;
+        let sign = 1 << (b.exponent_bits + b.fraction_bits + b.ignored_low_bits);
+        input.b[l] ^= if b.signed && input.b[l] != 0 { sign } else { 0 };
     }
 
     /// Large products of one sign at two places of a step, at all of them, or everywhere: sums above

@@ -351,7 +351,8 @@ impl Generator {
             let e = (lead - self.random.range(0, reach)).max(self.bench.product_range().0);
             let (negative, f) = (self.random.one_in(2), fraction(&mut self.random, i.a.fraction_bits));
             let half = self.random.range(-2, 2) + e.div_euclid(2);
-            let half = half.clamp(i.a.emin().max(e - top(&i.b)), top(&i.a).min(e - i.b.emin()).max(i.a.emin()));
+            let (low, high) = (i.a.emin().max(e - top(&i.b)), top(&i.a).min(e - i.b.emin()));
+            let half = half.clamp(low, high.max(low));
             input.a[k] = normal(&i.a, negative, half, f);
             let f = fraction(&mut self.random, i.b.fraction_bits);
             input.b[k] = normal(&i.b, false, e - half, f);

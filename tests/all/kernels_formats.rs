@@ -9,9 +9,11 @@ use gemmulate::format::{BF16, F16, F32, F64, FormatSpec, Specials};
 use gemmulate::gemm::{AnyMatrix, Codes};
 use gemmulate::instr::{ScaleRule, Shape};
 use gemmulate::prelude::*;
+use gemmulate::probe::{BlackBox, FitOptions, features, fit};
 use gemmulate::simd::Isa;
-use gemmulate::vectors::KINDS;
+use gemmulate::vectors::{Generator, KINDS};
 use ndarray::Array2;
+use std::time::Duration;
 
 /// What operands have: everything; what sums have: IEEE special values.
 #[derive(Clone, Copy, PartialEq)]
@@ -159,4 +161,27 @@ fn what_is_no_format_is_refused_wherever_it_comes_in() {
         }
     }
     assert!(refused > 1000 && taken > 50, "{refused} {taken}");
+}
+
+/// No panic, and no model that is believed and wrong; most are found in a second, and a few not at all.
+#[test]
+fn the_laboratory_takes_units_of_unlisted_formats() {
+    let mut r = Random(31);
+    let options = FitOptions { time: Duration::from_secs(10), ..FitOptions::default() };
+    let mut fitted = 0;
+    for _ in 0..10 {
+        let Some(unit) = unit(&mut r) else { continue };
+        features(&mut unit.clone()).unwrap();
+        let found = fit(&mut unit.clone(), &options).unwrap();
+        if found.counterexample.is_some() || found.mismatches > 0 {
+            continue;
+        }
+        fitted += 1;
+        let model = unit.interface().unit(found.recipe).unwrap();
+        for v in Generator::new(&unit, 99).take(5000) {
+            let ask = |u: &Unit| u.dot_add_scaled_bits(&v.a, &v.b, v.c, &v.scale_a, &v.scale_b).unwrap();
+            assert_eq!(ask(&unit), ask(&model), "{unit}: {} on {v:?}", found.recipe);
+        }
+    }
+    assert!(fitted > 0);
 }

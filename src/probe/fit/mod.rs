@@ -144,6 +144,7 @@ impl Hypotheses {
             3 => Some(self.generic(interface, self.middle.len() / 50)),
             4 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
             5 => Some(self.generic(interface, self.middle.len() / 8)),
+            6 if interface.scale.is_none() => Some(self.unrefuted(options::group_scaled(interface), 0, interface)),
             _ => None,
         }
     }
@@ -169,9 +170,13 @@ impl Hypotheses {
 
     /// Non-generic families that at most `allowed` middle-range answers refute.
     fn families(&self, interface: &Interface, allowed: usize) -> Vec<Recipe> {
+        self.unrefuted(options::families(interface).into_iter(), allowed, interface)
+    }
+
+    /// Those of some models that at most `allowed` middle-range answers refute, best first.
+    fn unrefuted(&self, models: impl Iterator<Item = Recipe>, allowed: usize, interface: &Interface) -> Vec<Recipe> {
         let mut jury = Jury { cases: self.middle.clone() };
-        let mut scored: Vec<(usize, Recipe)> = options::families(interface)
-            .into_iter()
+        let mut scored: Vec<(usize, Recipe)> = models
             .map(|r| (jury.refutations(allowed + 1, |case| case.agrees(&r, interface, false)), r))
             .filter(|(refuted, _)| *refuted <= allowed)
             .collect();
@@ -215,6 +220,9 @@ impl Hypotheses {
 /// The places c can enter.
 const EVERYWHERE: [CPosition; 3] = [CPosition::With, CPosition::Last, CPosition::Late];
 
+/// Inputs with products at all places.
+const DENSE: usize = 48;
+
 /// Starting models polished per stage.
 const STARTS: usize = 8;
 
@@ -243,6 +251,9 @@ impl Lab<'_> {
         let mut inputs = generator.of_kinds(&[Kind::FewTerms], 500);
         inputs.extend(cancelling(&self.bench, self.seed, 300));
         inputs.extend(generator.of_kinds(&MIDDLE, 160));
+        // Products of normal numbers everywhere: what else says, of narrow formats, how wide sums are?
+        let everywhere: Vec<usize> = (0..self.interface.k).collect();
+        inputs.extend((0..DENSE).map(|i| generator.terms_at(&everywhere, i % 2 == 0)));
         let middle = self.ask(inputs)?;
         let mut edges = generator.batch(1200);
         edges.extend(generator.of_kinds(&ENDS, 400));
@@ -335,7 +346,7 @@ impl Lab<'_> {
         pool.extend(Edges::new(recipe, &interface, self.seed ^ 0x0DD).batch(2 * NEIGHBOUR_POOL));
         let pool = shrink::Pool::new(&interface, recipe, pool);
         let mut inputs = Vec::new();
-        for (_, others) in parameter_options(recipe, &interface, cuts) {
+        for (name, others) in parameter_options(recipe, &interface, cuts) {
             let mut open = 0;
             for other in others.into_iter().filter(|r| r != recipe) {
                 if open == OPEN || Instant::now() > self.deadline {
@@ -348,7 +359,11 @@ impl Lab<'_> {
                 }
                 let here = pool.separating(&other, &interface).cloned();
                 let input = here.or_else(|| {
-                    let there = Edges::new(&other, &interface, self.asked).batch(2 * NEIGHBOUR_POOL);
+                    let mut edges = Edges::new(&other, &interface, self.asked);
+                    let mut there = edges.batch(2 * NEIGHBOUR_POOL);
+                    if ["F", "exact"].contains(&name) {
+                        there.extend(edges.ties(2 * NEIGHBOUR_POOL));
+                    }
                     shrink::Pool::new(&interface, recipe, there).separating(&other, &interface).cloned()
                 });
                 open += usize::from(input.is_none());

@@ -98,7 +98,7 @@ fn round_down(x: RoundDown, k: usize, wrap: impl Fn(RoundDown) -> Recipe) -> Opt
 /// Every parameter of a model with every value it can take.
 pub(crate) fn options(recipe: &Recipe, interface: &Interface, structures: &[Structure]) -> Options {
     let k = interface.k;
-    match *recipe {
+    let mut all = match *recipe {
         Recipe::Generic(x) => generic(x, interface, structures),
         Recipe::Sequential(x) => options![Recipe::Sequential, x; "round" => rounding: roundings(), "nan" => nan: NANS],
         Recipe::Pairwise(x) => options![Recipe::Pairwise, x;
@@ -114,7 +114,15 @@ pub(crate) fn options(recipe: &Recipe, interface: &Interface, structures: &[Stru
             "G" => group: 1..=k, "F" => frac_bits: WIDTHS, "e_zero" => floor: floors(),
             "out" => output_rounding: roundings(), "nan" => nan: NANS],
         Recipe::Software(x) => options![Recipe::Software, x; "nan" => nan: NANS],
-    }
+    };
+    all.iter_mut().for_each(|(_, values)| values.retain(|r| interface.accepts(r)));
+    all
+}
+
+/// Groups that are exact sums: of units without scales the last that one would think of.
+pub(crate) fn group_scaled(interface: &Interface) -> impl Iterator<Item = Recipe> {
+    let of = |group| Recipe::GroupScaled(GroupScaledDot { group, ..GroupScaledDot::BLACKWELL });
+    (1..=interface.k).rev().map(of).filter(|r| interface.accepts(r))
 }
 
 /// Where the search of each family other than the generic one starts.
@@ -123,10 +131,12 @@ pub(crate) fn families(interface: &Interface) -> Vec<Recipe> {
     let mut starts: Vec<Recipe> =
         roundings().map(|rounding| Recipe::Sequential(SequentialFma { rounding, ..SequentialFma::IEEE })).collect();
     starts.push(Recipe::Software(SoftwareDot::NVIDIA));
-    for flush in [true, false] {
-        starts.extend(groups().map(|group| {
-            Recipe::Pairwise(PairwiseSum { group, flush_inputs: flush, flush_results: flush, ..PairwiseSum::CDNA2 })
-        }));
+    for [flush_inputs, flush_results] in [[true, true], [false, false], [true, false], [false, true]] {
+        starts.extend(
+            groups().map(|group| {
+                Recipe::Pairwise(PairwiseSum { group, flush_inputs, flush_results, ..PairwiseSum::CDNA2 })
+            }),
+        );
     }
     starts.extend(groups().map(|group| Recipe::RoundDown(RoundDown { group, ..RoundDown::CDNA3 })));
     starts.extend(groups().map(|group| {
@@ -134,7 +144,8 @@ pub(crate) fn families(interface: &Interface) -> Vec<Recipe> {
         Recipe::GroupedRoundDown(GroupedRoundDown { base, ..GroupedRoundDown::CDNA3 })
     }));
     if interface.scale.is_some() {
-        starts.extend(groups().map(|group| Recipe::GroupScaled(GroupScaledDot { group, ..GroupScaledDot::BLACKWELL })));
+        starts.extend(group_scaled(interface));
     }
+    starts.retain(|r| interface.accepts(r));
     starts
 }

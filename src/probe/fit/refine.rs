@@ -1,14 +1,18 @@
-//! From a model that is nearly right to one that is: other values of one parameter, then of two.
+//! From a model that is nearly right to one that is: other values of one parameter, then of two, then of three.
 
 use super::super::black_box::Interface;
 use super::cases::{Case, Jury};
 use super::options::options;
 use super::structure::Structure;
 use crate::accumulate::Recipe;
+use std::collections::HashSet;
 use std::time::Instant;
 
 /// Refuting and agreeing answers that pairs of changes are tested against first.
-const SAMPLE: (usize, usize) = (24, 96);
+const SAMPLE: (usize, usize) = (8, 96);
+
+/// A model that more answers refute is not worth a search for three changes.
+const ENOUGH: usize = 48;
 
 /// The best model in reach, and how many answers still refute it.
 pub(crate) fn refine(
@@ -24,7 +28,12 @@ pub(crate) fn refine(
         let (mut sample, refuting) = sample(jury, &best.0, interface);
         let mut better = single(&best, jury, interface, cuts, deadline);
         if better.is_none() {
-            better = pair(&best, &mut sample, refuting, jury, interface, cuts, deadline);
+            let nearby = |r: &Recipe| changes(r, interface, cuts);
+            let search = Search { best, refuting, interface, deadline };
+            better = search.from(nearby(&best.0), &nearby, &mut sample, jury);
+            if better.is_none() && best.1 <= ENOUGH {
+                better = search.from(search.level(cuts, &mut sample), &nearby, &mut sample, jury);
+            }
         }
         match better {
             Some(found) => best = found,
@@ -76,36 +85,72 @@ fn changes(recipe: &Recipe, interface: &Interface, cuts: &[Structure]) -> Vec<Re
 fn sample(jury: &Jury<Case>, recipe: &Recipe, interface: &Interface) -> (Jury<Case>, usize) {
     let (agreeing, refuting): (Vec<&Case>, Vec<&Case>) =
         jury.cases.iter().partition(|c| c.agrees(recipe, interface, true));
-    let mut cases: Vec<Case> = refuting.iter().take(SAMPLE.0).map(|c| (*c).clone()).collect();
+    let apart = (refuting.len() / SAMPLE.0).max(1);
+    let mut cases: Vec<Case> = refuting.iter().step_by(apart).take(SAMPLE.0).map(|c| (*c).clone()).collect();
     let refuted = cases.len();
     let step = (agreeing.len() / SAMPLE.1).max(1);
     cases.extend(agreeing.iter().step_by(step).map(|c| (*c).clone()));
     (Jury { cases }, refuted)
 }
 
-/// The first pair of changes that the sample, then all answers, like better.
-fn pair(
-    best: &(Recipe, usize),
-    sample: &mut Jury<Case>,
+/// What changes are looked for.
+struct Search<'a> {
+    best: (Recipe, usize),
+    /// How many of the sample refute it.
     refuting: usize,
-    jury: &mut Jury<Case>,
-    interface: &Interface,
-    cuts: &[Structure],
+    interface: &'a Interface,
     deadline: Instant,
-) -> Option<(Recipe, usize)> {
-    for first in changes(&best.0, interface, cuts) {
-        if Instant::now() > deadline {
-            return None;
-        }
-        for second in changes(&first, interface, cuts) {
-            if sample.refutations(refuting, |c| c.agrees(&second, interface, true)) >= refuting {
-                continue;
-            }
-            let refuted = jury.refutations(best.1, |c| c.agrees(&second, interface, true));
-            if refuted < best.1 {
-                return Some((second, refuted));
-            }
-        }
+}
+
+impl Search<'_> {
+    fn refutations(&self, jury: &mut Jury<Case>, recipe: &Recipe, limit: usize) -> usize {
+        jury.refutations(limit, |c| c.agrees(recipe, self.interface, true))
     }
-    None
+
+    /// The first change of one of these models that the sample, then all answers, like better than the best.
+    fn from(
+        &self,
+        models: Vec<Recipe>,
+        nearby: &impl Fn(&Recipe) -> Vec<Recipe>,
+        sample: &mut Jury<Case>,
+        jury: &mut Jury<Case>,
+    ) -> Option<(Recipe, usize)> {
+        for model in models {
+            if Instant::now() > self.deadline {
+                return None;
+            }
+            for changed in nearby(&model) {
+                if self.refutations(sample, &changed, self.refuting) >= self.refuting {
+                    continue;
+                }
+                let refuted = self.refutations(jury, &changed, self.best.1);
+                if refuted < self.best.1 {
+                    return Some((changed, refuted));
+                }
+            }
+        }
+        None
+    }
+
+    /// Models two changes away, each of which the sample likes as much: a third may be what it takes. Of the values of a
+    /// parameter that are alike, the first, the middle and the last.
+    fn level(&self, cuts: &[Structure], sample: &mut Jury<Case>) -> Vec<Recipe> {
+        let mut seen = HashSet::from([self.best.0]);
+        let mut edge = vec![self.best.0];
+        for _ in 0..2 {
+            for model in core::mem::take(&mut edge) {
+                for (_, values) in options(&model, self.interface, cuts) {
+                    if Instant::now() > self.deadline {
+                        return Vec::new();
+                    }
+                    let alike = |r: &Recipe| self.refutations(sample, r, self.refuting + 1) <= self.refuting;
+                    let alike: Vec<Recipe> = values.into_iter().filter(alike).collect();
+                    let [first, middle, last] =
+                        [0, alike.len() / 2, alike.len().saturating_sub(1)].map(|n| alike.get(n));
+                    edge.extend([first, middle, last].into_iter().flatten().filter(|r| seen.insert(**r)));
+                }
+            }
+        }
+        edge
+    }
 }

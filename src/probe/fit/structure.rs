@@ -2,7 +2,8 @@
 //!
 //! Two or three products and c are put at many places. If the unit sums in blocks, its answer
 //! depends on the places only through the blocks they fall in, so two choices that a hypothesis
-//! calls alike must give equal answers.
+//! calls alike must give equal answers. Where formats are so narrow that sums of three products are
+//! never rounded, all other places hold the largest product.
 
 use super::super::bench::{Bench, Random};
 use super::super::black_box::{BlackBox, Input};
@@ -10,6 +11,7 @@ use super::super::generate::Generator;
 use super::cases::reduced;
 use crate::accumulate::Pattern;
 use crate::error::Error;
+use crate::format::FormatSpec;
 use std::collections::{BTreeSet, HashMap};
 
 /// A way of cutting K into blocks.
@@ -38,8 +40,9 @@ pub(crate) fn all(k: usize) -> Vec<Structure> {
 /// The largest block looked for, other than all of K.
 const MAX_BLOCK: usize = 128;
 
-/// Inputs asked per pair of places.
+/// Inputs asked per pair of places; and those among the largest products.
 const TEMPLATES: usize = 72;
+const CROWDED: usize = 24;
 
 fn pairs(k: usize, random: &mut Random) -> Vec<(usize, usize)> {
     let mut others: Vec<usize> =
@@ -56,6 +59,8 @@ fn pairs(k: usize, random: &mut Random) -> Vec<(usize, usize)> {
 struct Template {
     input: Input,
     products: usize,
+    /// Operands at all other places; without them, zeros.
+    others: Option<(u64, u64)>,
 }
 
 /// A pair of products with c; X, -X and a small c; and X, -X and a small third product.
@@ -67,20 +72,39 @@ fn template(generator: &mut Generator, random: &mut Random, bench: &Bench) -> Te
     let flip = random.one_in(2);
     let small = |at: usize, negative| [(0, flip, 1, e), (1, !flip, 1, e), (at, negative, 1, e - gap)];
     let special = match random.below(3) {
-        0 => bench.terms(&small(k, random.one_in(2))).map(|input| Template { input, products: 2 }),
-        1 if k > 2 => bench.terms(&small(2, random.one_in(2))).map(|input| Template { input, products: 3 }),
+        0 => bench.terms(&small(k, random.one_in(2))).map(|input| Template { input, products: 2, others: None }),
+        1 if k > 2 => {
+            bench.terms(&small(2, random.one_in(2))).map(|input| Template { input, products: 3, others: None })
+        }
         _ => None,
     };
     special.unwrap_or_else(|| {
         let products = if k > 2 && random.one_in(3) { 3 } else { 2 };
-        Template { input: generator.terms_at(&[0, 1, 2][..products], !random.one_in(4)), products }
+        Template { input: generator.terms_at(&[0, 1, 2][..products], !random.one_in(4)), products, others: None }
     })
+}
+
+/// Two of the smallest products among the largest, if a few of these need no rounding.
+fn crowded(random: &mut Random, bench: &Bench) -> Option<Template> {
+    let i = bench.interface;
+    let (_, top) = bench.product_range();
+    let last_bit = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
+    let low = last_bit(&i.a) + last_bit(&i.b);
+    let small = |at: usize, random: &mut Random| (at, random.one_in(2), 1, low + random.range(0, 3));
+    let terms = [small(0, random), small(1, random)];
+    let rounds = top + 3 - low > i.d.fraction_bits as i32;
+    let input = bench.terms(&terms).filter(|_| !rounds)?;
+    Some(Template { input, products: 2, others: Some((i.a.max_code(false), i.b.max_code(false))) })
 }
 
 impl Template {
     /// The same products at other places.
     fn at(&self, places: &[usize; 3], bench: &Bench) -> Input {
         let mut at = bench.zeros();
+        if let Some((a, b)) = self.others {
+            at.a.fill(a);
+            at.b.fill(b);
+        }
         for (from, &to) in places.iter().enumerate().take(self.products) {
             (at.a[to], at.b[to]) = (self.input.a[from], self.input.b[from]);
         }
@@ -106,15 +130,18 @@ pub(crate) fn allowed(target: &mut dyn BlackBox, seed: u64) -> Result<[Vec<Struc
     let bench = Bench::new(interface);
     let mut generator = Generator::new(bench.clone(), seed);
     let mut random = Random::new(seed ^ 0x55);
-    let templates: Vec<Template> = (0..TEMPLATES).map(|_| template(&mut generator, &mut random, &bench)).collect();
+    let mut templates: Vec<Template> = (0..TEMPLATES).map(|_| template(&mut generator, &mut random, &bench)).collect();
+    templates.extend((0..CROWDED).filter_map(|_| crowded(&mut random, &bench)));
     let places: Vec<[usize; 3]> = pairs(k, &mut random).into_iter().map(|(i, j)| [i, j, third(i, j)]).collect();
     let inputs: Vec<Input> = templates.iter().flat_map(|t| places.iter().map(|p| t.at(p, &bench))).collect();
     let answers = target.dot_adds(&inputs)?;
     let consistent = |s: &Structure, merge: bool| {
-        [2, 3].into_iter().all(|products| {
-            let rows = answers.chunks(places.len()).zip(&templates).filter(|(_, t)| t.products == products);
+        [(2, false), (3, false), (2, true)].into_iter().all(|(products, crowded)| {
+            let fits = |t: &Template| t.products == products && t.others.is_some() == crowded;
+            let rows = answers.chunks(places.len()).zip(&templates).filter(|(_, t)| fits(t));
             let rows: Vec<&[u64]> = rows.map(|(row, _)| row).collect();
-            is_consistent(s, (products, merge), &places, &rows)
+            // No block is empty among many products.
+            is_consistent(s, (products, merge && !crowded), &places, &rows)
         })
     };
     let (steady, others): (Vec<Structure>, _) = candidates.into_iter().partition(|s| consistent(s, true));
