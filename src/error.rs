@@ -65,7 +65,7 @@ pub enum Error {
     },
     /// A format described by the caller is none.
     #[error("{operand} is of {format}, which is no format: {problem}")]
-    NoFormat {
+    InvalidFormat {
         /// What has it.
         operand: String,
         /// The format's name.

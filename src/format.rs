@@ -40,8 +40,8 @@ pub struct FormatSpec {
     pub fraction_bits: u32,
     /// The exponent field's bias.
     pub bias: i32,
-    /// Whether exponent field 0 holds zero and the subnormals. Without it (UE8M0) every code is a
-    /// normal number.
+    /// Whether exponent field 0 holds zero and the subnormals. Without it every code is a power of two, as in
+    /// UE8M0: such formats have no fraction bits.
     pub subnormals: bool,
     /// Which codes are infinities or NaN.
     pub specials: Specials,
@@ -144,13 +144,15 @@ impl FormatSpec {
             Specials::Ieee if m == 0 => Some("IEEE special values need a fraction bit: NaN would be infinity"),
             Specials::Ieee if e == 1 => Some("IEEE special values need two exponent bits: no number would be normal"),
             Specials::NanNegativeZero if !self.signed => Some("NaN as the negative zero needs a sign"),
+            Specials::NanNegativeZero if !self.subnormals => Some("NaN as the negative zero needs a zero"),
+            _ if !self.subnormals && m > 0 => Some("a format with fraction bits has a zero and subnormal numbers"),
             _ => None,
         }
     }
 
     /// Refuses what is no format.
     pub(crate) fn check(&self, operand: &str) -> Result<(), Error> {
-        let error = |problem| Error::NoFormat { operand: operand.into(), format: self.name, problem };
+        let error = |problem| Error::InvalidFormat { operand: operand.into(), format: self.name, problem };
         self.problem().map_or(Ok(()), |problem| Err(error(problem)))
     }
 
@@ -441,7 +443,8 @@ impl fmt::Display for FormatSpec {
 /// assert_eq!(E3M4::SPEC.to_f64(E3M4(0x30).to_bits()), 1.0);
 /// ```
 pub trait Format: Copy + Send + Sync + 'static {
-    /// The format's constants. Where [`FormatSpec::problem`] finds one, products of this type do not compile.
+    /// The format's constants. Where [`FormatSpec::problem`] finds one, units and products of this type do not build
+    /// (`cargo build` says why; `cargo check` does not look).
     const SPEC: FormatSpec;
 
     /// The code, in the low bits.
@@ -453,8 +456,10 @@ pub trait Format: Copy + Send + Sync + 'static {
 
 /// Checks, at compile time, that a row is one the arithmetic supports.
 const fn checked(spec: FormatSpec) -> FormatSpec {
-    assert!(spec.problem().is_none(), "this is no format: FormatSpec::problem says why");
-    spec
+    match spec.problem() {
+        Some(problem) => panic!("{}", problem),
+        None => spec,
+    }
 }
 
 /// A type's format; a program whose type has none that the library can compute with does not compile.

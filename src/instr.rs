@@ -42,6 +42,22 @@ pub struct ScaleRule {
     pub block: usize,
 }
 
+/// The largest M, N, K or number of blocks a unit may have.
+pub(crate) const MAX_DIMENSION: usize = 65536;
+
+impl ScaleRule {
+    /// What makes this no rule for dot-adds of `k` products, if anything.
+    pub(crate) const fn problem(&self, k: usize) -> Option<&'static str> {
+        if self.block == 0 || !k.is_multiple_of(self.block) {
+            return Some("blocks of scales must divide K");
+        }
+        if self.format.signed || self.format.has_infinity() || self.format.storage_bits > 8 {
+            return Some("block scales are magnitudes of at most 8 bits, without sign and infinities");
+        }
+        self.format.problem()
+    }
+}
+
 /// A matrix instruction: shape and formats, known at compile time.
 ///
 /// Which architectures have it, and what they compute, is [`Supports`](crate::Supports)' matter.

@@ -4,7 +4,7 @@ use crate::accumulate::{Accumulator, Dot};
 use crate::arch::{Arch, ArchInfo};
 use crate::error::Error;
 use crate::format::{Format, spec_of};
-use crate::instr::{FixedRow, Instruction, ScaleRule, Shape};
+use crate::instr::{FixedRow, Instruction, MAX_DIMENSION, ScaleRule, Shape};
 use crate::unit::{AsUnit, Evidence, Unit, UnitInfo};
 use core::fmt;
 use core::marker::PhantomData;
@@ -96,14 +96,17 @@ pub(crate) fn info_of<A: Supports<I>, I: Instruction>() -> UnitInfo {
 }
 
 impl<A: Supports<I>, I: Instruction> MmaUnit<A, I> {
-    /// The unit as the architecture has it. An instruction without elements, or with scales for parts of them, does not
-    /// compile.
+    /// The unit as the architecture has it. An instruction without elements, or with scales that no unit takes, does not
+    /// build.
     pub fn new() -> Self {
         const {
-            let shape = I::SHAPE;
-            assert!(shape.m > 0 && shape.n > 0 && shape.k > 0 && I::BLOCKS > 0, "an instruction has elements");
-            if let Some(block) = I::SCALE_BLOCK {
-                assert!(block > 0 && shape.k.is_multiple_of(block), "blocks of scales divide K");
+            let Shape { m, n, k } = I::SHAPE;
+            assert!(m > 0 && n > 0 && k > 0 && I::BLOCKS > 0, "an instruction has elements");
+            assert!(m <= MAX_DIMENSION && n <= MAX_DIMENSION && k <= MAX_DIMENSION, "dimensions are at most 65536");
+            if let Some(block) = I::SCALE_BLOCK
+                && let Some(problem) = (ScaleRule { format: I::Scale::SPEC, block }).problem(k)
+            {
+                panic!("{}", problem);
             }
         }
         Self { unit: Unit::unchecked(info_of::<A, I>()), acc: A::ACC, kind: PhantomData }

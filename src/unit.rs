@@ -6,8 +6,9 @@ use crate::catalogue;
 use crate::error::Error;
 use crate::format::{Format, FormatSpec, format_named};
 use crate::gemm::{Gemm, Plan, Source, Start, Values, Workspace, plain};
-use crate::instr::{ScaleRule, Shape};
+use crate::instr::{MAX_DIMENSION, ScaleRule, Shape};
 use crate::num::Num;
+use crate::probe::Interface;
 use crate::trace::Trace;
 use crate::view::View;
 use core::fmt;
@@ -141,8 +142,8 @@ impl Unit {
     /// Wraps a description, after checking that it makes sense.
     ///
     /// # Errors
-    /// When the accumulator refuses the formats, a dimension is zero, or scale blocks do not
-    /// divide K.
+    /// When the accumulator refuses the formats, one of them is none, a dimension is zero or too large, scale blocks do
+    /// not divide K, or scales are no magnitudes of at most 8 bits.
     pub fn from_info(mut info: UnitInfo) -> Result<Self, Error> {
         let Shape { m, n, k } = info.shape;
         if m == 0 || n == 0 || k == 0 || info.blocks == 0 {
@@ -151,19 +152,7 @@ impl Unit {
         if [m, n, k, info.blocks].iter().any(|&x| x > MAX_DIMENSION) {
             return Err(Error::Unit(format!("dimensions above {MAX_DIMENSION} are not supported")));
         }
-        for (operand, format) in [("A", &info.a), ("B", &info.b), ("C", &info.c), ("D", &info.d)] {
-            format.check(operand)?;
-        }
-        if let Some(ScaleRule { format, block }) = info.scale {
-            format.check("the scale")?;
-            if block == 0 || k % block != 0 {
-                return Err(Error::Unit(format!("scale blocks of {block} do not divide K = {k}")));
-            }
-            if format.signed || format.has_infinity() || format.storage_bits > 8 {
-                let problem = "block scales are magnitudes of at most 8 bits, without sign and infinities";
-                return Err(Error::Unit(format!("{problem}; {format} is not")));
-            }
-        }
+        Interface { k, a: info.a, b: info.b, c: info.c, d: info.d, scale: info.scale }.check()?;
         info.accumulator.check(&signature(&info)).map_err(Error::Unit)?;
         info.recipe = info.accumulator.recipe(k, &info.d);
         Ok(Self(Arc::new(info)))
@@ -194,8 +183,7 @@ impl Unit {
     /// [`Unit::find`] reads back if the formats are built-in and the accumulator has a recipe.
     ///
     /// # Errors
-    /// When the accumulator refuses the formats, one of them is none, block scales have a sign or an infinity, or a
-    /// dimension is zero.
+    /// As [`Unit::from_info`].
     pub fn custom(
         accumulator: impl Accumulator,
         shape: Shape,
@@ -547,9 +535,6 @@ impl Unit {
         Err(Error::shape(operand, expected, format!("{found:?}")))
     }
 }
-
-/// The largest M, N, K or number of blocks a custom unit may have.
-const MAX_DIMENSION: usize = 65536;
 
 /// Calls `f` with room for `count` numbers, on the stack unless they are very many. Filling the
 /// room takes longer than many a dot-add, so it comes in two sizes.

@@ -178,6 +178,7 @@ struct Values<R> {
 impl<'x, R: Source + 'x> Values<R> {
     fn new<M: Matrix<Reader<'x> = R>>(x: &'x M) -> Result<Self, Error> {
         let format = x.format().ok_or_else(|| Error::shape("what is quantised", "values", "codes"))?;
+        format.check("what is quantised")?;
         Ok(Self { reader: x.reader(), format })
     }
 

@@ -46,6 +46,7 @@ impl Command {
     /// # Errors
     /// When the shell cannot be started.
     pub fn start(command: &str, interface: Interface, timeout: Duration) -> Result<Self, Error> {
+        interface.check()?;
         let failed = |why: String| Error::Command { command: command.into(), why };
         let mut shell = std::process::Command::new("sh");
         shell.arg("-c").arg(command).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -141,6 +141,7 @@ impl Edges {
     pub(crate) fn ties(&mut self, count: usize) -> Vec<Input> {
         let mut one = || {
             let (mut input, lead) = (self.bench.zeros(), self.lead(Scene::Anywhere));
+            self.aims_scales = self.random.one_in(2);
             self.beside_tie(&mut input, lead);
             input
         };
@@ -203,7 +204,7 @@ impl Edges {
             self.vanishing(&mut input);
             return input;
         }
-        if self.random.one_in(16) {
+        if self.random.one_in(8) {
             self.beside_tie(&mut input, lead);
             return input;
         }
@@ -343,16 +344,17 @@ impl Edges {
             if self.random.one_in(3) { smallest } else { lead - self.pick(|s| &s.gaps) + self.random.range(-3, 1) };
         let beside = (end + self.random.range(1, i.d.fraction_bits as i32)).max(i.d.emin());
         let mut places = self.blocks[step].clone();
-        let mut take = |s: &mut Self| {
-            let n = s.random.below(places.len() as u64) as usize;
-            if places.len() > 2 { places.swap_remove(n) } else { i.k }
-        };
-        for e in [end, beside] {
-            let (k, negative) = (take(self), self.random.one_in(2));
-            self.put_at(input, k, negative, e, Rest::Nothing);
+        if places.len() < 2 {
+            return self.cancelling(input, step, negative, lead, rest);
         }
-        if let [k, l, ..] = places[..] {
-            self.cancel(input, [k, l], negative, lead, rest);
+        places.push(i.k);
+        let [k, l] = [(); 2].map(|()| places.remove(self.random.below(places.len() as u64 - 1) as usize));
+        self.cancel(input, [k, l], negative, lead, rest);
+        for e in [end, beside] {
+            if !places.is_empty() {
+                let (n, negative) = (self.random.below(places.len() as u64) as usize, self.random.one_in(2));
+                self.put_at(input, places.swap_remove(n), negative, e, Rest::Nothing);
+            }
         }
     }
 
@@ -460,9 +462,10 @@ impl Edges {
     fn cancel(&mut self, input: &mut Input, [k, l]: [usize; 2], negative: bool, e: i32, rest: Rest) {
         self.put_at(input, k, negative, e, rest);
         (input.a[l], input.b[l]) = (input.a[k], input.b[k]);
-        let b = self.bench.interface.b;
-        let sign = 1 << (b.exponent_bits + b.fraction_bits + b.ignored_low_bits);
-        input.b[l] ^= if b.signed && input.b[l] != 0 { sign } else { 0 };
+        let Interface { a, b, .. } = self.bench.interface;
+        let (f, code) = if b.signed { (b, &mut input.b[l]) } else { (a, &mut input.a[l]) };
+        let sign = 1 << (f.exponent_bits + f.fraction_bits + f.ignored_low_bits);
+        *code ^= if f.signed && *code != 0 { sign } else { 0 };
     }
 
     /// Large products of one sign at two places of a step, at all of them, or everywhere: sums above

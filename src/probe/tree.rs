@@ -124,6 +124,7 @@ impl SummationTree {
     /// When the box fails to answer.
     pub fn find(target: &mut dyn BlackBox) -> Result<Result<Self, Cannot>, Error> {
         let interface = target.interface();
+        interface.check()?;
         let bench = Bench::new(interface);
         let n = interface.k + 1;
         if interface.k > MOST {

@@ -180,6 +180,7 @@ impl Lab<'_> {
 /// When the box fails to answer.
 pub fn features(target: &mut dyn BlackBox) -> Result<Features, Error> {
     let interface = target.interface();
+    interface.check()?;
     let mut target = Repeated::new(target);
     let mut lab = Lab { target: &mut target, bench: Bench::new(interface), flushes: Flushes::default() };
     let found = match basics::failure(&mut lab) {

@@ -102,6 +102,7 @@ impl core::fmt::Debug for Lab<'_> {
 /// has mismatches and a counterexample.
 pub fn fit(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error> {
     let interface = target.interface();
+    interface.check()?;
     let mut lab = Lab {
         target: Repeated::new(target),
         interface,

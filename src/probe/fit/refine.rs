@@ -8,7 +8,7 @@ use crate::accumulate::Recipe;
 use std::collections::HashSet;
 use std::time::Instant;
 
-/// Refuting and agreeing answers that pairs of changes are tested against first.
+/// Refuting and agreeing answers that several changes at once are tested against first.
 const SAMPLE: (usize, usize) = (8, 96);
 
 /// A model that more answers refute is not worth a search for three changes.
@@ -30,9 +30,9 @@ pub(crate) fn refine(
         if better.is_none() {
             let nearby = |r: &Recipe| changes(r, interface, cuts);
             let search = Search { best, refuting, interface, deadline };
-            better = search.from(nearby(&best.0), &nearby, &mut sample, jury);
+            better = search.improve(nearby(&best.0), &nearby, &mut sample, jury);
             if better.is_none() && best.1 <= ENOUGH {
-                better = search.from(search.level(cuts, &mut sample), &nearby, &mut sample, jury);
+                better = search.improve(search.level(cuts, &mut sample), &nearby, &mut sample, jury);
             }
         }
         match better {
@@ -108,7 +108,7 @@ impl Search<'_> {
     }
 
     /// The first change of one of these models that the sample, then all answers, like better than the best.
-    fn from(
+    fn improve(
         &self,
         models: Vec<Recipe>,
         nearby: &impl Fn(&Recipe) -> Vec<Recipe>,
@@ -143,7 +143,8 @@ impl Search<'_> {
                     if Instant::now() > self.deadline {
                         return Vec::new();
                     }
-                    let alike = |r: &Recipe| self.refutations(sample, r, self.refuting + 1) <= self.refuting;
+                    let alike =
+                        |r: &Recipe| *r != model && self.refutations(sample, r, self.refuting + 1) <= self.refuting;
                     let alike: Vec<Recipe> = values.into_iter().filter(alike).collect();
                     let [first, middle, last] =
                         [0, alike.len() / 2, alike.len().saturating_sub(1)].map(|n| alike.get(n));

@@ -3,7 +3,7 @@
 //! Two or three products and c are put at many places. If the unit sums in blocks, its answer
 //! depends on the places only through the blocks they fall in, so two choices that a hypothesis
 //! calls alike must give equal answers. Where formats are so narrow that sums of three products are
-//! never rounded, all other places hold the largest product.
+//! never rounded, this is asked with the largest product at all other places too.
 
 use super::super::bench::{Bench, Random};
 use super::super::black_box::{BlackBox, Input};
