@@ -444,7 +444,21 @@ impl fmt::Display for FormatSpec {
 /// ```
 pub trait Format: Copy + Send + Sync + 'static {
     /// The format's constants. Where [`FormatSpec::problem`] finds one, units and products of this type do not build
-    /// (`cargo build` says why; `cargo check` does not look).
+    /// (`cargo build` says why; `cargo check` does not look):
+    ///
+    /// ```compile_fail
+    /// # use gemmulate::{format::{BF16, Format, FormatSpec}, prelude::*};
+    /// #[derive(Clone, Copy)]
+    /// struct Wrong(u16);
+    /// impl Format for Wrong {
+    ///     const SPEC: FormatSpec = FormatSpec { exponent_bits: 12, ..BF16 };
+    ///     fn to_bits(self) -> u64 { self.0.into() }
+    ///     fn from_bits(bits: u64) -> Self { Self(bits as u16) }
+    /// }
+    /// let a = ndarray::Array2::from_elem((2, 2), Wrong(0));
+    /// let unit = Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32").unwrap();
+    /// let d = Gemm::on(&unit).run(&a, &a);
+    /// ```
     const SPEC: FormatSpec;
 
     /// The code, in the low bits.

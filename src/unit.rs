@@ -8,7 +8,6 @@ use crate::format::{Format, FormatSpec, format_named};
 use crate::gemm::{Gemm, Plan, Source, Start, Values, Workspace, plain};
 use crate::instr::{MAX_DIMENSION, ScaleRule, Shape};
 use crate::num::Num;
-use crate::probe::Interface;
 use crate::trace::Trace;
 use crate::view::View;
 use core::fmt;
@@ -152,7 +151,7 @@ impl Unit {
         if [m, n, k, info.blocks].iter().any(|&x| x > MAX_DIMENSION) {
             return Err(Error::Unit(format!("dimensions above {MAX_DIMENSION} are not supported")));
         }
-        Interface { k, a: info.a, b: info.b, c: info.c, d: info.d, scale: info.scale }.check()?;
+        check_operands(k, &[info.a, info.b, info.c, info.d], info.scale)?;
         info.accumulator.check(&signature(&info)).map_err(Error::Unit)?;
         info.recipe = info.accumulator.recipe(k, &info.d);
         Ok(Self(Arc::new(info)))
@@ -534,6 +533,20 @@ impl Unit {
         };
         Err(Error::shape(operand, expected, format!("{found:?}")))
     }
+}
+
+/// Refuses a K, formats of A, B, C and D, or scales that no unit can have.
+pub(crate) fn check_operands(k: usize, formats: &[FormatSpec; 4], scale: Option<ScaleRule>) -> Result<(), Error> {
+    if k == 0 || k > MAX_DIMENSION {
+        return Err(Error::Unit(format!("sums of {k} products are not supported, of 1 to {MAX_DIMENSION} are")));
+    }
+    for (operand, format) in ["A", "B", "C", "D"].into_iter().zip(formats) {
+        format.check(operand)?;
+    }
+    let Some(rule) = scale else { return Ok(()) };
+    rule.format.check("the scale")?;
+    let error = |why| Error::Unit(format!("{} scales in blocks of {}, K = {k}: {why}", rule.format, rule.block));
+    rule.problem(k).map_or(Ok(()), |why| Err(error(why)))
 }
 
 /// Calls `f` with room for `count` numbers, on the stack unless they are very many. Filling the

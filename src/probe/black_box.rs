@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use crate::format::FormatSpec;
-use crate::instr::{MAX_DIMENSION, ScaleRule, Shape};
-use crate::unit::Unit;
+use crate::instr::{ScaleRule, Shape};
+use crate::unit::{Unit, check_operands};
 use core::fmt;
 
 /// The codes of one dot-add: `a`, `b`, `c` and, for block-scaled units, the scales.
@@ -89,25 +89,7 @@ impl Interface {
 
     /// Refuses what no unit can have: functions that question a box ask this first.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.k == 0 || self.k > MAX_DIMENSION {
-            return Err(Error::Unit(format!(
-                "sums of {} products are not supported, of 1 to {MAX_DIMENSION} are",
-                self.k
-            )));
-        }
-        for (operand, format) in [("A", &self.a), ("B", &self.b), ("C", &self.c), ("D", &self.d)] {
-            format.check(operand)?;
-        }
-        if let Some(rule) = &self.scale {
-            rule.format.check("the scale")?;
-        }
-        let problem = self.scale.and_then(|rule| Some((rule, rule.problem(self.k)?)));
-        match problem {
-            Some((ScaleRule { format, block }, why)) => {
-                Err(Error::Unit(format!("{format} scales in blocks of {block}, K = {}: {why}", self.k)))
-            }
-            None => Ok(()),
-        }
+        check_operands(self.k, &[self.a, self.b, self.c, self.d], self.scale)
     }
 
     /// Whether a recipe is one for these formats: its accumulator may be asked without a unit.

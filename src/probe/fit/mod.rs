@@ -145,7 +145,6 @@ impl Hypotheses {
             3 => Some(self.generic(interface, self.middle.len() / 50)),
             4 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
             5 => Some(self.generic(interface, self.middle.len() / 8)),
-            6 if interface.scale.is_none() => Some(self.unrefuted(options::group_scaled(interface), 0, interface)),
             _ => None,
         }
     }
@@ -171,13 +170,9 @@ impl Hypotheses {
 
     /// Non-generic families that at most `allowed` middle-range answers refute.
     fn families(&self, interface: &Interface, allowed: usize) -> Vec<Recipe> {
-        self.unrefuted(options::families(interface).into_iter(), allowed, interface)
-    }
-
-    /// Those of some models that at most `allowed` middle-range answers refute, best first.
-    fn unrefuted(&self, models: impl Iterator<Item = Recipe>, allowed: usize, interface: &Interface) -> Vec<Recipe> {
         let mut jury = Jury { cases: self.middle.clone() };
-        let mut scored: Vec<(usize, Recipe)> = models
+        let mut scored: Vec<(usize, Recipe)> = options::families(interface)
+            .into_iter()
             .map(|r| (jury.refutations(allowed + 1, |case| case.agrees(&r, interface, false)), r))
             .filter(|(refuted, _)| *refuted <= allowed)
             .collect();

@@ -119,24 +119,16 @@ pub(crate) fn options(recipe: &Recipe, interface: &Interface, structures: &[Stru
     all
 }
 
-/// Groups that are exact sums: of units without scales the last that one would think of.
-pub(crate) fn group_scaled(interface: &Interface) -> impl Iterator<Item = Recipe> {
-    let of = |group| Recipe::GroupScaled(GroupScaledDot { group, ..GroupScaledDot::BLACKWELL });
-    (1..=interface.k).rev().map(of).filter(|r| interface.accepts(r))
-}
-
 /// Where the search of each family other than the generic one starts.
 pub(crate) fn families(interface: &Interface) -> Vec<Recipe> {
     let groups = || (1..=interface.k).rev();
     let mut starts: Vec<Recipe> =
         roundings().map(|rounding| Recipe::Sequential(SequentialFma { rounding, ..SequentialFma::IEEE })).collect();
     starts.push(Recipe::Software(SoftwareDot::NVIDIA));
-    for [flush_inputs, flush_results] in [[true, true], [false, false], [true, false], [false, true]] {
-        starts.extend(
-            groups().map(|group| {
-                Recipe::Pairwise(PairwiseSum { group, flush_inputs, flush_results, ..PairwiseSum::CDNA2 })
-            }),
-        );
+    for flush in [true, false] {
+        starts.extend(groups().map(|group| {
+            Recipe::Pairwise(PairwiseSum { group, flush_inputs: flush, flush_results: flush, ..PairwiseSum::CDNA2 })
+        }));
     }
     starts.extend(groups().map(|group| Recipe::RoundDown(RoundDown { group, ..RoundDown::CDNA3 })));
     starts.extend(groups().map(|group| {
@@ -144,7 +136,7 @@ pub(crate) fn families(interface: &Interface) -> Vec<Recipe> {
         Recipe::GroupedRoundDown(GroupedRoundDown { base, ..GroupedRoundDown::CDNA3 })
     }));
     if interface.scale.is_some() {
-        starts.extend(group_scaled(interface));
+        starts.extend(groups().map(|group| Recipe::GroupScaled(GroupScaledDot { group, ..GroupScaledDot::BLACKWELL })));
     }
     starts.retain(|r| interface.accepts(r));
     starts

@@ -72,15 +72,13 @@ fn template(generator: &mut Generator, random: &mut Random, bench: &Bench) -> Te
     let flip = random.one_in(2);
     let small = |at: usize, negative| [(0, flip, 1, e), (1, !flip, 1, e), (at, negative, 1, e - gap)];
     let special = match random.below(3) {
-        0 => bench.terms(&small(k, random.one_in(2))).map(|input| Template { input, products: 2, others: None }),
-        1 if k > 2 => {
-            bench.terms(&small(2, random.one_in(2))).map(|input| Template { input, products: 3, others: None })
-        }
+        0 => bench.terms(&small(k, random.one_in(2))).map(|input| Template::alone(input, 2)),
+        1 if k > 2 => bench.terms(&small(2, random.one_in(2))).map(|input| Template::alone(input, 3)),
         _ => None,
     };
     special.unwrap_or_else(|| {
         let products = if k > 2 && random.one_in(3) { 3 } else { 2 };
-        Template { input: generator.terms_at(&[0, 1, 2][..products], !random.one_in(4)), products, others: None }
+        Template::alone(generator.terms_at(&[0, 1, 2][..products], !random.one_in(4)), products)
     })
 }
 
@@ -98,6 +96,10 @@ fn crowded(random: &mut Random, bench: &Bench) -> Option<Template> {
 }
 
 impl Template {
+    const fn alone(input: Input, products: usize) -> Self {
+        Self { input, products, others: None }
+    }
+
     /// The same products at other places.
     fn at(&self, places: &[usize; 3], bench: &Bench) -> Input {
         let mut at = bench.zeros();
