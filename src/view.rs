@@ -186,7 +186,6 @@ impl<'a, T> View<'a, T> {
     }
 
     /// A row, if its elements are one after another.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn row(&self, i: usize) -> Option<&'a [T]> {
         let contiguous = self.strides[1] == 1 && i < self.shape[0] && self.shape[1] > 0;
         // SAFETY: the row's elements exist, as `get` argues.

@@ -231,9 +231,16 @@ impl<'a, D: Format> Gemm<'a, D> {
         self
     }
 
-    /// The kernel that computes this unit's tiles, and why: `reference`, or a fast one.
+    /// The kernel that computes this unit's tiles, and why: `reference`, or a fast one. Products of few rows may have one
+    /// of their own, [`Gemm::kernel_for`].
     pub fn kernel(&self) -> KernelChoice {
-        simd::choice(self.unit, self.isa)
+        self.kernel_for(usize::MAX)
+    }
+
+    /// The kernel for products of `rows` rows: for one to four of them packing B is most of the work, and other kernels
+    /// than for many are faster.
+    pub fn kernel_for(&self, rows: usize) -> KernelChoice {
+        simd::choice(self.unit, self.isa, rows)
     }
 
     /// Computes D: M x N for A of M x K and B of K x N.

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::format::FormatSpec;
 use core::ops::{ControlFlow, Range};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ndarray::ArrayView2;
+use ndarray::{ArrayView2, s};
 use rayon::prelude::*;
 
 /// How far a product has come, in multiply-adds.
@@ -367,6 +367,12 @@ impl<W: Wide> Product<'_, W> {
         let (Some(rule), Some(scales)) = (self.shared.unit.scale, &side.scales) else { return };
         let one = rule.format.encode_f64(1.0, Default::default(), Default::default()).unwrap_or_default();
         panel.scales.clear();
+        if let Some(run) = Side::whole(chunk).filter(|run| run.start % rule.block == 0) {
+            let blocks = run.start / rule.block..run.end.div_ceil(rule.block);
+            let of_lines = scales.slice(s![lines, blocks]);
+            of_lines.outer_iter().for_each(|line| panel.scales.extend(line.iter()));
+            return;
+        }
         for line in lines {
             for p in (chunk.from..chunk.to).step_by(rule.block) {
                 // The schedule was found to have one scale for each slot.

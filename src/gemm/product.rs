@@ -157,7 +157,7 @@ impl<D> Gemm<'_, D> {
                 &tracer
             }
             None => {
-                chosen = workspace.kernel(self.unit, self.isa);
+                chosen = workspace.kernel(self.unit, self.isa, m);
                 &*chosen
             }
         };

@@ -16,8 +16,18 @@ pub struct Workspace {
     pub(super) narrow: Buffers<f32>,
     pub(super) wide: Buffers<f64>,
     pub(super) group: Option<Box<Group>>,
-    kernel: Option<(Unit, Option<Isa>, Arc<dyn Kernel>)>,
+    /// The kernels used last, for many rows and for few.
+    kernels: [Option<Chosen>; 2],
     pool: Option<(usize, Arc<ThreadPool>)>,
+}
+
+/// A kernel, and what it was chosen for.
+#[derive(Debug)]
+struct Chosen {
+    unit: Unit,
+    isa: Option<Isa>,
+    rows: usize,
+    kernel: Arc<dyn Kernel>,
 }
 
 thread_local! {
@@ -52,12 +62,15 @@ impl Workspace {
         Self::default()
     }
 
-    pub(super) fn kernel(&mut self, unit: &Unit, isa: Option<Isa>) -> Arc<dyn Kernel> {
-        match &self.kernel {
-            Some((known, set, kernel)) if known == unit && *set == isa => kernel.clone(),
+    /// The kernel for products of so many rows.
+    pub(super) fn kernel(&mut self, unit: &Unit, isa: Option<Isa>, rows: usize) -> Arc<dyn Kernel> {
+        let rows = rows.min(simd::MANY_ROWS);
+        let slot = &mut self.kernels[usize::from(rows < simd::MANY_ROWS)];
+        match slot {
+            Some(known) if known.unit == *unit && known.isa == isa && known.rows == rows => known.kernel.clone(),
             _ => {
-                let kernel = simd::select(unit, isa).0;
-                self.kernel = Some((unit.clone(), isa, kernel.clone()));
+                let kernel = simd::select(unit, isa, rows).0;
+                *slot = Some(Chosen { unit: unit.clone(), isa, rows, kernel: kernel.clone() });
                 kernel
             }
         }

@@ -3,10 +3,11 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
 use super::Isa;
+use super::decode::{Reading, SPECIAL, WIDE, in_f32};
 use super::general_body::special;
 use super::lanes::{any_endless, each, odd, power, two_sum};
 use super::rows::{Block, Body, Rows};
-use super::values::{Layout, Reading, SPECIAL, WIDE, in_f32};
+use super::values::Layout;
 use super::wide::{in_order, over};
 use crate::accumulate::{CPosition, GenericDot, Recipe};
 use crate::format::{F32, FormatSpec};
@@ -20,12 +21,15 @@ use std::sync::Arc;
 /// products are multiples of 2^-48 below 2^36, as f16's are.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let (body, blocks, nan) = body(unit)?;
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernel) = super::tiles::exact(unit, isa, body, &blocks, nan) {
-        return Some(kernel);
-    }
     let reading = Reading { spans: true, ..Reading::default() };
     Rows::kernel(unit, isa, body, Layout::new(unit.shape.k, &blocks), reading, nan)
+}
+
+/// The same on register tiles.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn select_tiles(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let (body, blocks, nan) = body(unit)?;
+    super::tiles::exact(unit, isa, body, &blocks, nan)
 }
 
 /// What is computed of a unit, its groups of products, and its NaN.

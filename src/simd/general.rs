@@ -2,10 +2,11 @@
 //! kernel of custom units, and FDA's where no sharper one is.
 
 use super::Isa;
+use super::decode::{Reading, in_f32};
 use super::general_body::{self, Finish, Params};
 use super::lanes::{Encode, ToInt};
 use super::rows::Rows;
-use super::values::{Layout, Reading, in_f32};
+use super::values::Layout;
 use crate::accumulate::{CPosition, Floor, GenericDot, Recipe, SubnormalC};
 use crate::format::FormatSpec;
 use crate::gemm::kernel::Kernel;
@@ -15,12 +16,28 @@ use std::sync::Arc;
 
 /// The kernel for aligned generic recipes of formats that f32 holds.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    kernel(unit, isa, |_| true)
+}
+
+/// The same if it computes in f32 lanes, with little to do at the end of a step.
+pub(crate) fn select_single_blocks(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let single = |params: &Params| params.chunk > 0 && matches!(params.finish, Finish::Cut { .. });
+    let blocks = unit.recipe.and_then(|recipe| if let Recipe::Generic(g) = recipe { Some(g.block) } else { None });
+    kernel(unit, isa, |params| single(params) && blocks.is_some_and(|block| block >= unit.shape.k))
+}
+
+/// The same if it computes in f32 lanes.
+pub(crate) fn select_narrow(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    kernel(unit, isa, |params| params.chunk > 0)
+}
+
+fn kernel(unit: &Unit, isa: Isa, wanted: impl FnOnce(&Params) -> bool) -> Option<Arc<dyn Kernel>> {
     let Some(Recipe::Generic(g)) = unit.recipe else { return None };
     if g.flush_results {
         // The body keeps the sign of a flushed result, the reference gives +0: left to the reference.
         return None;
     }
-    let params = params(&g, unit)?;
+    let params = params(&g, unit).filter(wanted)?;
     let layout = Layout::new(unit.shape.k, &g.pattern.blocks(unit.shape.k, g.block));
     Rows::kernel(unit, isa, params, layout, Reading::from(&g), g.nan)
 }
@@ -83,7 +100,7 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
 }
 
 fn power_f32(e: i32) -> f32 {
-    super::values::f32_power(e)
+    super::decode::f32_power(e)
 }
 
 /// How many products fit into a sum of i32; 0 where products are not for f32 lanes at all.

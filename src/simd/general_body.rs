@@ -3,9 +3,9 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 #![allow(unsafe_code, reason = "conversions without a check, whose range the exponents prove")]
 
+use super::decode::{FAR, LOW, SPECIAL};
 use super::lanes::{Encode, ToInt, any, any_endless, each, exponent, narrow_power, power, to_int};
 use super::rows::{Block, Body};
-use super::values::{FAR, LOW, SPECIAL};
 use super::wide::{in_order, over, truncate};
 use crate::accumulate::CPosition;
 use num_traits::{AsPrimitive, PrimInt};

@@ -9,6 +9,7 @@
 //! [`crate::Gemm::isa`], holds kernels back to that set and what comes after it.
 
 pub(crate) mod buffer;
+mod decode;
 mod exact;
 #[cfg(target_arch = "x86_64")]
 mod fda;
@@ -200,7 +201,19 @@ const TILES: &[Select] = &[
     sfma::select,
     #[cfg(target_arch = "x86_64")]
     fda::select_round_down,
+    #[cfg(target_arch = "x86_64")]
+    pairwise::select_tiles,
+    #[cfg(target_arch = "x86_64")]
+    exact::select_tiles,
 ];
+
+/// Array code that does better than tiles for at most so many rows, as its panels cost less to make: docs/performance.md,
+/// Growth.
+const ROWS: &[(usize, Select)] =
+    &[(4, pairwise::select), (2, general::select_single_blocks), (1, general::select_narrow), (1, round_down::select)];
+
+/// Rows from which on all products have one kernel.
+pub(crate) const MANY_ROWS: usize = 5;
 
 /// Every family's array code, the faster of two that might accept first.
 const ARRAYS: &[Select] = &[
@@ -227,9 +240,10 @@ fn first<'a>(
     })
 }
 
-/// The kernel for a unit; in the end the reference.
-pub(crate) fn select(unit: &Unit, force: Option<Isa>) -> (Arc<dyn Kernel>, Isa) {
-    let kernel = first(unit, force.or_else(environment), TILES.iter().chain(ARRAYS));
+/// The kernel for a unit and products of so many rows; in the end the reference.
+pub(crate) fn select(unit: &Unit, force: Option<Isa>, rows: usize) -> (Arc<dyn Kernel>, Isa) {
+    let few = ROWS.iter().filter(|(most, _)| rows <= *most).map(|(_, select)| select);
+    let kernel = first(unit, force.or_else(environment), few.chain(TILES).chain(ARRAYS));
     kernel.unwrap_or_else(|| (Arc::new(Reference::new(unit)), Isa::Reference))
 }
 
@@ -243,7 +257,7 @@ pub(crate) fn select_single(unit: &Unit) -> Option<Arc<dyn Kernel>> {
 }
 
 /// [`select`], for people.
-pub(crate) fn choice(unit: &Unit, force: Option<Isa>) -> KernelChoice {
-    let (kernel, isa) = select(unit, force);
+pub(crate) fn choice(unit: &Unit, force: Option<Isa>, rows: usize) -> KernelChoice {
+    let (kernel, isa) = select(unit, force, rows);
     KernelChoice { name: kernel.name(), isa, why: kernel.why() }
 }

@@ -3,18 +3,33 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
 use super::Isa;
+use super::decode::{FAR, Reading, in_f32};
 use super::lanes::each;
 use super::rows::{Block, Body, Rows};
-use super::values::{FAR, Layout, Reading, in_f32};
+use super::values::Layout;
 use super::wide::in_order;
 use crate::accumulate::Recipe;
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
+use crate::special::NanRule;
 use crate::unit::Unit;
 use std::sync::Arc;
 
 /// The kernel for pairwise sums in f32 of groups of 1, 2, 4 or 8.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let (body, reading, nan) = body(unit)?;
+    Rows::kernel(unit, isa, body, Layout::runs(unit.shape.k, unit.shape.k), reading, nan)
+}
+
+/// The same on register tiles.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn select_tiles(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let (body, reading, nan) = body(unit)?;
+    super::tiles::pairwise(unit, isa, body, reading, nan)
+}
+
+/// What is computed of a unit, how its operands are read, and its NaN.
+fn body(unit: &Unit) -> Option<(Pairwise, Reading, NanRule)> {
     let Some(Recipe::Pairwise(p)) = unit.recipe else { return None };
     let widths = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits);
     let is_f32 = widths(&unit.d) == widths(&F32);
@@ -26,16 +41,12 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         group: p.group,
         flush_inputs: p.flush_inputs,
         flush_results: p.flush_results,
-        c_normal: super::values::f32_power(unit.c.emin()),
+        c_normal: super::decode::f32_power(unit.c.emin()),
         // Products' last places and both magnitudes stay far inside f32's range.
         bounded: unit.a.fraction_bits + unit.b.fraction_bits <= 22,
     };
     let reading = Reading { flush: p.flush_inputs, positive_zero: p.flush_inputs, ..Reading::default() };
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernel) = super::tiles::pairwise(unit, isa, body, reading, p.nan) {
-        return Some(kernel);
-    }
-    Rows::kernel(unit, isa, body, Layout::runs(unit.shape.k, unit.shape.k), reading, p.nan)
+    Some((body, reading, p.nan))
 }
 
 /// The recipe.

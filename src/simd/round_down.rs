@@ -3,10 +3,11 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
 use super::Isa;
+use super::decode::{FAR, LOW, Reading, SPECIAL, in_f32};
 use super::general_body::{HIGHEST, LOWEST, largest, special, sum};
 use super::lanes::{Encode, ToInt, any, any_endless, each, exponent, floor, narrow_power, power, to_int};
 use super::rows::{Block, Body, Rows};
-use super::values::{FAR, LOW, Layout, Reading, SPECIAL, in_f32};
+use super::values::Layout;
 use super::wide::in_order;
 use crate::accumulate::{BlockedC, OverflowBesideC, Pattern, Recipe, RoundDown};
 use crate::format::{F32, FormatSpec};

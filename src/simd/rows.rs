@@ -1,11 +1,14 @@
 //! The loops around kernels of plain array code: rows of 16 columns, or of a single one, through all steps of K.
 
 use super::Isa;
-use super::values::{Decoder, Layout, NR, Reading, State, Values};
+use super::decode::{Decoder, Reading};
+use super::values::{Layout, NR, State, Values};
 use super::wide::{self, Work};
+use crate::gemm::Codes;
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
 use crate::special::NanRule;
 use crate::unit::Unit;
+use crate::view::View;
 use core::fmt::Debug;
 use core::ops::Range;
 use std::sync::Arc;
@@ -84,6 +87,17 @@ impl<B: Body + 'static> Rows<B> {
         Some(Arc::new(Self { unit: unit.clone(), isa, body, layout, state, a, b }))
     }
 
+    /// Packs columns of B from where they are, if those at a position of K are together.
+    fn pack_view<T: Copy + Default + Into<u32>>(&self, panel: &mut Panel, view: &View<'_, T>) -> bool {
+        if panel.lines == 1 || view.row(0).is_none() {
+            return false;
+        }
+        let codes = |p: usize| view.row(p).unwrap_or_default();
+        wide::on(self.isa, PackColumns { panel, codes, decoder: &self.b, layout: &self.layout });
+        self.pack_scales(panel, true);
+        true
+    }
+
     /// Exponents of block scales; a NaN scale makes its elements NaN.
     fn pack_scales(&self, panel: &mut Panel, columns: bool) {
         let Some(rule) = self.unit.scale else { return };
@@ -93,24 +107,32 @@ impl<B: Body + 'static> Rows<B> {
     }
 }
 
-/// An operand to be packed.
-struct Pack<'a> {
+/// Lines to be packed, each after the other.
+struct PackRows<'a> {
     panel: &'a mut Panel,
     decoder: &'a Decoder,
     layout: &'a Layout,
-    columns: bool,
 }
 
-impl Work for Pack<'_> {
+impl Work for PackRows<'_> {
     #[inline(always)]
     fn run<const NATIVE: bool>(self) {
-        let Self { panel, decoder, layout, columns } = self;
-        // A single column is a row.
-        if columns && panel.lines > 1 {
-            Values::pack_columns(panel, decoder, layout);
-        } else {
-            Values::pack_rows(panel, decoder, layout);
-        }
+        Values::pack_rows(self.panel, self.decoder, self.layout);
+    }
+}
+
+/// Columns to be packed, side by side: `codes(p)` are those at a position of K.
+struct PackColumns<'a, F> {
+    panel: &'a mut Panel,
+    codes: F,
+    decoder: &'a Decoder,
+    layout: &'a Layout,
+}
+
+impl<'a, T: Copy + Default + Into<u32> + 'a, F: Fn(usize) -> &'a [T]> Work for PackColumns<'_, F> {
+    #[inline(always)]
+    fn run<const NATIVE: bool>(self) {
+        Values::pack_columns(self.panel, self.codes, self.decoder, self.layout);
     }
 }
 
@@ -232,13 +254,31 @@ impl<B: Body + 'static> Kernel for Rows<B> {
     }
 
     fn pack_a(&self, panel: &mut Panel) {
-        wide::on(self.isa, Pack { panel, decoder: &self.a, layout: &self.layout, columns: false });
+        wide::on(self.isa, PackRows { panel, decoder: &self.a, layout: &self.layout });
         self.pack_scales(panel, false);
     }
 
     fn pack_b(&self, panel: &mut Panel) {
-        wide::on(self.isa, Pack { panel, decoder: &self.b, layout: &self.layout, columns: true });
+        let (decoder, layout, lines) = (&self.b, &self.layout, panel.lines);
+        if lines == 1 {
+            // A single column is a row.
+            wide::on(self.isa, PackRows { panel, decoder, layout });
+        } else {
+            let staged = core::mem::take(&mut panel.codes);
+            let codes = |p: usize| &staged.narrow()[p * lines..][..lines];
+            wide::on(self.isa, PackColumns { panel, codes, decoder, layout });
+            panel.codes = staged;
+        }
         self.pack_scales(panel, true);
+    }
+
+    fn pack_b_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
+        match codes {
+            Codes::U8(view) => self.pack_view(panel, view),
+            Codes::U16(view) => self.pack_view(panel, view),
+            Codes::U32(view) => self.pack_view(panel, view),
+            Codes::U64(_) => false,
+        }
     }
 
     fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {

@@ -3,9 +3,10 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
 use super::Isa;
+use super::decode::{Reading, in_f32};
 use super::lanes::{Encode, ToInt, each, power};
 use super::rows::{Block, Body, Rows};
-use super::values::{Layout, Reading, in_f32};
+use super::values::Layout;
 use super::wide::in_order;
 use crate::accumulate::Recipe;
 use crate::format::{F32, FormatSpec};

@@ -52,6 +52,15 @@ pub(super) fn in_order() {
     }
 }
 
+/// Asks for memory to be brought near; any address will do.
+#[inline(always)]
+pub(super) fn near<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    super::prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }, _>(at);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// `x` as an integer, cut toward zero, without a check.
 ///
 /// # Safety

@@ -2,6 +2,7 @@
 //! instruction set forced in turn. `GEMMULATE_REQUIRE_ISA` (names, divided by commas) says which
 //! sets must run here; a set that is required and missing fails.
 
+use crate::kernels_more::Stored;
 use crate::rng::Rng;
 use gemmulate::gemm::{Codes, CodesMut, Workspace};
 use gemmulate::prelude::*;
@@ -102,7 +103,7 @@ impl Case {
     /// Rows and columns of lines of one kind, here and there of another; row i meets column i as drawn.
     fn random(unit: &Unit, kind: Kind, rng: &mut Rng) -> Self {
         let step = unit.shape.k;
-        let m = rng.pick(&[1, 7, 8, 9, 16, 17, 20, 65]);
+        let m = rng.pick(&[1, 2, 4, 7, 8, 9, 16, 17, 20, 65]);
         let n = rng.pick(&[1, 8, 15, 16, 17, 63, 64, 65, 130]);
         let n = if m > 60 { n.min(20) } else { n };
         let steps = if unit.c == unit.d { 1 + rng.below(5) } else { 1 };
@@ -142,7 +143,8 @@ impl Case {
         case
     }
 
-    fn fast(&self, isa: Isa) -> Vec<u64> {
+    /// D; operands' codes in memory as narrow as they can be, or as wide.
+    fn fast(&self, isa: Isa, narrow: bool) -> Vec<u64> {
         let [m, n, k] = self.size;
         let row_major = |codes| View::from_slice(codes, [m, n], [n as isize, 1], 0).unwrap();
         let mut gemm = Gemm::on(&self.unit).isa(isa).threads(1).plan(Plan::in_order().start(Start::C)).beta(1.0);
@@ -153,11 +155,11 @@ impl Case {
             let b = View::from_slice(&self.scale_b, [n, blocks], [blocks as isize, 1], 0).unwrap().transposed();
             gemm = gemm.block_scales(&Codes::U64(a), &Codes::U64(b));
         }
-        let a = View::from_slice(&self.a, [m, k], [k as isize, 1], 0).unwrap();
-        let b = View::from_slice(&self.b, [k, n], [n as isize, 1], 0).unwrap();
+        let bits = |format: FormatSpec| if narrow { format.storage_bits } else { 64 };
+        let (a, b) = (Stored::new(&self.a, bits(self.unit.a)), Stored::new(&self.b, bits(self.unit.b)));
         let mut d = vec![0; m * n];
         let to = CodesMut::U64(ViewMut::from_slice(&mut d, [m, n], [n as isize, 1], 0).unwrap());
-        gemm.run_codes(&Codes::U64(a), &Codes::U64(b), to, &mut Workspace::new()).unwrap();
+        gemm.run_codes(&a.codes([m, k]), &b.codes([k, n]), to, &mut Workspace::new()).unwrap();
         d
     }
 
@@ -191,8 +193,8 @@ fn fast_kernels_are_the_reference() {
             let case = Case::random(&unit, kind, &mut rng);
             let [m, n, _] = case.size;
             let want: Vec<u64> = (0..m * n).map(|at| case.slow(at / n, at % n)).collect();
-            for isa in &own {
-                let found = case.fast(*isa);
+            for (isa, narrow) in own.iter().flat_map(|isa| [(isa, false), (isa, true)]) {
+                let found = case.fast(*isa, narrow);
                 let wrong = (0..m * n).find(|&at| found[at] != want[at]);
                 if let Some(at) = wrong {
                     let (i, j) = (at / n, at % n);
@@ -212,6 +214,25 @@ fn fast_kernels_are_the_reference() {
     names.sort_unstable();
     names.dedup();
     println!("kernels run: {names:?}");
+}
+
+#[test]
+fn few_rows_take_kernels_of_the_same_set() {
+    for (name, few) in [
+        ("hopper/mma.m16n8k16.f32.f16.f16.f32", "aligned, f32 lanes"),
+        ("cdna2/v_mfma_f32_32x32x8f16", "pairwise"),
+        ("cdna3/v_mfma_f32_32x32x8_f16", "round-down"),
+    ] {
+        let unit = Unit::find(name).unwrap();
+        for isa in sets() {
+            let gemm = Gemm::on(&unit).isa(isa);
+            assert_eq!(gemm.kernel_for(1).name, few, "{name} on {isa}");
+            assert_eq!(gemm.kernel_for(1).isa, isa, "{name}");
+            assert_eq!(gemm.kernel_for(5), gemm.kernel(), "{name} on {isa}");
+            assert_eq!(gemm.kernel(), Gemm::on(&unit).isa(isa).kernel_for(usize::MAX));
+        }
+        assert_ne!(Gemm::on(&unit).isa(Isa::Reference).kernel_for(1).name, few, "{name}");
+    }
 }
 
 /// Batches and single instructions of a unit, from all kinds of vectors, some of another kind among them.

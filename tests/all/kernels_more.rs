@@ -48,8 +48,8 @@ impl Problem {
         }
     }
 
-    /// D, starting at C.
-    fn run(&self, isa: Isa) -> Vec<u64> {
+    /// D, starting at C; operands' codes in memory as narrow as they can be, or as wide.
+    fn run(&self, isa: Isa, narrow: bool) -> Vec<u64> {
         let [m, n, k] = self.size;
         let view = |x| -> View<'_, u64> { x };
         let matrix = |x, rows: usize, columns: usize| -> View<'_, u64> {
@@ -68,15 +68,16 @@ impl Problem {
         }
         let mut d = vec![0; m * n];
         let to = CodesMut::U64(ViewMut::from_slice(&mut d, [m, n], [n as isize, 1], 0).unwrap());
-        let operands = [Codes::U64(matrix(&self.a, m, k)), Codes::U64(matrix(&self.b, k, n))];
-        gemm.run_codes(&operands[0], &operands[1], to, &mut Workspace::new()).unwrap();
+        let bits = |format: FormatSpec| if narrow { format.storage_bits } else { 64 };
+        let (a, b) = (Stored::new(&self.a, bits(self.unit.a)), Stored::new(&self.b, bits(self.unit.b)));
+        gemm.run_codes(&a.codes([m, k]), &b.codes([k, n]), to, &mut Workspace::new()).unwrap();
         d
     }
 
     pub(crate) fn check(&self, isas: &[Isa]) {
-        let want = self.run(Isa::Reference);
-        for &isa in isas {
-            let found = self.run(isa);
+        let want = self.run(Isa::Reference, false);
+        for (&isa, narrow) in isas.iter().flat_map(|isa| [(isa, false), (isa, true)]) {
+            let found = self.run(isa, narrow);
             let kernel = Gemm::on(&self.unit).isa(isa).kernel();
             for (t, (found, want)) in found.iter().zip(&want).enumerate() {
                 let [_, n, k] = self.size;
@@ -94,6 +95,36 @@ impl Problem {
                     self.scale_b,
                 );
             }
+        }
+    }
+}
+
+/// Codes in memory, row-major, in the narrowest integers that hold so many bits.
+pub(crate) enum Stored {
+    U8(Vec<u8>),
+    U16(Vec<u16>),
+    U32(Vec<u32>),
+    U64(Vec<u64>),
+}
+
+impl Stored {
+    pub(crate) fn new(codes: &[u64], bits: u32) -> Self {
+        let each = codes.iter();
+        match bits {
+            0..=8 => Self::U8(each.map(|&code| code as u8).collect()),
+            9..=16 => Self::U16(each.map(|&code| code as u16).collect()),
+            17..=32 => Self::U32(each.map(|&code| code as u32).collect()),
+            _ => Self::U64(codes.to_vec()),
+        }
+    }
+
+    pub(crate) fn codes(&self, [rows, columns]: [usize; 2]) -> Codes<'_> {
+        let (shape, strides) = ([rows, columns], [columns as isize, 1]);
+        match self {
+            Self::U8(codes) => Codes::U8(View::from_slice(codes, shape, strides, 0).unwrap()),
+            Self::U16(codes) => Codes::U16(View::from_slice(codes, shape, strides, 0).unwrap()),
+            Self::U32(codes) => Codes::U32(View::from_slice(codes, shape, strides, 0).unwrap()),
+            Self::U64(codes) => Codes::U64(View::from_slice(codes, shape, strides, 0).unwrap()),
         }
     }
 }

@@ -3,9 +3,10 @@
 use super::round_down::Floors;
 use super::{Fda, MR, NR};
 use crate::gemm::kernel::Panel;
+use crate::simd::decode::Decoder;
 use crate::simd::round_down::Sums;
 use crate::simd::rows::{Block, Body};
-use crate::simd::values::{Decoder, NR as LANES};
+use crate::simd::values::NR as LANES;
 
 /// The body, and how operands are read for it.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use super::vnni::{COLUMNS, ROWS, Vnni};
 use super::{ABSENT, Groups};
 use crate::format::FormatSpec;
 use crate::simd::buffer::Buffer;
+use crate::simd::decode::f32_of;
 use crate::simd::lanes::power;
-use crate::simd::values::f32_of;
 use core::arch::x86_64::*;
 
 /// A format's numbers as integers, in units of its last place.
@@ -111,6 +111,33 @@ impl Default for Packed {
     }
 }
 
+/// A code as operands have it in memory.
+pub(super) trait Code: Copy + 'static {
+    /// 16 of them, those beyond the mask 0.
+    ///
+    /// # Safety
+    /// The lanes of the mask can be read, and the instructions are there.
+    unsafe fn load(from: *const Self, lanes: __mmask16) -> __m512i;
+}
+
+impl Code for u32 {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    unsafe fn load(from: *const Self, lanes: __mmask16) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_maskz_loadu_epi32(lanes, from.cast()) }
+    }
+}
+
+impl Code for u8 {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    unsafe fn load(from: *const Self, lanes: __mmask16) -> __m512i {
+        // SAFETY: the caller's promise.
+        _mm512_cvtepu8_epi32(unsafe { _mm_maskz_loadu_epi8(lanes, from.cast()) })
+    }
+}
+
 /// A mask of the first `n` lanes.
 pub(super) const fn first(n: usize) -> __mmask16 {
     if n >= 16 { !0 } else { (1 << n) - 1 }
@@ -176,9 +203,15 @@ impl Vnni {
         to.all = union(&to.spans);
     }
 
-    /// Packs columns of B, `codes[p * columns + column]`.
+    /// Packs columns of B, `codes(p)[column]`.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    pub(super) fn pack_columns(&self, codes: &[u32], scales: &[u64], [columns, k]: [usize; 2], to: &mut Packed) {
+    pub(super) fn pack_columns<'a, T: Code>(
+        &self,
+        codes: impl Fn(usize) -> &'a [T],
+        scales: &[u64],
+        [columns, k]: [usize; 2],
+        to: &mut Packed,
+    ) {
         let group = self.body.group;
         let (blocks, groups) = (columns.div_ceil(COLUMNS), k / group);
         let bytes = to.bytes.room::<u8>(blocks * COLUMNS * k);
@@ -199,10 +232,10 @@ impl Vnni {
                     for (q, p) in (g * group..(g + 1) * group).step_by(4).enumerate() {
                         let mut quad = offset;
                         for i in 0..4 {
-                            let row = &codes[(p + i) * columns..][..columns];
-                            let from = row.as_ptr().wrapping_add(first_column + v * 16).cast();
+                            let row = &codes(p + i)[..columns];
+                            let from = row.as_ptr().wrapping_add(first_column + v * 16);
                             // SAFETY: the lanes of the mask lie in the row.
-                            let codes = unsafe { _mm512_maskz_loadu_epi32(lanes, from) };
+                            let codes = unsafe { T::load(from, lanes) };
                             let numbers = self.b.numbers(codes);
                             let bit =
                                 _mm512_maskz_set1_epi32(_mm512_test_epi32_mask(numbers, numbers), 1 << (4 * q + i));

@@ -5,8 +5,9 @@
 use super::{ABSENT, Groups, NOTHING};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
 use crate::simd::Isa;
+use crate::simd::decode::f32_of;
 use crate::simd::lanes::{ToInt, any, any_endless, each, exponent, power, to_int};
-use crate::simd::values::{NR, State, f32_of};
+use crate::simd::values::{NR, State};
 use crate::simd::wide::{self, Work, over};
 use crate::unit::Unit;
 use core::ops::Range;

@@ -8,6 +8,7 @@ use super::pack::{Elements, Packed, Scale, first};
 use super::span::{Rule, Span, Steps};
 use super::tile::{Operands, States, VECTORS};
 use crate::format::Specials;
+use crate::gemm::Codes;
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
 use crate::round::Rounding;
 use crate::simd::values::State;
@@ -281,10 +282,22 @@ impl Kernel for Vnni {
 
     fn pack_b(&self, panel: &mut Panel) {
         let mut packed = panel.take_packed::<Packed>();
-        let Staged::Narrow(codes) = &panel.codes else { unreachable!("operands of at most 8 bits") };
+        let (codes, lines) = (panel.codes.narrow(), panel.lines);
+        // SAFETY: as above.
+        unsafe { self.pack_columns(|p| &codes[p * lines..], &panel.scales, [lines, panel.k], &mut packed) }
+        panel.put_packed(packed);
+    }
+
+    fn pack_b_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
+        let Codes::U8(view) = codes else { return false };
+        if view.row(0).is_none() {
+            return false;
+        }
+        let (mut packed, codes) = (panel.take_packed::<Packed>(), |p| view.row(p).unwrap_or_default());
         // SAFETY: as above.
         unsafe { self.pack_columns(codes, &panel.scales, [panel.lines, panel.k], &mut packed) }
         panel.put_packed(packed);
+        true
     }
 
     fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {

@@ -7,7 +7,7 @@ use super::Family;
 use crate::format::FormatSpec;
 use crate::gemm::kernel::{Panel, Staged};
 use crate::simd::buffer::Buffer;
-use crate::simd::values::{Decoder, Reading, f32_power, from_ieee, is_ieee};
+use crate::simd::decode::{Decoder, Reading, f32_power, from_ieee, is_ieee};
 
 /// f32 exponent fields of the smallest and the largest non-zero element of a line group and step: 255 and 0 where there
 /// is none, 0 and 255 beside an infinity or NaN.
