@@ -185,13 +185,43 @@ impl<'a, T> View<'a, T> {
         are_words::<T, U>().then_some(View { first: first.cast(), shape, strides, life: PhantomData })
     }
 
+    /// Its rows, if the elements of each are one after another.
+    pub(crate) fn rows(self) -> Option<Rows<'a, T>> {
+        (self.strides[1] == 1 && self.shape[1] > 0).then_some(Rows(self))
+    }
+
     /// A row, if its elements are one after another.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn row(&self, i: usize) -> Option<&'a [T]> {
         let contiguous = self.strides[1] == 1 && i < self.shape[0] && self.shape[1] > 0;
         // SAFETY: the row's elements exist, as `get` argues.
         contiguous.then(|| unsafe {
             core::slice::from_raw_parts(self.first.as_ptr().offset(i as isize * self.strides[0]), self.shape[1])
         })
+    }
+}
+
+/// A matrix with the elements of each row one after another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows<'a, T>(View<'a, T>);
+
+impl<'a, T> Rows<'a, T> {
+    /// Rows that follow one another.
+    pub(crate) fn of(slice: &'a [T], columns: usize) -> Self {
+        let (rows, strides) = (slice.len().checked_div(columns).unwrap_or(0), [columns as isize, 1]);
+        Self(View { first: NonNull::from(slice).cast(), shape: [rows, columns], strides, life: PhantomData })
+    }
+
+    /// A row.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[inline(always)]
+    pub(crate) fn row(&self, i: usize) -> &'a [T] {
+        let View { first, shape: [rows, columns], strides: [apart, _], .. } = self.0;
+        assert!(i < rows);
+        // SAFETY: the row's elements exist, as `View::get` argues, and are one after another.
+        unsafe { core::slice::from_raw_parts(first.as_ptr().offset(i as isize * apart), columns) }
     }
 }
 

@@ -48,7 +48,7 @@ impl<W: Wide> Default for Buffers<W> {
 pub(crate) struct Side<'a> {
     pub(crate) operand: Operand<'a>,
     pub(crate) spec: FormatSpec,
-    pub(crate) scales: Option<ArrayView2<'a, u64>>,
+    pub(crate) scales: Option<ArrayView2<'a, u8>>,
 }
 
 /// Where C comes from.
@@ -365,12 +365,16 @@ impl<W: Wide> Product<'_, W> {
     /// Block scales of a panel's lines; padding has scale 1.
     fn scales(&self, side: &Side<'_>, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk) {
         let (Some(rule), Some(scales)) = (self.shared.unit.scale, &side.scales) else { return };
-        let one = rule.format.encode_f64(1.0, Default::default(), Default::default()).unwrap_or_default();
+        let one = rule.format.encode_f64(1.0, Default::default(), Default::default()).unwrap_or_default() as u8;
         panel.scales.clear();
         if let Some(run) = Side::whole(chunk).filter(|run| run.start % rule.block == 0) {
             let blocks = run.start / rule.block..run.end.div_ceil(rule.block);
-            let of_lines = scales.slice(s![lines, blocks]);
-            of_lines.outer_iter().for_each(|line| panel.scales.extend(line.iter()));
+            let (slots, scales) = (blocks.len(), scales.slice(s![lines, blocks]));
+            panel.scales.resize(scales.len(), 0);
+            // B's scales lie block after block.
+            for (slot, of_lines) in scales.columns().into_iter().enumerate() {
+                of_lines.iter().zip(panel.scales[slot..].iter_mut().step_by(slots)).for_each(|(code, to)| *to = *code);
+            }
             return;
         }
         for line in lines {

@@ -36,7 +36,9 @@ impl Tracer<'_> {
         let step = self.unit.shape.k;
         let codes = |panel: &Panel| (s * step..(s + 1) * step).map(|p| panel.codes.get(p)).collect();
         let scales = |panel: &Panel| match self.unit.scale {
-            Some(rule) => panel.scales[s * step / rule.block..][..step / rule.block].to_vec(),
+            Some(rule) => {
+                panel.scales[s * step / rule.block..][..step / rule.block].iter().map(|&code| code.into()).collect()
+            }
             None => Vec::new(),
         };
         Vector { a: codes(a), b: codes(b), c, scale_a: scales(a), scale_b: scales(b), ..Vector::default() }

@@ -63,7 +63,7 @@ pub(crate) struct Panel {
     /// A: line after line, `codes[line * k + p]`. B: position after position, `codes[p * lines + line]`.
     pub(crate) codes: Staged,
     /// Block scales' codes, `scales[line * slots + slot]`; empty without.
-    pub(crate) scales: Vec<u64>,
+    pub(crate) scales: Vec<u8>,
     /// The reference's: unpacked numbers, line after line.
     nums: Vec<Num>,
     /// The reference's: a scale for each of them, or none.
@@ -190,7 +190,7 @@ impl Reference {
         panel.scale_nums.clear();
         for line in 0..panel.lines {
             for &code in &panel.scales[line * slots..(line + 1) * slots] {
-                let scale = rule.format.decode(code);
+                let scale = rule.format.decode(code.into());
                 panel.scale_nums.extend(core::iter::repeat_n(scale, rule.block));
             }
         }
@@ -277,7 +277,7 @@ pub(crate) fn exact_step(unit: &Unit, a: &Panel, b: &Panel, at: [usize; 2], s: u
     let scales = |panel: &Panel, line: usize| -> Vec<u64> {
         let Some(rule) = unit.scale else { return Vec::new() };
         let slots = panel.k / rule.block;
-        panel.scales[line * slots + s * k / rule.block..][..k / rule.block].to_vec()
+        panel.scales[line * slots + s * k / rule.block..][..k / rule.block].iter().map(|&code| code.into()).collect()
     };
     // The lengths are the unit's own, so this cannot fail.
     unit.dot_add_scaled_bits(&left, &right, c, &scales(a, i), &scales(b, j)).unwrap_or(c)

@@ -26,8 +26,8 @@ use rayon::ThreadPool;
 #[derive(Clone, Debug)]
 pub(super) struct Scales {
     shape: [usize; 2],
-    /// Codes of the unit's scale format, or why they are none.
-    codes: Result<Array2<u64>, Error>,
+    /// Codes of the unit's scale format, which has at most 8 bits, or why they are none.
+    codes: Result<Array2<u8>, Error>,
 }
 
 /// M, N and K of a product.
@@ -48,21 +48,12 @@ impl Scales {
     /// Reads scales, which the unit's format must hold exactly.
     pub(super) fn new(name: &str, matrix: &impl Matrix, unit: &Unit) -> Self {
         let reader = matrix.reader();
-        let shape = reader.shape();
-        let (mut codes, mut row) = (Array2::zeros(shape), vec![0; shape[1]]);
-        for (i, mut into) in codes.outer_iter_mut().enumerate() {
-            reader.read(i, 0, &mut row);
-            into.iter_mut().zip(&row).for_each(|(to, &x)| *to = x);
-        }
-        let codes = match (matrix.format(), unit.scale) {
-            (Some(from), Some(rule)) if from != rule.format => convert_scales(name, codes, &from, &rule.format),
-            _ => Ok(codes),
-        };
-        Self { shape, codes }
+        let convert = matrix.format().zip(unit.scale.map(|rule| rule.format)).filter(|(from, to)| from != to);
+        Self { shape: reader.shape(), codes: read_scales(name, &reader, convert) }
     }
 
     /// The scales, if they are as many as there must be.
-    fn shaped(&self, name: &str, shape: [usize; 2]) -> Result<ArrayView2<'_, u64>, Error> {
+    fn shaped(&self, name: &str, shape: [usize; 2]) -> Result<ArrayView2<'_, u8>, Error> {
         if self.shape != shape {
             let expected = format!("{} x {}, one scale per block of K", shape[0], shape[1]);
             return Err(Error::shape(name, expected, format!("{} x {}", self.shape[0], self.shape[1])));
@@ -71,23 +62,35 @@ impl Scales {
     }
 }
 
-fn convert_scales(
+/// Codes of scales, of the second format if they are converted.
+fn read_scales(
     name: &str,
-    mut codes: Array2<u64>,
-    from: &FormatSpec,
-    to: &FormatSpec,
-) -> Result<Array2<u64>, Error> {
-    from.check(name)?;
-    for ((i, j), code) in codes.indexed_iter_mut() {
-        let x = from.to_f64(*code);
-        let operand = || format!("{name}[{i}, {j}] = {x:e}");
-        let scale = to.encode_f64(x, Rounding::NearestEven, Overflow::Ieee);
-        *code = scale.map_err(|source| Error::Encode { operand: operand(), source })?;
-        if !x.is_nan() && to.to_f64(*code) != x {
-            return Err(Error::shape(operand(), format!("a number of {to}"), "between two"));
+    reader: &impl Source,
+    convert: Option<(FormatSpec, FormatSpec)>,
+) -> Result<Array2<u8>, Error> {
+    convert.map_or(Ok(()), |(from, _)| from.check(name))?;
+    let shape = reader.shape();
+    let (mut codes, mut row) = (Array2::zeros(shape), vec![0; shape[1]]);
+    for (i, mut into) in codes.outer_iter_mut().enumerate() {
+        reader.read(i, 0, &mut row);
+        for (j, (to, code)) in into.iter_mut().zip(&row).enumerate() {
+            let code = convert.map_or(Ok(*code), |(from, to)| {
+                convert_scale(&|x| format!("{name}[{i}, {j}] = {x:e}"), from.to_f64(*code), &to)
+            })?;
+            *to = code as u8;
         }
     }
     Ok(codes)
+}
+
+/// The code of a scale that a format holds; `operand` names it.
+fn convert_scale(operand: &dyn Fn(f64) -> String, x: f64, to: &FormatSpec) -> Result<u64, Error> {
+    let code = to.encode_f64(x, Rounding::NearestEven, Overflow::Ieee);
+    let code = code.map_err(|source| Error::Encode { operand: operand(x), source })?;
+    if !x.is_nan() && to.to_f64(code) != x {
+        return Err(Error::shape(operand(x), format!("a number of {to}"), "between two"));
+    }
+    Ok(code)
 }
 
 impl<D> Gemm<'_, D> {
@@ -327,7 +330,7 @@ impl<D> Gemm<'_, D> {
     }
 
     /// The block scales of a block-scaled unit, lines first.
-    fn unit_scales(&self, m: usize, n: usize, k: usize) -> Result<Option<[ArrayView2<'_, u64>; 2]>, Error> {
+    fn unit_scales(&self, m: usize, n: usize, k: usize) -> Result<Option<[ArrayView2<'_, u8>; 2]>, Error> {
         match (self.unit.scale, &self.block_scales) {
             (None, None) => Ok(None),
             (None, Some(_)) => Err(Error::Product(format!("{} takes no block scales", self.unit))),
@@ -399,7 +402,7 @@ struct Job<'a> {
     request: &'a Request<'a>,
     sources: [&'a dyn Source; 2],
     schedule: &'a Schedule,
-    scales: Option<[ArrayView2<'a, u64>; 2]>,
+    scales: Option<[ArrayView2<'a, u8>; 2]>,
 }
 
 /// Whether C in the unit's c enters products exactly.

@@ -2,7 +2,6 @@
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
-use super::lanes::{any, each};
 use crate::accumulate::GenericDot;
 use crate::format::{F16, FormatSpec, Specials};
 use crate::num::Num;
@@ -64,12 +63,12 @@ pub(super) struct Decoder {
     /// All codes of narrow formats.
     table: Vec<Element>,
     /// How codes are read together, but for formats with a reading or numbers of their own.
-    fields: Option<Fields>,
+    pub(super) fields: Option<Fields>,
 }
 
 /// How codes are read together: their fields move to where f32 has them.
 #[derive(Clone, Copy, Debug)]
-struct Fields {
+pub(super) struct Fields {
     ignored: u32,
     fraction_bits: u32,
     /// Bits below the sign.
@@ -95,8 +94,14 @@ struct Fields {
     emin: i32,
 }
 
-/// Values, the exponents that alignment sees, and what holds for some of them.
-type Read<const W: usize> = ([f32; W], [i16; W], u8);
+/// Values, the exponents that alignment sees, and flags.
+pub(super) type Read<const W: usize> = ([f32; W], [i16; W], [u32; W]);
+
+/// What holds for some lane.
+#[inline(always)]
+pub(super) fn of_any<const W: usize>(flags: [u32; W]) -> u8 {
+    flags.iter().fold(0, |all, flags| all | flags) as u8
+}
 
 impl Fields {
     fn new(spec: &FormatSpec, reading: Reading) -> Option<Self> {
@@ -131,9 +136,9 @@ impl Fields {
     }
 
     #[inline(always)]
-    fn read<const W: usize>(&self, codes: &[u32; W]) -> Read<W> {
+    pub(super) fn read<const W: usize>(&self, codes: &[u32; W]) -> Read<W> {
         let (mut values, mut exponents) = ([0f32; W], [0i16; W]);
-        let (mut endless, mut far) = ([false; W], [false; W]);
+        let mut flags = [0; W];
         for j in 0..W {
             let code = codes[j] >> self.ignored;
             let (magnitude, sign) = (code & ((1 << self.width) - 1), (code & self.sign) << (31 - self.width));
@@ -149,11 +154,10 @@ impl Fields {
             let exponent = (field as i32).max(1) - 1 + self.emin;
             let finite = if x == 0.0 { self.zero_exponent } else { exponent };
             exponents[j] = if special { LOW } else { finite as i16 };
-            endless[j] = special;
             let place = (x.to_bits() >> 23) as i32 - 127;
-            far[j] = !special & (x != 0.0) & (place.abs() > WINDOW);
+            let far = if (x != 0.0) & (place.abs() > WINDOW) { FAR.into() } else { 0 };
+            flags[j] = if special { SPECIAL.into() } else { far };
         }
-        let flags = if any(endless) { SPECIAL } else { 0 } | if any(far) { FAR } else { 0 };
         (values, exponents, flags)
     }
 }
@@ -242,37 +246,27 @@ impl Decoder {
         for ((codes, values), exponents) in codes.iter().zip(values).zip(exponents) {
             let flags;
             (*values, *exponents, flags) = fields.read(codes);
-            seen.take(exponents, flags, self.reading.spans);
+            seen.take(exponents, of_any(flags), self.reading.spans);
         }
         if !rest.is_empty() {
             let mut codes = [0; TOGETHER];
             codes.iter_mut().zip(rest).for_each(|(to, code)| *to = *code);
             let (values, exponents, flags) = fields.read(&codes);
-            seen.take(&exponents[..rest.len()], flags, self.reading.spans);
+            seen.take(&exponents[..rest.len()], of_any(flags), self.reading.spans);
             last_values.iter_mut().zip(values).for_each(|(to, x)| *to = x);
             last_exponents.iter_mut().zip(exponents).for_each(|(to, e)| *to = e);
         }
     }
 
-    /// Reads a code of each column; what holds for some of them.
+    /// Reads codes one by one, whatever the format.
     #[inline(always)]
-    pub(super) fn row<T: Copy + Into<u32>, const W: usize>(
-        &self,
-        codes: &[T; W],
-        values: &mut [f32; W],
-        exponents: &mut [i16; W],
-    ) -> u8 {
-        let mut flags = 0;
-        if let Some(fields) = &self.fields {
-            (*values, *exponents, flags) = fields.read(&each(*codes, T::into));
-        } else {
-            for j in 0..W {
-                let x = self.element(u64::from(codes[j].into()));
-                (values[j], exponents[j]) = (x.value, x.exponent);
-                flags |= x.flags;
-            }
+    pub(super) fn elements<const W: usize>(&self, codes: &[u32; W]) -> Read<W> {
+        let (mut values, mut exponents, mut flags) = ([0.0; W], [LOW; W], [0; W]);
+        for j in 0..W {
+            let x = self.element(codes[j].into());
+            (values[j], exponents[j], flags[j]) = (x.value, x.exponent, x.flags.into());
         }
-        flags
+        (values, exponents, flags)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::gemm::Codes;
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
 use crate::special::NanRule;
 use crate::unit::Unit;
-use crate::view::View;
+use crate::view::{self, View};
 use core::fmt::Debug;
 use core::ops::Range;
 use std::sync::Arc;
@@ -89,10 +89,7 @@ impl<B: Body + 'static> Rows<B> {
 
     /// Packs columns of B from where they are, if those at a position of K are together.
     fn pack_view<T: Copy + Default + Into<u32>>(&self, panel: &mut Panel, view: &View<'_, T>) -> bool {
-        if panel.lines == 1 || view.row(0).is_none() {
-            return false;
-        }
-        let codes = |p: usize| view.row(p).unwrap_or_default();
+        let Some(codes) = view.rows().filter(|_| panel.lines > 1) else { return false };
         wide::on(self.isa, PackColumns { panel, codes, decoder: &self.b, layout: &self.layout });
         self.pack_scales(panel, true);
         true
@@ -121,15 +118,15 @@ impl Work for PackRows<'_> {
     }
 }
 
-/// Columns to be packed, side by side: `codes(p)` are those at a position of K.
-struct PackColumns<'a, F> {
+/// Columns to be packed, side by side.
+struct PackColumns<'a, T> {
     panel: &'a mut Panel,
-    codes: F,
+    codes: view::Rows<'a, T>,
     decoder: &'a Decoder,
     layout: &'a Layout,
 }
 
-impl<'a, T: Copy + Default + Into<u32> + 'a, F: Fn(usize) -> &'a [T]> Work for PackColumns<'_, F> {
+impl<T: Copy + Default + Into<u32>> Work for PackColumns<'_, T> {
     #[inline(always)]
     fn run<const NATIVE: bool>(self) {
         Values::pack_columns(self.panel, self.codes, self.decoder, self.layout);
@@ -265,7 +262,7 @@ impl<B: Body + 'static> Kernel for Rows<B> {
             wide::on(self.isa, PackRows { panel, decoder, layout });
         } else {
             let staged = core::mem::take(&mut panel.codes);
-            let codes = |p: usize| &staged.narrow()[p * lines..][..lines];
+            let codes = view::Rows::of(staged.narrow(), lines);
             wide::on(self.isa, PackColumns { panel, codes, decoder, layout });
             panel.codes = staged;
         }

@@ -2,11 +2,13 @@
 //! alignment sees.
 
 use super::buffer::Buffer;
-use super::decode::{Decoder, LOW, SPECIAL, Seen, f32_power, from_ieee, is_ieee};
+use super::decode::{Decoder, LOW, Read, SPECIAL, Seen, f32_power, from_ieee, is_ieee, of_any};
+use super::lanes::each;
 use super::wide;
 use crate::format::FormatSpec;
 use crate::gemm::kernel::Panel;
 use crate::instr::ScaleRule;
+use crate::view::Rows;
 
 /// Columns that a kernel has in hand at once.
 pub(super) const NR: usize = 16;
@@ -78,7 +80,7 @@ impl Values {
         for line in 0..lines {
             let (group, j) = (line / width, line % width);
             for slot in 0..slots {
-                let scale = rule.format.decode(panel.scales[line * slots + slot]);
+                let scale = rule.format.decode(panel.scales[line * slots + slot].into());
                 if scale.is_finite() {
                     self.scales[(group * slots + slot) * width + j] = scale.exponent as i16;
                     continue;
@@ -120,46 +122,83 @@ impl Values {
         panel.put_packed(to);
     }
 
-    /// Packs columns of B, whose codes at a position of K are together; those beyond the last are zeros.
+    /// Packs columns of B, whose codes at a position of K are a row; those beyond the last are zeros.
     #[inline(always)]
-    pub(super) fn pack_columns<'a, T: Copy + Default + Into<u32> + 'a>(
+    pub(super) fn pack_columns<T: Copy + Default + Into<u32>>(
         panel: &mut Panel,
-        codes: impl Fn(usize) -> &'a [T],
+        codes: Rows<'_, T>,
         decoder: &Decoder,
         layout: &Layout,
     ) {
         let mut to = panel.take_packed::<Self>();
         to.reset(panel, layout, NR);
-        let (lines, k, steps) = (panel.lines, panel.k, panel.k / layout.step);
+        let size = [panel.lines, panel.k];
+        // What is read by fields has them in registers for all of the panel.
+        if let Some(fields) = decoder.fields {
+            to.fill_columns(
+                codes,
+                size,
+                decoder,
+                layout,
+                #[inline(always)]
+                |codes| fields.read(&each(*codes, T::into)),
+            );
+        } else {
+            to.fill_columns(
+                codes,
+                size,
+                decoder,
+                layout,
+                #[inline(always)]
+                |codes| decoder.elements(&each(*codes, T::into)),
+            );
+        }
+        panel.put_packed(to);
+    }
+
+    #[inline(always)]
+    fn fill_columns<T: Copy + Default>(
+        &mut self,
+        codes: Rows<'_, T>,
+        [lines, k]: [usize; 2],
+        decoder: &Decoder,
+        layout: &Layout,
+        read: impl Fn(&[T; NR]) -> Read<NR>,
+    ) {
+        let (steps, spans) = (k / layout.step, decoder.reading.spans);
+        let all_values = self.values.view_mut::<f32>().as_chunks_mut::<NR>().0;
+        let all_exponents = self.exponents.view_mut::<i16>().as_chunks_mut::<NR>().0;
         // In the order of memory: step by step.
         for (step, group) in (0..steps).flat_map(|step| (0..lines.div_ceil(NR)).map(move |group| (step, group))) {
             let (start, first, mut seen) = (step * layout.step, group * NR, Seen::NOTHING);
+            let (width, mut flags) = (NR.min(lines - first), [0; NR]);
             for p in start + layout.step..k.min(start + 2 * layout.step) {
-                wide::near(&codes(p)[first]);
+                wide::near(&codes.row(p)[first]);
             }
             let to_group = (group * k + start)..(group * k + start + layout.step);
-            let values = &mut to.values.view_mut::<f32>().as_chunks_mut::<NR>().0[to_group.clone()];
-            let exponents = &mut to.exponents.view_mut::<i16>().as_chunks_mut::<NR>().0[to_group];
+            let (values, exponents) = (&mut all_values[to_group.clone()], &mut all_exponents[to_group]);
             for &[from, to, length] in &layout.runs {
                 let places = values[to..to + length].iter_mut().zip(&mut exponents[to..to + length]);
                 for (p, (values, exponents)) in (start + from..).zip(places) {
-                    let (row, mut some) = (&codes(p)[first..], [T::default(); NR]);
-                    let (codes, columns) = match row.first_chunk() {
-                        Some(codes) => (codes, NR),
-                        None => {
-                            some[..row.len()].copy_from_slice(row);
-                            (&some, row.len())
-                        }
-                    };
-                    let flags = decoder.row(codes, values, exponents);
-                    values[columns..].fill(0.0);
-                    exponents[columns..].fill(LOW);
-                    seen.take(exponents, flags, decoder.reading.spans);
+                    let row = &codes.row(p)[first..first + width];
+                    let of_row;
+                    if let Ok(row) = row.try_into() {
+                        (*values, *exponents, of_row) = read(row);
+                    } else {
+                        let mut some = [T::default(); NR];
+                        some[..width].copy_from_slice(row);
+                        (*values, *exponents, of_row) = read(&some);
+                        values[width..].fill(0.0);
+                        exponents[width..].fill(LOW);
+                    }
+                    for j in 0..NR {
+                        flags[j] |= of_row[j];
+                    }
+                    seen.take(exponents, 0, spans);
                 }
             }
-            to.flags[group * steps + step] = seen.flags(&decoder.spec);
+            self.flags[group * steps + step] = of_any(flags) | seen.flags(&decoder.spec);
         }
-        panel.put_packed(to);
     }
 }
 

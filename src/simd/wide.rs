@@ -52,11 +52,12 @@ pub(super) fn in_order() {
     }
 }
 
-/// Asks for memory to be brought near; any address will do.
+/// Asks for memory to be brought into the second-level cache (the first may have no room for rows so far apart that they
+/// share its sets); any address will do.
 #[inline(always)]
 pub(super) fn near<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
-    super::prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }, _>(at);
+    super::prefetch::<{ core::arch::x86_64::_MM_HINT_T1 }, _>(at);
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
 }

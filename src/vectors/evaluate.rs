@@ -44,7 +44,8 @@ impl Evaluator {
         let Some(kernel) = self.kernel.as_ref().filter(|_| fits) else { return vector.eval(&self.unit) };
         for (panel, (codes, scales)) in self.operands.iter_mut().zip([(a, scale_a), (b, scale_b)]) {
             panel.codes.fill(codes);
-            panel.scales.clone_from(scales);
+            panel.scales.clear();
+            panel.scales.extend(scales.iter().map(|&code| code as u8));
         }
         let [a, b] = &mut self.operands;
         kernel.pack_a(a);

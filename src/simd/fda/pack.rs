@@ -199,13 +199,13 @@ fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
 }
 
 /// Exponents of block scales, line by line and FDA by FDA.
-fn shifts_of(fda: &Fda, codes: &[u64], [lines, k]: [usize; 2], to: &mut Vec<i32>) -> i32 {
+fn shifts_of(fda: &Fda, codes: &[u8], [lines, k]: [usize; 2], to: &mut Vec<i32>) -> i32 {
     to.clear();
     let Some(rule) = fda.unit.scale else { return 0 };
     let (slots, per_slot) = (k / rule.block, rule.block / fda.block);
     for line in 0..lines {
         for s in 0..k / fda.block {
-            let scale = rule.format.decode(codes[line * slots + s / per_slot]);
+            let scale = rule.format.decode(codes[line * slots + s / per_slot].into());
             to.push(if scale.is_nan() { NAN_SHIFT } else { scale.exponent });
         }
     }
@@ -277,7 +277,7 @@ impl Fda {
     /// # Safety
     /// The instructions are there.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn pack_a_avx512(&self, codes: &[u32], scales: &[u64], [rows, k]: [usize; 2], to: &mut Packed) {
+    pub(super) fn pack_a_avx512(&self, codes: &[u32], scales: &[u8], [rows, k]: [usize; 2], to: &mut Packed) {
         let (steps, groups) = (k / self.block, rows.div_ceil(MR).next_multiple_of(GROUPS));
         to.begin(steps, groups, MR, 1);
         to.top = top_exponent(self, &self.unit.a, codes) + shifts_of(self, scales, [rows, k], &mut to.shifts);
@@ -337,7 +337,7 @@ impl Fda {
     /// # Safety
     /// The instructions are there.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn pack_b_avx512(&self, codes: &[u32], scales: &[u64], [columns, k]: [usize; 2], to: &mut Packed) {
+    pub(super) fn pack_b_avx512(&self, codes: &[u32], scales: &[u8], [columns, k]: [usize; 2], to: &mut Packed) {
         let (steps, groups) = (k / self.block, columns.div_ceil(NR));
         to.begin(steps, groups, NR, 4);
         to.top = top_exponent(self, &self.unit.b, codes) + shifts_of(self, scales, [columns, k], &mut to.shifts);

@@ -71,7 +71,7 @@ impl Fda {
         }
         if let Some(rule) = self.unit.scale {
             let slots = panel.k / rule.block;
-            line.nan |= rule.format.decode(panel.scales[i * slots + s * self.block / rule.block]).is_nan();
+            line.nan |= rule.format.decode(panel.scales[i * slots + s * self.block / rule.block].into()).is_nan();
         }
         line
     }

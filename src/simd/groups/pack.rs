@@ -1,5 +1,6 @@
 //! Panels for integer dot products: bytes, the groups' scales, and what these lie between.
 
+#![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 #![allow(unsafe_code, reason = "functions for one instruction set, and loads and stores of whole vectors")]
 
 use super::span::{Seen, Span};
@@ -9,6 +10,7 @@ use crate::format::FormatSpec;
 use crate::simd::buffer::Buffer;
 use crate::simd::decode::f32_of;
 use crate::simd::lanes::power;
+use crate::view::Rows;
 use core::arch::x86_64::*;
 
 /// A format's numbers as integers, in units of its last place.
@@ -39,6 +41,23 @@ impl Elements {
             new.most = new.most.max(to.abs());
         }
         Some(new)
+    }
+
+    /// Words of four zeros, as bytes from 0 up.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn zeros(&self) -> __m512i {
+        _mm512_set1_epi32(self.most * 0x0101_0101)
+    }
+
+    /// The numbers of codes of 4 bits, as bytes from 0 up, once in each half.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    fn bytes(&self) -> __m256i {
+        // SAFETY: a row of 16 integers.
+        let numbers = unsafe { _mm512_loadu_si512(self.table[0].as_ptr().cast()) };
+        let bytes = _mm512_cvtepi32_epi8(_mm512_add_epi32(numbers, _mm512_set1_epi32(self.most)));
+        _mm256_broadcastsi128_si256(bytes)
     }
 
     /// 16 codes' numbers.
@@ -118,6 +137,37 @@ pub(super) trait Code: Copy + 'static {
     /// # Safety
     /// The lanes of the mask can be read, and the instructions are there.
     unsafe fn load(from: *const Self, lanes: __mmask16) -> __m512i;
+
+    /// Numbers of 32 columns at four positions, from 0 up, a column's four in one word.
+    ///
+    /// # Safety
+    /// The lanes of the mask can be read from all pointers, and the instructions are there.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn quads(elements: &Elements, from: [*const Self; 4], lanes: __mmask32) -> [__m512i; 2] {
+        // SAFETY: the caller's promise.
+        unsafe { one_by_one(elements, from, lanes) }
+    }
+}
+
+/// [`Code::quads`] for all formats, 16 numbers of a position at a time.
+///
+/// # Safety
+/// As there.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn one_by_one<T: Code>(elements: &Elements, from: [*const T; 4], lanes: __mmask32) -> [__m512i; 2] {
+    let mut quads = [elements.zeros(); 2];
+    for v in 0..2 {
+        for i in 0..4 {
+            // SAFETY: the caller's promise.
+            let codes = unsafe { T::load(from[i].wrapping_add(16 * v), (lanes >> (16 * v)) as __mmask16) };
+            // Digits to the base 256, each 0 to 254 with the offset: the sum has them as its bytes.
+            let digit = _mm512_sllv_epi32(elements.numbers(codes), _mm512_set1_epi32(8 * i as i32));
+            quads[v] = _mm512_add_epi32(quads[v], digit);
+        }
+    }
+    quads
 }
 
 impl Code for u32 {
@@ -136,6 +186,31 @@ impl Code for u8 {
         // SAFETY: the caller's promise.
         _mm512_cvtepu8_epi32(unsafe { _mm_maskz_loadu_epi8(lanes, from.cast()) })
     }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn quads(elements: &Elements, from: [*const Self; 4], lanes: __mmask32) -> [__m512i; 2] {
+        if elements.bits > 4 {
+            // SAFETY: the caller's promise.
+            return unsafe { one_by_one(elements, from, lanes) };
+        }
+        let mut rows = [_mm256_setzero_si256(); 4];
+        for i in 0..4 {
+            // SAFETY: the caller's promise.
+            let codes = unsafe { _mm256_maskz_loadu_epi8(lanes, from[i].cast()) };
+            rows[i] = _mm256_shuffle_epi8(elements.bytes(), _mm256_and_si256(codes, _mm256_set1_epi8(15)));
+        }
+        // Four rows of bytes become words of a column each; halves of 128 bits go their own ways until the end.
+        let [r0, r1, r2, r3] = rows;
+        let (low01, high01) = (_mm256_unpacklo_epi8(r0, r1), _mm256_unpackhi_epi8(r0, r1));
+        let (low23, high23) = (_mm256_unpacklo_epi8(r2, r3), _mm256_unpackhi_epi8(r2, r3));
+        let (q0, q1) = (_mm256_unpacklo_epi16(low01, low23), _mm256_unpackhi_epi16(low01, low23));
+        let (q2, q3) = (_mm256_unpacklo_epi16(high01, high23), _mm256_unpackhi_epi16(high01, high23));
+        let first = [_mm256_permute2x128_si256::<0x20>(q0, q1), _mm256_permute2x128_si256::<0x20>(q2, q3)];
+        let second = [_mm256_permute2x128_si256::<0x31>(q0, q1), _mm256_permute2x128_si256::<0x31>(q2, q3)];
+        let both = |[low, high]: [__m256i; 2]| _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
+        [both(first), both(second)]
+    }
 }
 
 /// A mask of the first `n` lanes.
@@ -143,10 +218,15 @@ pub(super) const fn first(n: usize) -> __mmask16 {
     if n >= 16 { !0 } else { (1 << n) - 1 }
 }
 
+/// A mask of the first `n` lanes of 32.
+const fn first_of_32(n: usize) -> __mmask32 {
+    if n >= 32 { !0 } else { (1 << n) - 1 }
+}
+
 impl Vnni {
     /// Packs rows of A, `codes[row * k + p]`.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    pub(super) fn pack_rows(&self, codes: &[u32], scales: &[u64], [rows, k]: [usize; 2], to: &mut Packed) {
+    pub(super) fn pack_rows(&self, codes: &[u32], scales: &[u8], [rows, k]: [usize; 2], to: &mut Packed) {
         let Groups { group, slots, step, .. } = self.body;
         let (blocks, groups) = (rows.div_ceil(ROWS), k / group);
         let bytes = to.bytes.room::<i8>(blocks * ROWS * k);
@@ -183,7 +263,7 @@ impl Vnni {
                 let p = g * group;
                 let sum: i32 = quads.as_flattened()[p / 4..(p + group) / 4].iter().sum();
                 let present = (masks[p / 16] | masks[p / 16 + 1] << 16) >> (p % 16) & ((1 << group) - 1);
-                let scale = scales.get(g / slots).map_or(Scale::ZERO, |&code| self.scales[code as usize & 255]);
+                let scale = scales.get(g / slots).map_or(Scale::ZERO, |&code| self.scales[usize::from(code)]);
                 let counts = present != 0 && scale.value > 0.0;
                 if counts {
                     seen.add(scale.value);
@@ -203,12 +283,12 @@ impl Vnni {
         to.all = union(&to.spans);
     }
 
-    /// Packs columns of B, `codes(p)[column]`.
+    /// Packs columns of B.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    pub(super) fn pack_columns<'a, T: Code>(
+    pub(super) fn pack_columns<T: Code>(
         &self,
-        codes: impl Fn(usize) -> &'a [T],
-        scales: &[u64],
+        codes: Rows<'_, T>,
+        scales: &[u8],
         [columns, k]: [usize; 2],
         to: &mut Packed,
     ) {
@@ -219,43 +299,41 @@ impl Vnni {
         let kept = to.scales.room::<f32>(blocks * size);
         let exponents = to.exponents.room::<i32>(blocks * size);
         let present = to.present.room::<i32>(blocks * size);
-        let offset = _mm512_set1_epi32(self.b.most * 0x0101_0101);
         to.spans.clear();
         for block in 0..blocks {
             let kept = &mut kept[block * size..][..size];
             let (first_column, mut seen) = (block * COLUMNS, Columns::new());
             self.spread(scales, [first_column, columns], kept, &mut exponents[block * size..][..size]);
-            for v in 0..COLUMNS / 16 {
-                let lanes = first(columns.saturating_sub(first_column + v * 16));
-                for g in 0..groups {
-                    let mut any = _mm512_setzero_si512();
-                    for (q, p) in (g * group..(g + 1) * group).step_by(4).enumerate() {
-                        let mut quad = offset;
-                        for i in 0..4 {
-                            let row = &codes(p + i)[..columns];
-                            let from = row.as_ptr().wrapping_add(first_column + v * 16);
-                            // SAFETY: the lanes of the mask lie in the row.
-                            let codes = unsafe { T::load(from, lanes) };
-                            let numbers = self.b.numbers(codes);
-                            let bit =
-                                _mm512_maskz_set1_epi32(_mm512_test_epi32_mask(numbers, numbers), 1 << (4 * q + i));
-                            any = _mm512_or_si512(any, bit);
-                            // Digits to the base 256, each 0 to 254 with the offset: the sum has them as its bytes.
-                            let digit = _mm512_sllv_epi32(numbers, _mm512_set1_epi32(8 * i as i32));
-                            quad = _mm512_add_epi32(quad, digit);
-                        }
-                        let at = ((block * k + p) * COLUMNS) + v * 64;
-                        // SAFETY: 64 bytes of room.
-                        unsafe { _mm512_storeu_si512(bytes[at..at + 64].as_mut_ptr().cast(), quad) }
+            let lanes = first_of_32(columns - first_column);
+            for g in 0..groups {
+                let mut any = [_mm512_setzero_si512(); 2];
+                for (q, p) in (g * group..(g + 1) * group).step_by(4).enumerate() {
+                    let mut from = [core::ptr::null(); 4];
+                    for i in 0..4 {
+                        from[i] = codes.row(p + i)[first_column..columns].as_ptr();
                     }
+                    // SAFETY: the lanes of the mask lie in the rows.
+                    let quads = unsafe { T::quads(&self.b, from, lanes) };
+                    for v in 0..2 {
+                        let at = (block * k + p) * COLUMNS + v * 64;
+                        // SAFETY: 64 bytes of room.
+                        unsafe { _mm512_storeu_si512(bytes[at..at + 64].as_mut_ptr().cast(), quads[v]) }
+                        let there = _mm512_cmpneq_epi8_mask(quads[v], self.b.zeros());
+                        // A bit for each byte, summed in its word.
+                        let bits = _mm512_maskz_mov_epi8(there, _mm512_set1_epi32(0x0804_0201));
+                        let bits = _mm512_dpbusd_epi32(_mm512_setzero_si512(), bits, _mm512_set1_epi8(1));
+                        any[v] = _mm512_or_si512(any[v], _mm512_sllv_epi32(bits, _mm512_set1_epi32(4 * q as i32)));
+                    }
+                }
+                for v in 0..2 {
                     let to = &mut kept[g * COLUMNS + v * 16..][..16];
                     let present = &mut present[block * size + g * COLUMNS + v * 16..][..16];
                     // SAFETY: 16 numbers of room each.
                     unsafe {
                         let scales = _mm512_loadu_ps(to.as_ptr());
-                        let scales = seen.add(scales, _mm512_test_epi32_mask(any, any));
+                        let scales = seen.add(scales, _mm512_test_epi32_mask(any[v], any[v]));
                         _mm512_storeu_ps(to.as_mut_ptr(), scales);
-                        _mm512_storeu_si512(present.as_mut_ptr().cast(), any);
+                        _mm512_storeu_si512(present.as_mut_ptr().cast(), any[v]);
                     }
                 }
             }
@@ -264,13 +342,13 @@ impl Vnni {
     }
 
     /// Scales of a block of columns, a row of columns for every group; 0 for columns that are not there.
-    fn spread(&self, scales: &[u64], [from, columns]: [usize; 2], to: &mut [f32], exponents: &mut [i32]) {
+    fn spread(&self, scales: &[u8], [from, columns]: [usize; 2], to: &mut [f32], exponents: &mut [i32]) {
         let (groups, slots) = (to.len() / COLUMNS, self.body.slots);
         let per = groups / slots;
         for j in 0..COLUMNS {
             let line = if from + j < columns { &scales[(from + j) * per..][..per] } else { &[] };
             for g in 0..groups {
-                let scale = line.get(g / slots).map_or(Scale::ZERO, |&code| self.scales[code as usize & 255]);
+                let scale = line.get(g / slots).map_or(Scale::ZERO, |&code| self.scales[usize::from(code)]);
                 (to[g * COLUMNS + j], exponents[g * COLUMNS + j]) = (scale.value, scale.exponent);
             }
         }

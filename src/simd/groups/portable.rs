@@ -57,7 +57,7 @@ impl GroupKernel {
         for line in 0..lines {
             let (block, j) = (line / width, line % width);
             for g in 0..groups {
-                let scale = rule.format.decode(panel.scales[line * (k / rule.block) + g / self.body.slots]);
+                let scale = rule.format.decode(panel.scales[line * (k / rule.block) + g / self.body.slots].into());
                 let mut present = 0;
                 for i in 0..group {
                     let p = g * group + i;

@@ -14,6 +14,7 @@ use crate::round::Rounding;
 use crate::simd::values::State;
 use crate::simd::{Avx512, Isa};
 use crate::unit::Unit;
+use crate::view::Rows;
 use core::arch::x86_64::*;
 use core::ops::Range;
 use std::sync::Arc;
@@ -284,16 +285,14 @@ impl Kernel for Vnni {
         let mut packed = panel.take_packed::<Packed>();
         let (codes, lines) = (panel.codes.narrow(), panel.lines);
         // SAFETY: as above.
-        unsafe { self.pack_columns(|p| &codes[p * lines..], &panel.scales, [lines, panel.k], &mut packed) }
+        unsafe { self.pack_columns(Rows::of(codes, lines), &panel.scales, [lines, panel.k], &mut packed) }
         panel.put_packed(packed);
     }
 
     fn pack_b_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
         let Codes::U8(view) = codes else { return false };
-        if view.row(0).is_none() {
-            return false;
-        }
-        let (mut packed, codes) = (panel.take_packed::<Packed>(), |p| view.row(p).unwrap_or_default());
+        let Some(codes) = view.rows() else { return false };
+        let mut packed = panel.take_packed::<Packed>();
         // SAFETY: as above.
         unsafe { self.pack_columns(codes, &panel.scales, [panel.lines, panel.k], &mut packed) }
         panel.put_packed(packed);

@@ -204,7 +204,7 @@ impl Fda {
     /// # Safety
     /// The instructions are there.
     #[target_feature(enable = "avx2")]
-    pub(in crate::simd::fda) fn pack_a_avx2(&self, codes: &[u32], scales: &[u64], size: [usize; 2], to: &mut Packed) {
+    pub(in crate::simd::fda) fn pack_a_avx2(&self, codes: &[u32], scales: &[u8], size: [usize; 2], to: &mut Packed) {
         let ([rows, k], l) = (size, self.block);
         let (steps, groups) = (k / l, rows.div_ceil(MR).next_multiple_of(GROUPS));
         to.begin(steps, groups, MR, 1);
@@ -275,7 +275,7 @@ impl Fda {
     /// # Safety
     /// The instructions are there.
     #[target_feature(enable = "avx2")]
-    pub(in crate::simd::fda) fn pack_b_avx2(&self, codes: &[u32], scales: &[u64], size: [usize; 2], to: &mut Packed) {
+    pub(in crate::simd::fda) fn pack_b_avx2(&self, codes: &[u32], scales: &[u8], size: [usize; 2], to: &mut Packed) {
         let [columns, k] = size;
         let (steps, groups) = (k / self.block, columns.div_ceil(NR));
         to.begin(steps, groups, NR, 4);
