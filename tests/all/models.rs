@@ -86,7 +86,7 @@ fn fit_gives_a_small_counterexample_for_what_it_cannot_model() {
 /// A unit of each family and other values of every one of its parameters; `true` where the unit's
 /// formats hide the difference.
 type Flips = &'static [(&'static str, &'static str, bool)];
-const FLIPS: [(&str, &str, Flips); 16] = [
+const FLIPS: [(&str, &str, Flips); 17] = [
     (
         "custom/m1n1k8.f32.bf16.bf16.f32/dot:block=4:F=24",
         "dot",
@@ -130,6 +130,12 @@ const FLIPS: [(&str, &str, Flips); 16] = [
         "custom/m1n1k8.f32.bf16.bf16.f32/dot:block=1:F=36:align=rne:normalise=yes:c=last:out=rne",
         "dot",
         &[("F", "37", false)],
+    ),
+    // Only what an earlier block left, 2^-24, beside a product of 2 or more times its exponent's power.
+    (
+        "custom/m1n1k2.f16.f16.f16.f16/dot:block=1:F=35:normalise=yes:e_zero=zero-c:c=last:out=ru",
+        "dot",
+        &[("normalise", "no", false)],
     ),
     ("ampere/mma.m8n8k4.f64.f64.f64.f64", "fma", &[("round", "rz", false), ("nan", "ones", false)]),
     ("cdna2/v_mfma_f32_32x32x8f16", "pairwise", &[("flush-out", "no", true)]),
