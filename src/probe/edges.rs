@@ -215,6 +215,10 @@ impl Edges {
             return input;
         }
         if self.random.one_in(24) {
+            self.alone(&mut input, first, negative, lead);
+            return input;
+        }
+        if self.random.one_in(24) {
             self.beside_unnormalised(&mut input, first, negative, lead);
             return input;
         }
@@ -359,6 +363,34 @@ impl Edges {
                 let (n, negative) = (self.random.below(places.len() as u64) as usize, self.random.one_in(2));
                 self.put_at(input, places.swap_remove(n), negative, e, Rest::Nothing);
             }
+        }
+    }
+
+    /// A lone product of a result's bits, or a tie's, and one more about the last that alignment keeps: there may be no
+    /// product small enough to be that bit, where subnormal operands are read as zero.
+    fn alone(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32) {
+        let Interface { a, b, d, .. } = self.bench.interface;
+        let widest = (a.fraction_bits + b.fraction_bits + 1) as i32;
+        let (last, end) = if !self.floors.is_empty() && self.random.one_in(2) {
+            (last_bit(&d), self.pick(|s| &s.floors) + self.random.range(-1, 0))
+        } else {
+            let last = last_bit(&d).max(lead - d.fraction_bits as i32);
+            (last, lead - self.pick(|s| &s.gaps) + self.random.range(-1, 0))
+        };
+        let apart = last - self.random.range(0, 1) - end;
+        let members = &self.blocks[step];
+        let place = members[self.random.below(members.len() as u64) as usize];
+        if !(1..=widest).contains(&apart) {
+            return self.put_at(input, place, negative, lead, Rest::Anything);
+        }
+        let found = (0..8).find_map(|_| {
+            let whole =
+                u128::from(1 + self.random.below(1 << (widest - apart).min(d.fraction_bits as i32 + 1))) << apart;
+            let magnitude = if self.random.one_in(2) { whole + 1 } else { whole - 1 };
+            self.bench.split(negative, magnitude, end)
+        });
+        if let Some(operands) = found {
+            (input.a[place], input.b[place]) = operands;
         }
     }
 
