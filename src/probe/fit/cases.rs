@@ -50,8 +50,7 @@ impl Case {
     pub(crate) fn agrees(&self, recipe: &Recipe, interface: &Interface, nan: bool) -> bool {
         let got = match recipe {
             Recipe::Generic(x) if interface.k > WORTH_REDUCING * x.block && self.is_sparse() && !sees_zeros(x) => {
-                let partition = x.pattern.blocks(interface.k, x.block);
-                Compact::new(self, 0, &partition, interface, true).dot_add(x, interface)
+                Compact::cut(self, x, interface).dot_add(x, interface)
             }
             _ => recipe.dot_add(&self.dot(interface)),
         };
@@ -139,14 +138,44 @@ impl Compact {
         // Zero products of one block need not have one scale.
         let sparse = case.is_sparse() && (merge || case.scale_a.is_empty());
         let blocks = if sparse { reduced(partition, &case.present, merge) } else { partition.to_vec() };
+        Self::of(case, at, &blocks, interface)
+    }
+
+    /// The compact form of a sparse case for a model's own cut, runs of empty blocks as one: [`reduced`] of all of K's
+    /// blocks, which cost more to cut than to sum.
+    fn cut(case: &Case, model: &GenericDot, interface: &Interface) -> Self {
+        let (k, block) = (interface.k, model.block.max(1));
+        let mut places: Vec<(usize, usize)> =
+            case.present.iter().map(|&at| (model.pattern.position(at, k) / block, at)).collect();
+        places.sort_unstable();
+        let mut blocks: Vec<Vec<usize>> = Vec::with_capacity(2 * places.len() + 1);
+        let mut next = 0;
+        for members in places.chunk_by(|x, y| x.0 == y.0) {
+            if members[0].0 > next {
+                blocks.push(Vec::new());
+            }
+            blocks.push(members.iter().map(|m| m.1).collect());
+            next = members[0].0 + 1;
+        }
+        if next < k.div_ceil(block) {
+            blocks.push(Vec::new());
+        }
+        Self::of(case, 0, &blocks, interface)
+    }
+
+    /// The compact form of these blocks' members.
+    fn of(case: &Case, at: usize, blocks: &[Vec<usize>], interface: &Interface) -> Self {
         let block = blocks.iter().map(Vec::len).max().unwrap_or(1).max(1);
         let pick = |from: &[Num], pad: Num| -> Vec<Num> {
-            let padded = |ks: &Vec<usize>| -> Vec<Num> {
-                let mut nums: Vec<Num> = ks.iter().map(|&k| from[k]).collect();
-                nums.resize(block, pad);
-                nums
-            };
-            if from.is_empty() { Vec::new() } else { blocks.iter().flat_map(padded).collect() }
+            if from.is_empty() {
+                return Vec::new();
+            }
+            let mut nums = Vec::with_capacity(blocks.len() * block);
+            for (n, ks) in blocks.iter().enumerate() {
+                nums.extend(ks.iter().map(|&k| from[k]));
+                nums.resize((n + 1) * block, pad);
+            }
+            nums
         };
         let scale_pad = case.scale_a.first().copied().unwrap_or(case.c);
         Self {
@@ -208,8 +237,13 @@ mod tests {
     /// way, and on these with any one parameter changed.
     #[test]
     fn leaving_out_zero_products_changes_no_answer() {
-        for rules in ["normalise=yes:zero-products=count", "align=rne:sticky=yes:normalise=yes"] {
-            let name = format!("custom/m1n1k64.f32.f16.f16.f32/dot:block=2:pattern=even-odd:F=18:{rules}");
+        for (pattern, rules) in [
+            ("even-odd", "normalise=yes:zero-products=count"),
+            ("even-odd", "align=rne:sticky=yes:normalise=yes"),
+            ("pairs", "c=late"),
+            ("runs", "c=last"),
+        ] {
+            let name = format!("custom/m1n1k64.f32.f16.f16.f32/dot:block=2:pattern={pattern}:F=18:{rules}");
             let unit = Unit::find(&name).expect("a unit");
             let interface = unit.interface();
             let mut generator = Generator::new(Bench::new(interface), 1);
@@ -232,6 +266,8 @@ mod tests {
             for merge in [true, false].into_iter().filter(|merge| !(*merge && sees_zeros(generic))) {
                 let compact = Compact::new(case, at, &partition, interface, merge);
                 assert_eq!(compact.dot_add(generic, interface), whole, "{model} {merge} {}", case.input);
+                let cut = Compact::cut(case, generic, interface);
+                assert!(!merge || (&cut.a, &cut.b) == (&compact.a, &compact.b), "{model} {}", case.input);
             }
         }
     }

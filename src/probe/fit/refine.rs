@@ -29,10 +29,11 @@ pub(crate) fn refine(
         let mut better = single(&best, jury, interface, cuts, deadline);
         if better.is_none() {
             let nearby = |r: &Recipe| changes(r, interface, cuts);
-            let search = Search { best, refuting, interface, deadline };
+            let mut search = Search { best, refuting, interface, deadline, seen: HashSet::new() };
             better = search.improve(nearby(&best.0), &nearby, &mut sample, jury);
             if better.is_none() && best.1 <= ENOUGH {
-                better = search.improve(search.level(cuts, &mut sample), &nearby, &mut sample, jury);
+                let level = search.level(cuts, &mut sample);
+                better = search.improve(level, &nearby, &mut sample, jury);
             }
         }
         match better {
@@ -100,6 +101,8 @@ struct Search<'a> {
     refuting: usize,
     interface: &'a Interface,
     deadline: Instant,
+    /// Models tried: several changes meet in one, in whatever order they are made.
+    seen: HashSet<Recipe>,
 }
 
 impl Search<'_> {
@@ -109,7 +112,7 @@ impl Search<'_> {
 
     /// The first change of one of these models that the sample, then all answers, like better than the best.
     fn improve(
-        &self,
+        &mut self,
         models: Vec<Recipe>,
         nearby: &impl Fn(&Recipe) -> Vec<Recipe>,
         sample: &mut Jury<Case>,
@@ -120,7 +123,8 @@ impl Search<'_> {
                 return None;
             }
             for changed in nearby(&model) {
-                if self.refutations(sample, &changed, self.refuting) >= self.refuting {
+                let tried = !self.seen.insert(changed);
+                if tried || self.refutations(sample, &changed, self.refuting) >= self.refuting {
                     continue;
                 }
                 let refuted = self.refutations(jury, &changed, self.best.1);
