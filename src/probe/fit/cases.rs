@@ -4,6 +4,7 @@ use super::super::black_box::{Input, Interface};
 use crate::accumulate::{Accumulator, Dot, GenericDot, Pattern, Recipe, ZeroProducts};
 use crate::num::Num;
 use crate::round::Rounding;
+use core::cell::RefCell;
 
 /// One input, unpacked, and the box's answer.
 #[derive(Clone, Debug)]
@@ -18,6 +19,9 @@ pub(crate) struct Case {
     scale_b: Vec<Num>,
     /// The k whose operands are not both +0.
     present: Vec<usize>,
+    /// The case without its zero products for the cut of K it was last tested with: models differ in that more rarely
+    /// than in the rest.
+    cut: RefCell<Option<(Pattern, usize, Compact)>>,
 }
 
 fn spread(codes: &[u64], interface: &Interface) -> Vec<Num> {
@@ -38,6 +42,7 @@ impl Case {
             scale_a: spread(&input.scale_a, interface),
             scale_b: spread(&input.scale_b, interface),
             present,
+            cut: RefCell::new(None),
             input,
         }
     }
@@ -49,12 +54,22 @@ impl Case {
     /// Whether a model gives the box's answer; any NaN for any NaN if `nan` is not asked for.
     pub(crate) fn agrees(&self, recipe: &Recipe, interface: &Interface, nan: bool) -> bool {
         let got = match recipe {
-            Recipe::Generic(x) if interface.k > WORTH_REDUCING * x.block && self.is_sparse() && !sees_zeros(x) => {
-                Compact::cut(self, x, interface).dot_add(x, interface)
+            Recipe::Generic(x) if interface.k > WORTH_REDUCING && self.is_sparse() && !sees_zeros(x) => {
+                self.reduced(x, interface)
             }
             _ => recipe.dot_add(&self.dot(interface)),
         };
         self.same(&got, interface, nan)
+    }
+
+    /// A model's answer from the products that are not zero.
+    fn reduced(&self, model: &GenericDot, interface: &Interface) -> Num {
+        let mut cut = self.cut.borrow_mut();
+        let cut = match &mut *cut {
+            Some(cut) if (cut.0, cut.1) == (model.pattern, model.block) => cut,
+            other => other.insert((model.pattern, model.block, Compact::cut(self, model, interface))),
+        };
+        cut.2.dot_add(model, interface)
     }
 
     /// Whether leaving out the zero products saves work and changes nothing.
@@ -103,7 +118,7 @@ pub(crate) struct Compact {
 /// More non-zero products than this, and leaving out the rest saves nothing.
 const SPARSE: usize = 6;
 
-/// Blocks per K from which on reducing a case costs less than it saves.
+/// Products from which on reducing a case costs less than it saves.
 const WORTH_REDUCING: usize = 8;
 
 /// Whether a second block without products can change what the first one left: a sticky bit that

@@ -25,6 +25,8 @@ use crate::unit::Unit;
 pub use alternatives::Alternative;
 use cases::{Case, Jury};
 pub(super) use options::{options as parameter_options, roundings};
+use refine::Changes;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 pub(super) use structure::{Structure, all as structures};
 
@@ -267,28 +269,50 @@ impl Lab<'_> {
         let fallback = Recipe::Generic(GenericDot { block: self.interface.k, ..GenericDot::default() });
         let mut best = (fallback, usize::MAX);
         while let Some(starts) = hypotheses.next(&self.interface, &self.jury.cases) {
-            for start in starts.into_iter().take(STARTS) {
-                let (recipe, refuted) = self.settle(start, &hypotheses.allowed, options)?;
-                if refuted < best.1 {
-                    best = (recipe, refuted);
+            // Changing several parameters at once is a long search: first all starts without, then those that were left
+            // with the fewest refutations.
+            let mut starts: Vec<Recipe> = starts.into_iter().take(STARTS).collect();
+            for changes in [Changes::One, Changes::Several] {
+                let mut stuck: Vec<(Recipe, usize)> = Vec::new();
+                for start in core::mem::take(&mut starts) {
+                    let start = if changes == Changes::One { self.with_edges(start) } else { start };
+                    let (recipe, refuted) = self.settle(start, changes, &hypotheses.allowed, options)?;
+                    if refuted < best.1 {
+                        best = (recipe, refuted);
+                    }
+                    if refuted == 0 || Instant::now() > self.deadline {
+                        return Ok(best.0);
+                    }
+                    stuck.push((recipe, refuted));
                 }
-                if refuted == 0 || Instant::now() > self.deadline {
-                    return Ok(best.0);
-                }
+                stuck.sort_by_key(|(_, refuted)| *refuted);
+                let mut seen = HashSet::new();
+                starts = stuck.into_iter().map(|(recipe, _)| recipe).filter(|r| seen.insert(*r)).collect();
             }
         }
         Ok(best.0)
     }
 
-    /// Refines one start, and again with each batch of mismatches that falsifying finds.
-    fn settle(&mut self, start: Recipe, cuts: &[Structure], options: &FitOptions) -> Result<(Recipe, usize), Error> {
-        let mut recipe = start;
-        if let Recipe::Generic(x) = start {
-            recipe = Recipe::Generic(search::with_edges(x, &mut self.jury, &self.interface));
+    /// A start with the rules at the ends of the range that explain most answers.
+    fn with_edges(&mut self, start: Recipe) -> Recipe {
+        match start {
+            Recipe::Generic(x) => Recipe::Generic(search::with_edges(x, &mut self.jury, &self.interface)),
+            other => other,
         }
+    }
+
+    /// Refines one start, and again with each batch of mismatches that falsifying finds.
+    fn settle(
+        &mut self,
+        start: Recipe,
+        changes: Changes,
+        cuts: &[Structure],
+        options: &FitOptions,
+    ) -> Result<(Recipe, usize), Error> {
+        let mut recipe = start;
         loop {
             let refuted;
-            (recipe, refuted) = refine::refine(recipe, &mut self.jury, &self.interface, cuts, self.deadline);
+            (recipe, refuted) = refine::refine(recipe, changes, &mut self.jury, &self.interface, cuts, self.deadline);
             if refuted > 0 {
                 return Ok((recipe, refuted));
             }

@@ -14,9 +14,17 @@ const SAMPLE: (usize, usize) = (8, 96);
 /// A model that more answers refute is not worth a search for three changes.
 const ENOUGH: usize = 48;
 
+/// How many parameters may change at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changes {
+    One,
+    Several,
+}
+
 /// The best model in reach, and how many answers still refute it.
 pub(crate) fn refine(
     start: Recipe,
+    changes: Changes,
     jury: &mut Jury<Case>,
     interface: &Interface,
     cuts: &[Structure],
@@ -25,10 +33,10 @@ pub(crate) fn refine(
     let count = |jury: &mut Jury<Case>, r: &Recipe, limit| jury.refutations(limit, |c| c.agrees(r, interface, true));
     let mut best = (start, count(jury, &start, usize::MAX));
     while best.1 > 0 && Instant::now() < deadline {
-        let (mut sample, refuting) = sample(jury, &best.0, interface);
         let mut better = single(&best, jury, interface, cuts, deadline);
-        if better.is_none() {
-            let nearby = |r: &Recipe| changes(r, interface, cuts);
+        if better.is_none() && changes == Changes::Several {
+            let (mut sample, refuting) = sample(jury, &best.0, interface);
+            let nearby = |r: &Recipe| nearby(r, interface, cuts);
             let mut search = Search { best, refuting, interface, deadline, seen: HashSet::new() };
             better = search.improve(nearby(&best.0), &nearby, &mut sample, jury);
             if better.is_none() && best.1 <= ENOUGH {
@@ -77,7 +85,7 @@ fn single(
     found
 }
 
-fn changes(recipe: &Recipe, interface: &Interface, cuts: &[Structure]) -> Vec<Recipe> {
+fn nearby(recipe: &Recipe, interface: &Interface, cuts: &[Structure]) -> Vec<Recipe> {
     let all = options(recipe, interface, cuts).into_iter().flat_map(|(_, values)| values);
     all.filter(|r| r != recipe).collect()
 }
