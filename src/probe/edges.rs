@@ -318,7 +318,10 @@ impl Edges {
         } else {
             tie - self.random.range(1, (a.fraction_bits + b.fraction_bits + 1) as i32)
         };
-        let mut places: Vec<usize> = self.blocks.concat();
+        // Anywhere, or in one step: a c that is added to the step's sum leaves the tie to its products.
+        let step = self.random.below(2 * self.blocks.len() as u64) as usize;
+        let mut places =
+            self.blocks.get(step).filter(|step| step.len() > 1).cloned().unwrap_or_else(|| self.blocks.concat());
         while places.len() > 3 {
             places.remove(self.random.below(places.len() as u64) as usize);
         }

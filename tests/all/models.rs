@@ -56,6 +56,16 @@ fn fit_recovers_one_unit_of_each_family() {
     units.iter().for_each(|u| drop(fits(&Unit::find(u).unwrap())));
 }
 
+/// The last bit at the floor shows F and e_zero together, so that answers there refute each other F alone. Only a tie and
+/// one bit 14 places below it, as one product, tell F = 37 from F = 38 with the same last bit.
+#[test]
+fn fit_tells_a_width_from_one_with_the_same_last_bit_at_the_floor() {
+    let name = "dot:block=2:pattern=even-odd:F=37:align=rd:e_zero=emin-6:c=late:out=rne";
+    let unit = Unit::find(&format!("custom/m1n1k8.f32.bf16.bf16.f32/{name}")).unwrap();
+    let found = fits(&unit);
+    assert!(same_function(&found.recipe, &unit.recipe.unwrap(), &unit.interface()).is_some(), "{}", found.recipe);
+}
+
 /// A unit outside the family: adds the products of odd k twice.
 #[derive(Clone, Debug)]
 struct Odd;

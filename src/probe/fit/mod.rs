@@ -365,16 +365,18 @@ impl Lab<'_> {
         pool.extend(generator.of_kinds(&ENDS, NEIGHBOUR_POOL));
         pool.extend(Edges::new(recipe, &interface, self.seed ^ 0x0DD).batch(2 * NEIGHBOUR_POOL));
         let pool = shrink::Pool::new(&interface, recipe, pool);
-        let mut inputs = Vec::new();
+        let mut model = interface.unit(*recipe)?;
+        // What will be asked, with the model's answers: one input tells many values apart.
+        let mut asking: Jury<Case> = Jury { cases: Vec::new() };
         for (name, others) in parameter_options(recipe, &interface, cuts) {
             let mut open = 0;
             for other in others.into_iter().filter(|r| r != recipe) {
                 if open == OPEN || Instant::now() > self.deadline {
                     break;
                 }
-                let settled = super::same_function(recipe, &other, &interface).is_some()
-                    || self.jury.refutations(1, |case| case.agrees(&other, &interface, true)) > 0;
-                if settled {
+                let refuted = |jury: &mut Jury<Case>| jury.refutations(1, |c| c.agrees(&other, &interface, true)) > 0;
+                let settled = super::same_function(recipe, &other, &interface).is_some();
+                if settled || refuted(&mut self.jury) || refuted(&mut asking) {
                     continue;
                 }
                 let here = pool.separating(&other, &interface).cloned();
@@ -382,15 +384,16 @@ impl Lab<'_> {
                     let mut edges = Edges::new(&other, &interface, self.asked);
                     let mut there = edges.batch(2 * NEIGHBOUR_POOL);
                     if ["F", "exact"].contains(&name) {
-                        there.extend(edges.ties(2 * NEIGHBOUR_POOL));
+                        there.extend(edges.ties(6 * NEIGHBOUR_POOL));
                     }
                     shrink::Pool::new(&interface, recipe, there).separating(&other, &interface).cloned()
                 });
                 open += usize::from(input.is_none());
-                inputs.extend(input);
+                let answers = model.dot_adds(input.as_slice())?;
+                asking.cases.extend(input.into_iter().zip(answers).map(|(x, d)| Case::new(&interface, x, d)));
             }
         }
-        let mut answers = self.ask(inputs)?;
+        let mut answers = self.ask(asking.cases.into_iter().map(|case| case.input).collect())?;
         let wrong: Vec<Case> = answers.iter().filter(|c| !c.agrees(recipe, &interface, true)).cloned().collect();
         answers.retain(|c| c.agrees(recipe, &interface, true));
         self.jury.cases.extend(answers);
