@@ -1,6 +1,6 @@
 //! Fits units drawn at random, or every built-in one, and reports how that went.
 //!
-//! `fit-study custom COUNT SEED`, `fit-study catalogue` or `fit-study UNIT`.
+//! `fit-study custom COUNT SEED`, `fit-study catalogue` or `fit-study UNIT [TRIES]`: with the fit's seeds 1 to TRIES.
 #![allow(clippy::unwrap_used, reason = "a study may fail by panic")]
 
 #[path = "../../tests/all/custom.rs"]
@@ -53,11 +53,11 @@ fn processor_seconds(start: Instant) -> f64 {
     nanoseconds.map_or_else(|| start.elapsed().as_secs_f64(), |n| n * 1e-9)
 }
 
-fn study(unit: &Unit) -> (Verdict, f64) {
+fn study(unit: &Unit, seed: u64) -> (Verdict, f64) {
     let start = Instant::now();
     let before = processor_seconds(start);
     // Processor time counts, not the clock of a shared machine.
-    let options = FitOptions { time: Duration::from_secs(300), ..FitOptions::default() };
+    let options = FitOptions { time: Duration::from_secs(300), seed, ..FitOptions::default() };
     let found = fit(&mut unit.clone(), &options).unwrap();
     let seconds = processor_seconds(start) - before;
     let interface = unit.interface();
@@ -75,21 +75,26 @@ fn study(unit: &Unit) -> (Verdict, f64) {
     (verdict, seconds)
 }
 
-const USAGE: &str = "usage: fit-study (custom COUNT SEED | catalogue | UNIT)";
+const USAGE: &str = "usage: fit-study (custom COUNT SEED | catalogue | UNIT [TRIES])";
 
-/// The units that the arguments name.
-fn units(args: &[String]) -> Result<Vec<Unit>, String> {
+/// The units that the arguments name, each with a seed of the fit.
+fn units(args: &[String]) -> Result<Vec<(Unit, u64)>, String> {
     let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}\n{USAGE}"));
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["custom", count, seed] => {
             let (count, mut r) = (number(count)?, custom::Random(number(seed)?));
-            Ok((0..count).map(|_| custom::unit(&mut r)).collect())
+            Ok((0..count).map(|_| (custom::unit(&mut r), 1)).collect())
         }
         ["catalogue"] => {
             let mut seen = HashSet::new();
-            Ok(Unit::all().filter(|u| seen.insert(format!("{:?}{:?}", u.recipe, u.interface()))).collect())
+            let each = Unit::all().filter(|u| seen.insert(format!("{:?}{:?}", u.recipe, u.interface())));
+            Ok(each.map(|u| (u, 1)).collect())
         }
-        [name] if !name.starts_with('-') => Unit::find(name).map(|unit| vec![unit]).map_err(|error| error.to_string()),
+        [name, ref tries @ ..] if !name.starts_with('-') && tries.len() < 2 => {
+            let unit = Unit::find(name).map_err(|error| error.to_string())?;
+            let tries = tries.first().map_or(Ok(1), |text| number(text))?;
+            Ok((1..=tries).map(|seed| (unit.clone(), seed)).collect())
+        }
         _ => Err(USAGE.into()),
     }
 }
@@ -103,7 +108,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let results: Vec<(Verdict, f64)> = units.iter().map(study).collect();
+    let results: Vec<(Verdict, f64)> = units.iter().map(|(unit, seed)| study(unit, *seed)).collect();
     let mut seconds: Vec<f64> = results.iter().map(|r| r.1).collect();
     seconds.sort_by(f64::total_cmp);
     let count = |verdict: fn(&Verdict) -> bool| results.iter().filter(|r| verdict(&r.0)).count();

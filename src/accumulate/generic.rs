@@ -119,8 +119,25 @@ impl Pattern {
 
     /// The k of every block, in the order in which the blocks run: K is put in order, then cut.
     pub fn blocks(self, k: usize, block: usize) -> Vec<Vec<usize>> {
-        let order: Vec<usize> = (0..2).flat_map(|g| (0..k).filter(move |&i| self.group(i) == g)).collect();
-        order.chunks(block.max(1)).map(<[usize]>::to_vec).collect()
+        self.order(k).chunks(block.max(1)).map(<[usize]>::to_vec).collect()
+    }
+
+    fn order(self, k: usize) -> Vec<usize> {
+        (0..2).flat_map(|g| (0..k).filter(move |&i| self.group(i) == g)).collect()
+    }
+
+    /// Where `at` stands in that order of `k`.
+    pub(crate) const fn position(self, at: usize, k: usize) -> usize {
+        // Of `n` consecutive k from 0 on, those of the first group; an index's rank is how many of its group come before.
+        const fn first(pattern: Pattern, n: usize) -> usize {
+            match pattern {
+                Pattern::Runs => n,
+                Pattern::EvenOdd => n.div_ceil(2),
+                Pattern::InterleavedPairs => n / 4 * 2 + if n % 4 < 2 { n % 4 } else { 2 },
+            }
+        }
+        let before = first(self, at);
+        if self.group(at) == 0 { before } else { first(self, k) + at - before }
     }
 }
 
@@ -158,21 +175,23 @@ impl GenericDot {
     }
 
     fn run(&self, dot: &Dot<'_>, seen: &mut impl Observer) -> Num {
-        let blocks = self.pattern.blocks(dot.len(), self.block);
+        let (k, block) = (dot.len(), self.block.max(1));
+        let order = if self.pattern == Pattern::Runs { Vec::new() } else { self.pattern.order(k) };
         let mut d = if self.c == CPosition::Last { dot.out.zero() } else { dot.c };
-        if blocks.is_empty() && self.c != CPosition::Last {
+        if k == 0 && self.c != CPosition::Last {
             d = self.block(&dot.part(0, 0, d), seen);
         }
-        for (i, ks) in blocks.iter().enumerate() {
-            if blocks.len() > 1 {
-                seen.see(|| Event::Step {
-                    text: format!("block {} of {}: k = {ks:?}", i + 1, blocks.len()),
-                    ks: ks.clone(),
-                });
+        for (i, from) in (0..k).step_by(block).enumerate() {
+            let to = k.min(from.saturating_add(block));
+            let ks = order.get(from..to);
+            if k > block {
+                let ks = || ks.map_or_else(|| (from..to).collect(), <[usize]>::to_vec);
+                let count = k.div_ceil(block);
+                seen.see(|| Event::Step { text: format!("block {} of {count}: k = {:?}", i + 1, ks()), ks: ks() });
             }
-            d = match ks.first() {
-                Some(&from) if self.pattern == Pattern::Runs => self.block(&dot.part(from, from + ks.len(), d), seen),
-                _ => gather(dot, ks.iter().copied(), d, |part| self.block(part, seen)),
+            d = match ks {
+                None => self.block(&dot.part(from, to, d), seen),
+                Some(ks) => gather(dot, ks.iter().copied(), d, |part| self.block(part, seen)),
             };
         }
         if self.c == CPosition::Last {
@@ -350,5 +369,20 @@ impl Accumulator for GenericDot {
             return Err("an output needs at least one fraction bit".into());
         }
         if self.exact { Ok(()) } else { check_width(self.frac_bits, signature) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pattern;
+
+    #[test]
+    fn positions_are_those_of_the_order() {
+        for pattern in [Pattern::Runs, Pattern::EvenOdd, Pattern::InterleavedPairs] {
+            for k in 0..20 {
+                let positions: Vec<usize> = pattern.order(k).iter().map(|&at| pattern.position(at, k)).collect();
+                assert_eq!(positions, Vec::from_iter(0..k), "{pattern:?} {k}");
+            }
+        }
     }
 }

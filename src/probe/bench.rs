@@ -173,7 +173,7 @@ impl Bench {
         (from..=to).rev().find_map(at).or_else(|| self.factors(negative, magnitude, e))
     }
 
-    /// Operands of two odd significands, for a magnitude that neither holds alone.
+    /// Operands of two odd significands, for a magnitude that neither holds alone; both normal if they can be.
     fn factors(&self, negative: bool, magnitude: u128, e: i32) -> Option<(u64, u64)> {
         let Interface { a, b, .. } = self.interface;
         let zeros = magnitude.trailing_zeros();
@@ -182,11 +182,17 @@ impl Bench {
         if odd >> (ma + mb + 2).min(127) != 0 {
             return None;
         }
-        let factor = (3..1u128 << (mb + 1).min(12)).step_by(2).find(|f| odd % f == 0 && odd / f < 2 << ma)?;
-        // Both as near to 1 as e allows.
-        let ea = (e - (ma as i32) + mb as i32) / 2;
-        (ea - 24..ea + 24)
-            .find_map(|ea| Some((exact(&a, negative, odd / factor, ea)?, exact(&b, false, factor, e - ea)?)))
+        // One small enough for b that leaves one small enough for a.
+        let (from, to) = ((odd >> (ma + 1)).max(3) | 1, 1u128 << (mb + 1).min(12));
+        let factor = match u64::try_from(odd) {
+            // In machine words a division takes a fraction of the time.
+            Ok(odd) => (from as u64..to as u64).step_by(2).find(|f| odd % f == 0 && odd / f < 2 << ma).map(u128::from),
+            Err(_) => (from..to).step_by(2).find(|f| odd % f == 0 && odd / f < 2 << ma),
+        }?;
+        // As evenly as can be, from there outward.
+        let middle = (e + odd.ilog2() as i32) / 2 - (odd / factor).ilog2() as i32;
+        let near = (0..24).flat_map(|by| [middle + by, middle - by]);
+        near.filter_map(|ea| Some((exact(&a, negative, odd / factor, ea)?, exact(&b, false, factor, e - ea)?))).next()
     }
 
     /// Sets product k to `magnitude * 2^e`; k = K means c.

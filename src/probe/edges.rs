@@ -4,7 +4,7 @@
 //! term, at the alignment floor, one place below the result's last bit, in the block after a large
 //! sum. Random inputs rarely stand there; these are built there from the model's own parameters.
 
-use super::bench::{Bench, Random, around, top};
+use super::bench::{Bench, Random, around, normal, top};
 use super::black_box::{Input, Interface};
 use super::generate::{Generator, Kind, fraction, negative_zero};
 use crate::accumulate::{Floor, Pattern, Recipe, RoundDown};
@@ -214,6 +214,14 @@ impl Edges {
             self.left_over(&mut input, first, negative, lead, rest);
             return input;
         }
+        if self.random.one_in(24) {
+            self.alone(&mut input, first, negative, lead);
+            return input;
+        }
+        if self.random.one_in(24) {
+            self.beside_unnormalised(&mut input, first, negative, lead);
+            return input;
+        }
         if !self.sums.is_empty() && self.random.one_in(4) {
             self.tie(&mut input, first, negative, lead);
             return input;
@@ -310,7 +318,10 @@ impl Edges {
         } else {
             tie - self.random.range(1, (a.fraction_bits + b.fraction_bits + 1) as i32)
         };
-        let mut places: Vec<usize> = self.blocks.concat();
+        // Anywhere, or in one step: a c that is added to the step's sum leaves the tie to its products.
+        let step = self.random.below(2 * self.blocks.len() as u64) as usize;
+        let mut places =
+            self.blocks.get(step).filter(|step| step.len() > 1).cloned().unwrap_or_else(|| self.blocks.concat());
         while places.len() > 3 {
             places.remove(self.random.below(places.len() as u64) as usize);
         }
@@ -356,6 +367,85 @@ impl Edges {
                 self.put_at(input, places.swap_remove(n), negative, e, Rest::Nothing);
             }
         }
+    }
+
+    /// A lone product of a result's bits, or a tie's, and one more about the last that alignment keeps: there may be no
+    /// product small enough to be that bit, where subnormal operands are read as zero.
+    fn alone(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32) {
+        let Interface { a, b, d, .. } = self.bench.interface;
+        let widest = (a.fraction_bits + b.fraction_bits + 1) as i32;
+        let (last, end) = if !self.floors.is_empty() && self.random.one_in(2) {
+            (last_bit(&d), self.pick(|s| &s.floors) + self.random.range(-1, 0))
+        } else {
+            let last = last_bit(&d).max(lead - d.fraction_bits as i32);
+            (last, lead - self.pick(|s| &s.gaps) + self.random.range(-1, 0))
+        };
+        let apart = last - self.random.range(0, 1) - end;
+        let members = &self.blocks[step];
+        let place = members[self.random.below(members.len() as u64) as usize];
+        if !(1..=widest).contains(&apart) {
+            return self.put_at(input, place, negative, lead, Rest::Anything);
+        }
+        let found = (0..8).find_map(|_| {
+            let whole =
+                u128::from(1 + self.random.below(1 << (widest - apart).min(d.fraction_bits as i32 + 1))) << apart;
+            let magnitude = if self.random.one_in(2) { whole + 1 } else { whole - 1 };
+            self.bench.split(negative, magnitude, end)
+        });
+        if let Some(operands) = found {
+            (input.a[place], input.b[place]) = operands;
+        }
+    }
+
+    /// A product that is not written as 1 <= s < 2, and one bit of another term where its exponent, or the one it has
+    /// normalised, begins to cut: the result has all of the product's bits, so a directed rounding shows the bit, and a tie
+    /// any other.
+    fn beside_unnormalised(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32) {
+        let i = self.bench.interface;
+        let gap = self.pick(|s| &s.gaps);
+        // An earlier step leaves no bit below its result's last one.
+        let e = if self.random.one_in(2) { last_bit(&i.d) + gap + self.random.range(-1, 2) } else { lead };
+        let mut members = self.blocks[step].clone();
+        let product = members.swap_remove(self.random.below(members.len() as u64) as usize);
+        let above = if self.random.one_in(3) {
+            let below = self.random.range(1, i.a.fraction_bits as i32);
+            let subnormal = around(&i.a, negative, i.a.emin() - below, 0);
+            (input.a[product], input.b[product]) = (subnormal, normal(&i.b, false, e - i.a.emin(), 0));
+            -below
+        } else {
+            (input.a[product], input.b[product]) = self.carrying(negative, e);
+            1
+        };
+        let e = self.bench.product_exponent(input, product);
+        let end = e - gap + self.random.range(above.min(0), above.max(0)) + self.random.range(-1, 0);
+        // c, or a product of this step or an earlier one.
+        let mut places: Vec<usize> = self.blocks[..step].iter().flatten().copied().chain(members).collect();
+        let place = self.random.below(places.len() as u64 + 1) as usize;
+        let other = if place < places.len() { places.swap_remove(place) } else { i.k };
+        let half = e + above - i.d.fraction_bits as i32 - 1;
+        let opposite = self.random.one_in(2);
+        match self.random.below(4) {
+            // Half of the result's last bit, and the one in question.
+            0 if end < half => self.put_at(input, other, opposite, half, Rest::Bit(end)),
+            _ => self.put_at(input, other, opposite, end, Rest::Nothing),
+        }
+    }
+
+    /// Operands of a product of 2 or more times 2^e, of no more bits than a result has, or of one more: a tie.
+    fn carrying(&mut self, negative: bool, e: i32) -> (u64, u64) {
+        let Interface { a, b, d, .. } = self.bench.interface;
+        let (ea, eb) = self.bench.shared(e);
+        // The carry is one of the result's bits.
+        let kept = d.fraction_bits as i32;
+        let bits = if self.random.one_in(2) { kept } else { self.random.range(2, kept - 1) };
+        let of_a = self.random.range(1.max(bits - b.fraction_bits as i32), (bits - 1).min(a.fraction_bits as i32));
+        // 1.5 and more, odd in this many fraction bits.
+        let mut significand = |f: &FormatSpec, bits: i32| {
+            let last = 1u64 << (f.fraction_bits as i32 - bits).clamp(0, f.fraction_bits as i32);
+            (self.random.next() & last.wrapping_neg()) | last | (1 << f.fraction_bits >> 1)
+        };
+        let (x, y) = (significand(&a, of_a), significand(&b, bits - of_a));
+        (normal(&a, negative, ea, x), normal(&b, false, eb, y))
     }
 
     /// Operands of a product halfway between two results.

@@ -56,6 +56,16 @@ fn fit_recovers_one_unit_of_each_family() {
     units.iter().for_each(|u| drop(fits(&Unit::find(u).unwrap())));
 }
 
+/// The last bit at the floor shows F and e_zero together, so that answers there refute each other F alone. Only a tie and
+/// one bit 14 places below it, as one product, tell F = 37 from F = 38 with the same last bit.
+#[test]
+fn fit_tells_a_width_from_one_with_the_same_last_bit_at_the_floor() {
+    let name = "dot:block=2:pattern=even-odd:F=37:align=rd:e_zero=emin-6:c=late:out=rne";
+    let unit = Unit::find(&format!("custom/m1n1k8.f32.bf16.bf16.f32/{name}")).unwrap();
+    let found = fits(&unit);
+    assert!(same_function(&found.recipe, &unit.recipe.unwrap(), &unit.interface()).is_some(), "{}", found.recipe);
+}
+
 /// A unit outside the family: adds the products of odd k twice.
 #[derive(Clone, Debug)]
 struct Odd;
@@ -86,7 +96,7 @@ fn fit_gives_a_small_counterexample_for_what_it_cannot_model() {
 /// A unit of each family and other values of every one of its parameters; `true` where the unit's
 /// formats hide the difference.
 type Flips = &'static [(&'static str, &'static str, bool)];
-const FLIPS: [(&str, &str, Flips); 16] = [
+const FLIPS: [(&str, &str, Flips); 18] = [
     (
         "custom/m1n1k8.f32.bf16.bf16.f32/dot:block=4:F=24",
         "dot",
@@ -130,6 +140,18 @@ const FLIPS: [(&str, &str, Flips); 16] = [
         "custom/m1n1k8.f32.bf16.bf16.f32/dot:block=1:F=36:align=rne:normalise=yes:c=last:out=rne",
         "dot",
         &[("F", "37", false)],
+    ),
+    // Only what an earlier block left, 2^-24, beside a product of 2 or more times its exponent's power.
+    (
+        "custom/m1n1k2.f16.f16.f16.f16/dot:block=1:F=35:normalise=yes:e_zero=zero-c:c=last:out=ru",
+        "dot",
+        &[("normalise", "no", false)],
+    ),
+    // 5 * 2^-24 less 2^-40 as one product: no other has so small a bit where subnormal operands are read as zero.
+    (
+        "custom/m1n1k32.f16.f16.f16.f16/dot:block=22:F=19:normalise=yes:e_zero=emin-6:out=rd:flush-in=yes",
+        "dot",
+        &[("e_zero", "emin-7", false)],
     ),
     ("ampere/mma.m8n8k4.f64.f64.f64.f64", "fma", &[("round", "rz", false), ("nan", "ones", false)]),
     ("cdna2/v_mfma_f32_32x32x8f16", "pairwise", &[("flush-out", "no", true)]),

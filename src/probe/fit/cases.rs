@@ -4,6 +4,7 @@ use super::super::black_box::{Input, Interface};
 use crate::accumulate::{Accumulator, Dot, GenericDot, Pattern, Recipe, ZeroProducts};
 use crate::num::Num;
 use crate::round::Rounding;
+use core::cell::RefCell;
 
 /// One input, unpacked, and the box's answer.
 #[derive(Clone, Debug)]
@@ -18,6 +19,9 @@ pub(crate) struct Case {
     scale_b: Vec<Num>,
     /// The k whose operands are not both +0.
     present: Vec<usize>,
+    /// The case without its zero products for the cut of K it was last tested with: models differ in that more rarely
+    /// than in the rest.
+    cut: RefCell<Option<(Pattern, usize, Compact)>>,
 }
 
 fn spread(codes: &[u64], interface: &Interface) -> Vec<Num> {
@@ -38,6 +42,7 @@ impl Case {
             scale_a: spread(&input.scale_a, interface),
             scale_b: spread(&input.scale_b, interface),
             present,
+            cut: RefCell::new(None),
             input,
         }
     }
@@ -49,13 +54,22 @@ impl Case {
     /// Whether a model gives the box's answer; any NaN for any NaN if `nan` is not asked for.
     pub(crate) fn agrees(&self, recipe: &Recipe, interface: &Interface, nan: bool) -> bool {
         let got = match recipe {
-            Recipe::Generic(x) if interface.k > WORTH_REDUCING * x.block && self.is_sparse() && !sees_zeros(x) => {
-                let partition = x.pattern.blocks(interface.k, x.block);
-                Compact::new(self, 0, &partition, interface, true).dot_add(x, interface)
+            Recipe::Generic(x) if interface.k > WORTH_REDUCING && self.is_sparse() && !sees_zeros(x) => {
+                self.reduced(x, interface)
             }
             _ => recipe.dot_add(&self.dot(interface)),
         };
         self.same(&got, interface, nan)
+    }
+
+    /// A model's answer from the products that are not zero.
+    fn reduced(&self, model: &GenericDot, interface: &Interface) -> Num {
+        let mut cut = self.cut.borrow_mut();
+        let cut = match &mut *cut {
+            Some(cut) if (cut.0, cut.1) == (model.pattern, model.block) => cut,
+            other => other.insert((model.pattern, model.block, Compact::cut(self, model, interface))),
+        };
+        cut.2.dot_add(model, interface)
     }
 
     /// Whether leaving out the zero products saves work and changes nothing.
@@ -104,7 +118,7 @@ pub(crate) struct Compact {
 /// More non-zero products than this, and leaving out the rest saves nothing.
 const SPARSE: usize = 6;
 
-/// Blocks per K from which on reducing a case costs less than it saves.
+/// Products from which on reducing a case costs less than it saves.
 const WORTH_REDUCING: usize = 8;
 
 /// Whether a second block without products can change what the first one left: a sticky bit that
@@ -139,14 +153,44 @@ impl Compact {
         // Zero products of one block need not have one scale.
         let sparse = case.is_sparse() && (merge || case.scale_a.is_empty());
         let blocks = if sparse { reduced(partition, &case.present, merge) } else { partition.to_vec() };
+        Self::of(case, at, &blocks, interface)
+    }
+
+    /// The compact form of a sparse case for a model's own cut, runs of empty blocks as one: [`reduced`] of all of K's
+    /// blocks, which cost more to cut than to sum.
+    fn cut(case: &Case, model: &GenericDot, interface: &Interface) -> Self {
+        let (k, block) = (interface.k, model.block.max(1));
+        let mut places: Vec<(usize, usize)> =
+            case.present.iter().map(|&at| (model.pattern.position(at, k) / block, at)).collect();
+        places.sort_unstable();
+        let mut blocks: Vec<Vec<usize>> = Vec::with_capacity(2 * places.len() + 1);
+        let mut next = 0;
+        for members in places.chunk_by(|x, y| x.0 == y.0) {
+            if members[0].0 > next {
+                blocks.push(Vec::new());
+            }
+            blocks.push(members.iter().map(|m| m.1).collect());
+            next = members[0].0 + 1;
+        }
+        if next < k.div_ceil(block) {
+            blocks.push(Vec::new());
+        }
+        Self::of(case, 0, &blocks, interface)
+    }
+
+    /// The compact form of these blocks' members.
+    fn of(case: &Case, at: usize, blocks: &[Vec<usize>], interface: &Interface) -> Self {
         let block = blocks.iter().map(Vec::len).max().unwrap_or(1).max(1);
         let pick = |from: &[Num], pad: Num| -> Vec<Num> {
-            let padded = |ks: &Vec<usize>| -> Vec<Num> {
-                let mut nums: Vec<Num> = ks.iter().map(|&k| from[k]).collect();
-                nums.resize(block, pad);
-                nums
-            };
-            if from.is_empty() { Vec::new() } else { blocks.iter().flat_map(padded).collect() }
+            if from.is_empty() {
+                return Vec::new();
+            }
+            let mut nums = Vec::with_capacity(blocks.len() * block);
+            for (n, ks) in blocks.iter().enumerate() {
+                nums.extend(ks.iter().map(|&k| from[k]));
+                nums.resize((n + 1) * block, pad);
+            }
+            nums
         };
         let scale_pad = case.scale_a.first().copied().unwrap_or(case.c);
         Self {
@@ -208,8 +252,13 @@ mod tests {
     /// way, and on these with any one parameter changed.
     #[test]
     fn leaving_out_zero_products_changes_no_answer() {
-        for rules in ["normalise=yes:zero-products=count", "align=rne:sticky=yes:normalise=yes"] {
-            let name = format!("custom/m1n1k64.f32.f16.f16.f32/dot:block=2:pattern=even-odd:F=18:{rules}");
+        for (pattern, rules) in [
+            ("even-odd", "normalise=yes:zero-products=count"),
+            ("even-odd", "align=rne:sticky=yes:normalise=yes"),
+            ("pairs", "c=late"),
+            ("runs", "c=last"),
+        ] {
+            let name = format!("custom/m1n1k64.f32.f16.f16.f32/dot:block=2:pattern={pattern}:F=18:{rules}");
             let unit = Unit::find(&name).expect("a unit");
             let interface = unit.interface();
             let mut generator = Generator::new(Bench::new(interface), 1);
@@ -232,6 +281,8 @@ mod tests {
             for merge in [true, false].into_iter().filter(|merge| !(*merge && sees_zeros(generic))) {
                 let compact = Compact::new(case, at, &partition, interface, merge);
                 assert_eq!(compact.dot_add(generic, interface), whole, "{model} {merge} {}", case.input);
+                let cut = Compact::cut(case, generic, interface);
+                assert!(!merge || (&cut.a, &cut.b) == (&compact.a, &compact.b), "{model} {}", case.input);
             }
         }
     }

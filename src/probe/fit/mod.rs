@@ -25,6 +25,8 @@ use crate::unit::Unit;
 pub use alternatives::Alternative;
 use cases::{Case, Jury};
 pub(super) use options::{options as parameter_options, roundings};
+use refine::Changes;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 pub(super) use structure::{Structure, all as structures};
 
@@ -267,28 +269,50 @@ impl Lab<'_> {
         let fallback = Recipe::Generic(GenericDot { block: self.interface.k, ..GenericDot::default() });
         let mut best = (fallback, usize::MAX);
         while let Some(starts) = hypotheses.next(&self.interface, &self.jury.cases) {
-            for start in starts.into_iter().take(STARTS) {
-                let (recipe, refuted) = self.settle(start, &hypotheses.allowed, options)?;
-                if refuted < best.1 {
-                    best = (recipe, refuted);
+            // Changing several parameters at once is a long search: first all starts without, then those that were left
+            // with the fewest refutations.
+            let mut starts: Vec<Recipe> = starts.into_iter().take(STARTS).collect();
+            for changes in [Changes::One, Changes::Several] {
+                let mut stuck: Vec<(Recipe, usize)> = Vec::new();
+                for start in core::mem::take(&mut starts) {
+                    let start = if changes == Changes::One { self.with_edges(start) } else { start };
+                    let (recipe, refuted) = self.settle(start, changes, &hypotheses.allowed, options)?;
+                    if refuted < best.1 {
+                        best = (recipe, refuted);
+                    }
+                    if refuted == 0 || Instant::now() > self.deadline {
+                        return Ok(best.0);
+                    }
+                    stuck.push((recipe, refuted));
                 }
-                if refuted == 0 || Instant::now() > self.deadline {
-                    return Ok(best.0);
-                }
+                stuck.sort_by_key(|(_, refuted)| *refuted);
+                let mut seen = HashSet::new();
+                starts = stuck.into_iter().map(|(recipe, _)| recipe).filter(|r| seen.insert(*r)).collect();
             }
         }
         Ok(best.0)
     }
 
-    /// Refines one start, and again with each batch of mismatches that falsifying finds.
-    fn settle(&mut self, start: Recipe, cuts: &[Structure], options: &FitOptions) -> Result<(Recipe, usize), Error> {
-        let mut recipe = start;
-        if let Recipe::Generic(x) = start {
-            recipe = Recipe::Generic(search::with_edges(x, &mut self.jury, &self.interface));
+    /// A start with the rules at the ends of the range that explain most answers.
+    fn with_edges(&mut self, start: Recipe) -> Recipe {
+        match start {
+            Recipe::Generic(x) => Recipe::Generic(search::with_edges(x, &mut self.jury, &self.interface)),
+            other => other,
         }
+    }
+
+    /// Refines one start, and again with each batch of mismatches that falsifying finds.
+    fn settle(
+        &mut self,
+        start: Recipe,
+        changes: Changes,
+        cuts: &[Structure],
+        options: &FitOptions,
+    ) -> Result<(Recipe, usize), Error> {
+        let mut recipe = start;
         loop {
             let refuted;
-            (recipe, refuted) = refine::refine(recipe, &mut self.jury, &self.interface, cuts, self.deadline);
+            (recipe, refuted) = refine::refine(recipe, changes, &mut self.jury, &self.interface, cuts, self.deadline);
             if refuted > 0 {
                 return Ok((recipe, refuted));
             }
@@ -341,16 +365,18 @@ impl Lab<'_> {
         pool.extend(generator.of_kinds(&ENDS, NEIGHBOUR_POOL));
         pool.extend(Edges::new(recipe, &interface, self.seed ^ 0x0DD).batch(2 * NEIGHBOUR_POOL));
         let pool = shrink::Pool::new(&interface, recipe, pool);
-        let mut inputs = Vec::new();
+        let mut model = interface.unit(*recipe)?;
+        // What will be asked, with the model's answers: one input tells many values apart.
+        let mut asking: Jury<Case> = Jury { cases: Vec::new() };
         for (name, others) in parameter_options(recipe, &interface, cuts) {
             let mut open = 0;
             for other in others.into_iter().filter(|r| r != recipe) {
                 if open == OPEN || Instant::now() > self.deadline {
                     break;
                 }
-                let settled = super::same_function(recipe, &other, &interface).is_some()
-                    || self.jury.refutations(1, |case| case.agrees(&other, &interface, true)) > 0;
-                if settled {
+                let refuted = |jury: &mut Jury<Case>| jury.refutations(1, |c| c.agrees(&other, &interface, true)) > 0;
+                let settled = super::same_function(recipe, &other, &interface).is_some();
+                if settled || refuted(&mut self.jury) || refuted(&mut asking) {
                     continue;
                 }
                 let here = pool.separating(&other, &interface).cloned();
@@ -358,15 +384,16 @@ impl Lab<'_> {
                     let mut edges = Edges::new(&other, &interface, self.asked);
                     let mut there = edges.batch(2 * NEIGHBOUR_POOL);
                     if ["F", "exact"].contains(&name) {
-                        there.extend(edges.ties(2 * NEIGHBOUR_POOL));
+                        there.extend(edges.ties(6 * NEIGHBOUR_POOL));
                     }
                     shrink::Pool::new(&interface, recipe, there).separating(&other, &interface).cloned()
                 });
                 open += usize::from(input.is_none());
-                inputs.extend(input);
+                let answers = model.dot_adds(input.as_slice())?;
+                asking.cases.extend(input.into_iter().zip(answers).map(|(x, d)| Case::new(&interface, x, d)));
             }
         }
-        let mut answers = self.ask(inputs)?;
+        let mut answers = self.ask(asking.cases.into_iter().map(|case| case.input).collect())?;
         let wrong: Vec<Case> = answers.iter().filter(|c| !c.agrees(recipe, &interface, true)).cloned().collect();
         answers.retain(|c| c.agrees(recipe, &interface, true));
         self.jury.cases.extend(answers);

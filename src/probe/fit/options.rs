@@ -58,6 +58,12 @@ fn generic(x: GenericDot, interface: &Interface, structures: &[Structure]) -> Op
     all.extend(options![Recipe::Generic, x; "exact" => exact: BOTH]);
     let narrowed = GenericDot { exact: false, ..x };
     all.extend(options![Recipe::Generic, narrowed; "F" => frac_bits: nearest(WIDTHS, x.frac_bits)]);
+    // The last bit kept at the floor shows both together: another width with that bit is as near as one without.
+    if let (Floor::BelowEmin(n), false) = (x.floor, x.exact) {
+        let last = n + x.frac_bits as i32;
+        let along = |w: u32| GenericDot { frac_bits: w, floor: Floor::BelowEmin(last - w as i32), ..x };
+        all.push(("F", nearest(WIDTHS, x.frac_bits).into_iter().map(|w| Recipe::Generic(along(w))).collect()));
+    }
     all.extend(options![Recipe::Generic, x;
         "align" => alignment: roundings(),
         "sticky" => sticky: BOTH,

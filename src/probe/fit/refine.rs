@@ -14,9 +14,17 @@ const SAMPLE: (usize, usize) = (8, 96);
 /// A model that more answers refute is not worth a search for three changes.
 const ENOUGH: usize = 48;
 
+/// How many parameters may change at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changes {
+    One,
+    Several,
+}
+
 /// The best model in reach, and how many answers still refute it.
 pub(crate) fn refine(
     start: Recipe,
+    changes: Changes,
     jury: &mut Jury<Case>,
     interface: &Interface,
     cuts: &[Structure],
@@ -25,14 +33,15 @@ pub(crate) fn refine(
     let count = |jury: &mut Jury<Case>, r: &Recipe, limit| jury.refutations(limit, |c| c.agrees(r, interface, true));
     let mut best = (start, count(jury, &start, usize::MAX));
     while best.1 > 0 && Instant::now() < deadline {
-        let (mut sample, refuting) = sample(jury, &best.0, interface);
         let mut better = single(&best, jury, interface, cuts, deadline);
-        if better.is_none() {
-            let nearby = |r: &Recipe| changes(r, interface, cuts);
-            let search = Search { best, refuting, interface, deadline };
+        if better.is_none() && changes == Changes::Several {
+            let (mut sample, refuting) = sample(jury, &best.0, interface);
+            let nearby = |r: &Recipe| nearby(r, interface, cuts);
+            let mut search = Search { best, refuting, interface, deadline, seen: HashSet::new() };
             better = search.improve(nearby(&best.0), &nearby, &mut sample, jury);
             if better.is_none() && best.1 <= ENOUGH {
-                better = search.improve(search.level(cuts, &mut sample), &nearby, &mut sample, jury);
+                let level = search.level(cuts, &mut sample);
+                better = search.improve(level, &nearby, &mut sample, jury);
             }
         }
         match better {
@@ -76,7 +85,7 @@ fn single(
     found
 }
 
-fn changes(recipe: &Recipe, interface: &Interface, cuts: &[Structure]) -> Vec<Recipe> {
+fn nearby(recipe: &Recipe, interface: &Interface, cuts: &[Structure]) -> Vec<Recipe> {
     let all = options(recipe, interface, cuts).into_iter().flat_map(|(_, values)| values);
     all.filter(|r| r != recipe).collect()
 }
@@ -100,6 +109,8 @@ struct Search<'a> {
     refuting: usize,
     interface: &'a Interface,
     deadline: Instant,
+    /// Models tried: several changes meet in one, in whatever order they are made.
+    seen: HashSet<Recipe>,
 }
 
 impl Search<'_> {
@@ -109,7 +120,7 @@ impl Search<'_> {
 
     /// The first change of one of these models that the sample, then all answers, like better than the best.
     fn improve(
-        &self,
+        &mut self,
         models: Vec<Recipe>,
         nearby: &impl Fn(&Recipe) -> Vec<Recipe>,
         sample: &mut Jury<Case>,
@@ -120,7 +131,8 @@ impl Search<'_> {
                 return None;
             }
             for changed in nearby(&model) {
-                if self.refutations(sample, &changed, self.refuting) >= self.refuting {
+                let tried = !self.seen.insert(changed);
+                if tried || self.refutations(sample, &changed, self.refuting) >= self.refuting {
                     continue;
                 }
                 let refuted = self.refutations(jury, &changed, self.best.1);
