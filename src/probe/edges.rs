@@ -30,6 +30,8 @@ pub(crate) struct Edges {
     floors: Vec<i32>,
     /// Widths of sums, of more bits than a result has: only ties show those.
     sums: Vec<i32>,
+    /// Whether subnormal results are zero, so that nothing shows in small sums.
+    flushes: bool,
 }
 
 /// Where in the range an input's largest terms are.
@@ -130,6 +132,7 @@ impl Edges {
             depths,
             floors,
             sums: sums(recipe),
+            flushes: matches!(recipe, Recipe::Generic(x) if x.flush_results),
         }
     }
 
@@ -220,6 +223,10 @@ impl Edges {
         }
         if self.random.one_in(24) {
             self.beside_unnormalised(&mut input, first, negative, lead);
+            return input;
+        }
+        if self.flushes && self.random.one_in(8) {
+            self.barely_normal(&mut input, first, negative);
             return input;
         }
         if !self.sums.is_empty() && self.random.one_in(4) {
@@ -394,6 +401,30 @@ impl Edges {
         });
         if let Some(operands) = found {
             (input.a[place], input.b[place]) = operands;
+        }
+    }
+
+    /// Products below the smallest normal result whose sum is one, and a bit where their exponent cuts: one that a floor at
+    /// that result cuts too, or not.
+    fn barely_normal(&mut self, input: &mut Input, step: usize, negative: bool) {
+        let emin = self.bench.interface.d.emin();
+        let mut places = self.blocks[step].clone();
+        let beside = (places.len() > 2).then(|| places.swap_remove(self.random.below(places.len() as u64) as usize));
+        let below = self.random.range(1, places.len().ilog2().max(1) as i32);
+        let end = emin - below - self.pick(|s| &s.gaps) + self.random.range(-1, 1);
+        let rest = if beside.is_none() {
+            Rest::Bit(end)
+        } else if self.random.one_in(2) {
+            Rest::Anything
+        } else {
+            Rest::Nothing
+        };
+        for place in places {
+            self.put_at(input, place, negative, emin - below, rest);
+        }
+        if let Some(place) = beside {
+            let negative = self.random.one_in(2);
+            self.put_at(input, place, negative, end, Rest::Nothing);
         }
     }
 
