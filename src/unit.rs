@@ -283,7 +283,7 @@ impl Unit {
 
     /// The kernel that computes products of more than a few rows on this unit here, and why that one.
     pub fn kernel(&self) -> crate::simd::KernelChoice {
-        crate::simd::choice(self, None, crate::simd::MANY_ROWS)
+        crate::simd::choice(self, None, usize::MAX)
     }
 
     /// Scales per operand and dot-add; 0 without block scales.

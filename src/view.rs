@@ -206,7 +206,7 @@ impl<'a, T> View<'a, T> {
 pub(crate) struct Rows<'a, T>(View<'a, T>);
 
 impl<'a, T> Rows<'a, T> {
-    /// Rows that follow one another.
+    /// Rows that follow one another: as many as are whole.
     pub(crate) fn of(slice: &'a [T], columns: usize) -> Self {
         let (rows, strides) = (slice.len().checked_div(columns).unwrap_or(0), [columns as isize, 1]);
         Self(View { first: NonNull::from(slice).cast(), shape: [rows, columns], strides, life: PhantomData })

@@ -237,8 +237,8 @@ impl<'a, D: Format> Gemm<'a, D> {
         self.kernel_for(usize::MAX)
     }
 
-    /// The kernel for products of `rows` rows: for one to four of them packing B is most of the work, and other kernels
-    /// than for many are faster.
+    /// The kernel for products of `rows` rows: packing B is most of the work of few, so some units have another kernel for
+    /// one to four. Small products may be computed side by side, by the kernel for many rows.
     pub fn kernel_for(&self, rows: usize) -> KernelChoice {
         simd::choice(self.unit, self.isa, rows)
     }

@@ -12,7 +12,6 @@ use super::schedule::Schedule;
 use super::sink::{Run, Sink};
 use super::workspace::Workspace;
 use crate::error::Error;
-use crate::simd::MANY_ROWS;
 use crate::unit::Unit;
 use core::fmt::Debug;
 use core::ops::Range;
@@ -121,7 +120,7 @@ impl<D> Gemm<'_, D> {
         if !self.takes_tiles(request) || batch.count() == 0 {
             return Ok(None);
         }
-        let kernel = workspace.kernel(unit, self.isa, MANY_ROWS);
+        let kernel = workspace.kernel(unit, self.isa, usize::MAX);
         let Some(kernel) = kernel.small() else { return Ok(None) };
         let Some(size) = self.small_size(batch)? else { return Ok(None) };
         let mut group = workspace.group.take().unwrap_or_default();
@@ -217,7 +216,7 @@ pub(crate) fn plain(
     if !is_small(unit, [m, n, k]) {
         return false;
     }
-    let kernel = workspace.kernel(unit, None, MANY_ROWS);
+    let kernel = workspace.kernel(unit, None, usize::MAX);
     let Some(kernel) = kernel.small() else { return false };
     let mut group = workspace.group.take().unwrap_or_default();
     group.begin([m, n, k], c.is_some());

@@ -17,7 +17,7 @@ pub struct Workspace {
     pub(super) wide: Buffers<f64>,
     pub(super) group: Option<Box<Group>>,
     /// The kernels used last, for many rows and for few.
-    kernels: [Option<Chosen>; 2],
+    kernels: [Option<Chosen>; simd::ROW_CLASSES],
     pool: Option<(usize, Arc<ThreadPool>)>,
 }
 
@@ -26,7 +26,6 @@ pub struct Workspace {
 struct Chosen {
     unit: Unit,
     isa: Option<Isa>,
-    rows: usize,
     kernel: Arc<dyn Kernel>,
 }
 
@@ -64,13 +63,12 @@ impl Workspace {
 
     /// The kernel for products of so many rows.
     pub(super) fn kernel(&mut self, unit: &Unit, isa: Option<Isa>, rows: usize) -> Arc<dyn Kernel> {
-        let rows = rows.min(simd::MANY_ROWS);
-        let slot = &mut self.kernels[usize::from(rows < simd::MANY_ROWS)];
+        let slot = &mut self.kernels[simd::row_class(rows)];
         match slot {
-            Some(known) if known.unit == *unit && known.isa == isa && known.rows == rows => known.kernel.clone(),
+            Some(known) if known.unit == *unit && known.isa == isa => known.kernel.clone(),
             _ => {
                 let kernel = simd::select(unit, isa, rows).0;
-                *slot = Some(Chosen { unit: unit.clone(), isa, rows, kernel: kernel.clone() });
+                *slot = Some(Chosen { unit: unit.clone(), isa, kernel: kernel.clone() });
                 kernel
             }
         }

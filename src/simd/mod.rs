@@ -209,11 +209,16 @@ const TILES: &[Select] = &[
 
 /// Array code that does better than tiles for at most so many rows, as its panels cost less to make: docs/performance.md,
 /// Growth.
-const ROWS: &[(usize, Select)] =
+const FEW_ROWS: &[(usize, Select)] =
     &[(4, pairwise::select), (2, general::select_single_blocks), (1, general::select_narrow), (1, round_down::select)];
 
-/// Rows from which on all products have one kernel.
-pub(crate) const MANY_ROWS: usize = 5;
+/// Numbers of rows with kernels of their own, at most: [`row_class`] is below.
+pub(crate) const ROW_CLASSES: usize = FEW_ROWS.len() + 1;
+
+/// A number for all numbers of rows that have the same kernel.
+pub(crate) fn row_class(rows: usize) -> usize {
+    FEW_ROWS.iter().filter(|(most, _)| rows <= *most).count()
+}
 
 /// Every family's array code, the faster of two that might accept first.
 const ARRAYS: &[Select] = &[
@@ -242,7 +247,7 @@ fn first<'a>(
 
 /// The kernel for a unit and products of so many rows; in the end the reference.
 pub(crate) fn select(unit: &Unit, force: Option<Isa>, rows: usize) -> (Arc<dyn Kernel>, Isa) {
-    let few = ROWS.iter().filter(|(most, _)| rows <= *most).map(|(_, select)| select);
+    let few = FEW_ROWS.iter().filter(|(most, _)| rows <= *most).map(|(_, select)| select);
     let kernel = first(unit, force.or_else(environment), few.chain(TILES).chain(ARRAYS));
     kernel.unwrap_or_else(|| (Arc::new(Reference::new(unit)), Isa::Reference))
 }
@@ -250,7 +255,7 @@ pub(crate) fn select(unit: &Unit, force: Option<Isa>, rows: usize) -> (Arc<dyn K
 /// The kernel for single rows and columns, which would fill no register tile; none where only the reference is exact
 /// or allowed.
 pub(crate) fn select_single(unit: &Unit) -> Option<Arc<dyn Kernel>> {
-    // On sets beyond AVX2, some of the families have tiles. Operands of a table are not read by vectors.
+    // Beyond AVX2 one of the families has tiles. Operands of a table are not read by vectors.
     let least = if unit.a.storage_bits > 8 { Isa::Avx2 } else { Isa::Portable };
     let best = environment().map_or(least, |isa| isa.max(least));
     first(unit, Some(best), ARRAYS.iter()).map(|(kernel, _)| kernel)

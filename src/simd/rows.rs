@@ -88,7 +88,7 @@ impl<B: Body + 'static> Rows<B> {
     }
 
     /// Packs columns of B from where they are, if those at a position of K are together.
-    fn pack_view<T: Copy + Default + Into<u32>>(&self, panel: &mut Panel, view: &View<'_, T>) -> bool {
+    fn pack_view<T: Copy + Into<u32>>(&self, panel: &mut Panel, view: &View<'_, T>) -> bool {
         let Some(codes) = view.rows().filter(|_| panel.lines > 1) else { return false };
         wide::on(self.isa, PackColumns { panel, codes, decoder: &self.b, layout: &self.layout });
         self.pack_scales(panel, true);
@@ -126,7 +126,7 @@ struct PackColumns<'a, T> {
     layout: &'a Layout,
 }
 
-impl<T: Copy + Default + Into<u32>> Work for PackColumns<'_, T> {
+impl<T: Copy + Into<u32>> Work for PackColumns<'_, T> {
     #[inline(always)]
     fn run<const NATIVE: bool>(self) {
         Values::pack_columns(self.panel, self.codes, self.decoder, self.layout);

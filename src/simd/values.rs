@@ -2,7 +2,7 @@
 //! alignment sees.
 
 use super::buffer::Buffer;
-use super::decode::{Decoder, LOW, Read, SPECIAL, Seen, f32_power, from_ieee, is_ieee, of_any};
+use super::decode::{Decoder, Read, SPECIAL, Seen, f32_power, from_ieee, is_ieee, of_any};
 use super::lanes::each;
 use super::wide;
 use crate::format::FormatSpec;
@@ -77,10 +77,11 @@ impl Values {
         let width = if columns && lines > 1 { NR } else { 1 };
         self.scales.clear();
         self.scales.resize(lines.div_ceil(width) * slots * width, 0);
-        for line in 0..lines {
+        for line in 0..lines.next_multiple_of(width) {
             let (group, j) = (line / width, line % width);
             for slot in 0..slots {
-                let scale = rule.format.decode(panel.scales[line * slots + slot].into());
+                // Padding is like the last column.
+                let scale = rule.format.decode(panel.scales[line.min(lines - 1) * slots + slot].into());
                 if scale.is_finite() {
                     self.scales[(group * slots + slot) * width + j] = scale.exponent as i16;
                     continue;
@@ -122,9 +123,10 @@ impl Values {
         panel.put_packed(to);
     }
 
-    /// Packs columns of B, whose codes at a position of K are a row; those beyond the last are zeros.
+    /// Packs columns of B, whose codes at a position of K are a row; those beyond the last are like it, so
+    /// that they take no other way than the rest.
     #[inline(always)]
-    pub(super) fn pack_columns<T: Copy + Default + Into<u32>>(
+    pub(super) fn pack_columns<T: Copy + Into<u32>>(
         panel: &mut Panel,
         codes: Rows<'_, T>,
         decoder: &Decoder,
@@ -157,7 +159,7 @@ impl Values {
     }
 
     #[inline(always)]
-    fn fill_columns<T: Copy + Default>(
+    fn fill_columns<T: Copy>(
         &mut self,
         codes: Rows<'_, T>,
         [lines, k]: [usize; 2],
@@ -185,11 +187,9 @@ impl Values {
                     if let Ok(row) = row.try_into() {
                         (*values, *exponents, of_row) = read(row);
                     } else {
-                        let mut some = [T::default(); NR];
-                        some[..width].copy_from_slice(row);
-                        (*values, *exponents, of_row) = read(&some);
-                        values[width..].fill(0.0);
-                        exponents[width..].fill(LOW);
+                        let mut all = [row[width - 1]; NR];
+                        all[..width].copy_from_slice(row);
+                        (*values, *exponents, of_row) = read(&all);
                     }
                     for j in 0..NR {
                         flags[j] |= of_row[j];

@@ -130,7 +130,7 @@ impl Default for Packed {
     }
 }
 
-/// A code as operands have it in memory.
+/// A code as operands or staged panels have it in memory.
 pub(super) trait Code: Copy + 'static {
     /// 16 of them, those beyond the mask 0.
     ///
@@ -138,7 +138,8 @@ pub(super) trait Code: Copy + 'static {
     /// The lanes of the mask can be read, and the instructions are there.
     unsafe fn load(from: *const Self, lanes: __mmask16) -> __m512i;
 
-    /// Numbers of 32 columns at four positions, from 0 up, a column's four in one word.
+    /// Numbers of 32 columns at four positions, from 0 up, a column's four in one word. Columns beyond the mask have code 0,
+    /// a zero in formats with subnormals.
     ///
     /// # Safety
     /// The lanes of the mask can be read from all pointers, and the instructions are there.
