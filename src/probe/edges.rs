@@ -404,27 +404,38 @@ impl Edges {
         }
     }
 
-    /// Products below the smallest normal result whose sum is one, and a bit where their exponent cuts: one that a floor at
-    /// that result cuts too, or not.
+    /// Products below the smallest normal result whose sum is one, or a product of 2 or more times its exponent's power, and
+    /// bits where their exponent cuts: bits that a floor at that result cuts too, or not.
     fn barely_normal(&mut self, input: &mut Input, step: usize, negative: bool) {
         let emin = self.bench.interface.d.emin();
         let mut places = self.blocks[step].clone();
-        let beside = (places.len() > 2).then(|| places.swap_remove(self.random.below(places.len() as u64) as usize));
-        let below = self.random.range(1, places.len().ilog2().max(1) as i32);
-        let end = emin - below - self.pick(|s| &s.gaps) + self.random.range(-1, 1);
-        let rest = if beside.is_none() {
-            Rest::Bit(end)
-        } else if self.random.one_in(2) {
-            Rest::Anything
-        } else {
-            Rest::Nothing
-        };
-        for place in places {
-            self.put_at(input, place, negative, emin - below, rest);
+        let mut beside = Vec::new();
+        // Two bits of either sign may leave a sticky bit, or none.
+        for _ in 0..=self.random.below(2) {
+            if places.len() > 2 {
+                beside.push(places.swap_remove(self.random.below(places.len() as u64) as usize));
+            }
         }
-        if let Some(place) = beside {
-            let negative = self.random.one_in(2);
-            self.put_at(input, place, negative, end, Rest::Nothing);
+        let mut below = self.random.range(1, places.len().ilog2().max(1) as i32);
+        let rest = match self.random.below(3) {
+            0 => Rest::Anything,
+            1 => Rest::Bit(emin - below - self.pick(|s| &s.gaps)),
+            _ => Rest::Nothing,
+        };
+        if self.random.one_in(2) {
+            below = 1;
+            let place = places[0];
+            (input.a[place], input.b[place]) = self.carrying(negative, emin - below);
+            beside.extend(places.get(1).filter(|_| beside.is_empty()));
+        } else {
+            for place in places {
+                self.put_at(input, place, negative, emin - below, rest);
+            }
+        }
+        let end = emin - below - self.pick(|s| &s.gaps);
+        for place in beside {
+            let (negative, by) = (self.random.one_in(2), self.random.range(-2, 1));
+            self.put_at(input, place, negative, end + by, Rest::Nothing);
         }
     }
 
