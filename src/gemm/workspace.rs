@@ -16,7 +16,7 @@ pub struct Workspace {
     pub(super) narrow: Buffers<f32>,
     pub(super) wide: Buffers<f64>,
     pub(super) group: Option<Box<Group>>,
-    /// The kernels used last, for many rows and for few.
+    /// The kernels used last, one for each class of rows.
     kernels: [Option<Chosen>; simd::ROW_CLASSES],
     pool: Option<(usize, Arc<ThreadPool>)>,
 }

@@ -134,9 +134,16 @@ impl Fields {
             emin,
         })
     }
+}
 
+/// Reads codes side by side.
+pub(super) trait Reader {
+    fn lanes<const W: usize>(&self, codes: &[u32; W]) -> Read<W>;
+}
+
+impl Reader for Fields {
     #[inline(always)]
-    pub(super) fn read<const W: usize>(&self, codes: &[u32; W]) -> Read<W> {
+    fn lanes<const W: usize>(&self, codes: &[u32; W]) -> Read<W> {
         let (mut values, mut exponents) = ([0f32; W], [0i16; W]);
         let mut flags = [0; W];
         for j in 0..W {
@@ -245,22 +252,24 @@ impl Decoder {
         let (codes, rest) = codes.as_chunks::<TOGETHER>();
         for ((codes, values), exponents) in codes.iter().zip(values).zip(exponents) {
             let flags;
-            (*values, *exponents, flags) = fields.read(codes);
+            (*values, *exponents, flags) = fields.lanes(codes);
             seen.take(exponents, of_any(flags), self.reading.spans);
         }
         if !rest.is_empty() {
             let mut codes = [0; TOGETHER];
             codes.iter_mut().zip(rest).for_each(|(to, code)| *to = *code);
-            let (values, exponents, flags) = fields.read(&codes);
+            let (values, exponents, flags) = fields.lanes(&codes);
             seen.take(&exponents[..rest.len()], of_any(flags), self.reading.spans);
             last_values.iter_mut().zip(values).for_each(|(to, x)| *to = x);
             last_exponents.iter_mut().zip(exponents).for_each(|(to, e)| *to = e);
         }
     }
+}
 
-    /// Reads codes one by one, whatever the format.
+/// One by one, whatever the format.
+impl Reader for Decoder {
     #[inline(always)]
-    pub(super) fn elements<const W: usize>(&self, codes: &[u32; W]) -> Read<W> {
+    fn lanes<const W: usize>(&self, codes: &[u32; W]) -> Read<W> {
         let (mut values, mut exponents, mut flags) = ([0.0; W], [LOW; W], [0; W]);
         for j in 0..W {
             let x = self.element(codes[j].into());

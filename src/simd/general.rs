@@ -7,7 +7,7 @@ use super::general_body::{self, Finish, Params};
 use super::lanes::{Encode, ToInt};
 use super::rows::Rows;
 use super::values::Layout;
-use crate::accumulate::{CPosition, Floor, GenericDot, Recipe, SubnormalC};
+use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, SubnormalC};
 use crate::format::FormatSpec;
 use crate::gemm::kernel::Kernel;
 use crate::round::Rounding;
@@ -16,28 +16,28 @@ use std::sync::Arc;
 
 /// The kernel for aligned generic recipes of formats that f32 holds.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
-    kernel(unit, isa, |_| true)
+    kernel(unit, isa, |_, _| true)
 }
 
-/// The same if it computes in f32 lanes, with little to do at the end of a step.
+/// The same of single blocks if it computes in f32 lanes, with little to do at the end of a step.
 pub(crate) fn select_single_blocks(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
-    let single = |params: &Params| params.chunk > 0 && matches!(params.finish, Finish::Cut { .. });
-    let blocks = unit.recipe.and_then(|recipe| if let Recipe::Generic(g) = recipe { Some(g.block) } else { None });
-    kernel(unit, isa, |params| single(params) && blocks.is_some_and(|block| block >= unit.shape.k))
+    kernel(unit, isa, |g, params| {
+        params.chunk > 0 && matches!(params.finish, Finish::Cut { .. }) && g.block >= unit.shape.k
+    })
 }
 
-/// The same if it computes in f32 lanes.
+/// The same of blocks in the order of K if it computes in f32 lanes.
 pub(crate) fn select_narrow(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
-    kernel(unit, isa, |params| params.chunk > 0)
+    kernel(unit, isa, |g, params| params.chunk > 0 && g.pattern == Pattern::Runs)
 }
 
-fn kernel(unit: &Unit, isa: Isa, wanted: impl FnOnce(&Params) -> bool) -> Option<Arc<dyn Kernel>> {
+fn kernel(unit: &Unit, isa: Isa, wanted: impl FnOnce(&GenericDot, &Params) -> bool) -> Option<Arc<dyn Kernel>> {
     let Some(Recipe::Generic(g)) = unit.recipe else { return None };
     if g.flush_results {
         // The body keeps the sign of a flushed result, the reference gives +0: left to the reference.
         return None;
     }
-    let params = params(&g, unit).filter(wanted)?;
+    let params = params(&g, unit).filter(|params| wanted(&g, params))?;
     let layout = Layout::new(unit.shape.k, &g.pattern.blocks(unit.shape.k, g.block));
     Rows::kernel(unit, isa, params, layout, Reading::from(&g), g.nan)
 }
@@ -60,7 +60,7 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
         let f = &rule.format;
         // One power of two for each block.
         let powers = f.fraction_bits == 0 && !f.subnormals && f.exponent_bits <= 8 && f.bias.abs() <= 300;
-        !(powers && g.pattern == crate::accumulate::Pattern::Runs && rule.block % g.block == 0 && !g.normalise_products)
+        !(powers && g.pattern == Pattern::Runs && rule.block % g.block == 0 && !g.normalise_products)
     });
     let floor = match g.floor {
         Floor::BelowEmin(n) => Some(unit.d.emin() - n),

@@ -2,7 +2,7 @@
 //! alignment sees.
 
 use super::buffer::Buffer;
-use super::decode::{Decoder, Read, SPECIAL, Seen, f32_power, from_ieee, is_ieee, of_any};
+use super::decode::{Decoder, Reader, SPECIAL, Seen, f32_power, from_ieee, is_ieee, of_any};
 use super::lanes::each;
 use super::wide;
 use crate::format::FormatSpec;
@@ -136,36 +136,21 @@ impl Values {
         to.reset(panel, layout, NR);
         let size = [panel.lines, panel.k];
         // What is read by fields has them in registers for all of the panel.
-        if let Some(fields) = decoder.fields {
-            to.fill_columns(
-                codes,
-                size,
-                decoder,
-                layout,
-                #[inline(always)]
-                |codes| fields.read(&each(*codes, T::into)),
-            );
-        } else {
-            to.fill_columns(
-                codes,
-                size,
-                decoder,
-                layout,
-                #[inline(always)]
-                |codes| decoder.elements(&each(*codes, T::into)),
-            );
+        match decoder.fields {
+            Some(fields) => to.fill_columns(codes, size, decoder, layout, &fields),
+            None => to.fill_columns(codes, size, decoder, layout, decoder),
         }
         panel.put_packed(to);
     }
 
     #[inline(always)]
-    fn fill_columns<T: Copy>(
+    fn fill_columns<T: Copy + Into<u32>>(
         &mut self,
         codes: Rows<'_, T>,
         [lines, k]: [usize; 2],
         decoder: &Decoder,
         layout: &Layout,
-        read: impl Fn(&[T; NR]) -> Read<NR>,
+        reader: &impl Reader,
     ) {
         let (steps, spans) = (k / layout.step, decoder.reading.spans);
         let all_values = self.values.view_mut::<f32>().as_chunks_mut::<NR>().0;
@@ -185,11 +170,11 @@ impl Values {
                     let row = &codes.row(p)[first..first + width];
                     let of_row;
                     if let Ok(row) = row.try_into() {
-                        (*values, *exponents, of_row) = read(row);
+                        (*values, *exponents, of_row) = reader.lanes(&each::<T, u32, NR>(row, T::into));
                     } else {
                         let mut all = [row[width - 1]; NR];
                         all[..width].copy_from_slice(row);
-                        (*values, *exponents, of_row) = read(&all);
+                        (*values, *exponents, of_row) = reader.lanes(&each(all, T::into));
                     }
                     for j in 0..NR {
                         flags[j] |= of_row[j];

@@ -66,6 +66,20 @@ fn fit_tells_a_width_from_one_with_the_same_last_bit_at_the_floor() {
     assert!(same_function(&found.recipe, &unit.recipe.unwrap(), &unit.interface()).is_some(), "{}", found.recipe);
 }
 
+/// Where subnormal results are flushed, only small products whose sum is barely normal show the floor; with a sticky bit it
+/// takes two terms below it.
+#[test]
+fn fit_tells_the_floor_of_units_that_flush_results() {
+    for name in [
+        "custom/m1n1k8.f32.bf16.bf16.f32/dot:block=3:pattern=even-odd:F=16:normalise=yes:e_zero=zero-c:c=late:out=rne:flush-out=yes",
+        "custom/m1n1k12.f32.bf16.bf16.f32/dot:block=12:F=32:sticky=yes:e_zero=zero-c:out=ru:out-bits=20:flush-out=yes",
+    ] {
+        let unit = Unit::find(name).unwrap();
+        let found = fits(&unit);
+        assert!(same_function(&found.recipe, &unit.recipe.unwrap(), &unit.interface()).is_some(), "{}", found.recipe);
+    }
+}
+
 /// A unit outside the family: adds the products of odd k twice.
 #[derive(Clone, Debug)]
 struct Odd;
