@@ -4,6 +4,7 @@ use super::operand::Codes;
 use super::small::SmallKernel;
 use crate::accumulate::Dot;
 use crate::num::Num;
+use crate::simd::Short;
 use crate::unit::Unit;
 use core::any::Any;
 use core::fmt::Debug;
@@ -103,6 +104,14 @@ impl Panel {
     }
 }
 
+/// A row of A or a column of B, as long as the unit's K.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line<'a> {
+    pub(crate) codes: &'a [u64],
+    /// Block scales' codes; empty without.
+    pub(crate) scales: &'a [u64],
+}
+
 /// D's codes of a tile, row-major.
 #[derive(Debug)]
 pub(crate) enum Lanes<'a> {
@@ -139,6 +148,11 @@ pub(crate) trait Kernel: Debug + Send + Sync {
 
     /// What computes small tiles side by side, where the kernel has that.
     fn small(&self) -> Option<&dyn SmallKernel> {
+        None
+    }
+
+    /// d of a single dot-add of a row and a column, where the kernel needs no panels for that.
+    fn single(&self, _lines: [Line<'_>; 2], _packed: &mut [Short; 2], _c: u64) -> Option<u64> {
         None
     }
 

@@ -153,21 +153,20 @@ impl Bench {
     pub(crate) fn split(&self, negative: bool, magnitude: u128, e: i32) -> Option<(u64, u64)> {
         let Interface { a, b, .. } = self.interface;
         let e = e - self.scales.0 - self.scales.1;
-        let at = |ea: i32| {
-            let in_a = || Some((exact(&a, negative, magnitude, ea)?, power(&b, false, e - ea)?));
-            let in_b = || Some((power(&a, negative, ea)?, exact(&b, false, magnitude, e - ea)?));
-            in_a().or_else(in_b)
-        };
+        let in_a = |ea: i32| Some((exact(&a, negative, magnitude, ea)?, power(&b, false, e - ea)?));
+        let in_b = |ea: i32| Some((power(&a, negative, ea)?, exact(&b, false, magnitude, e - ea)?));
         // Exponents with both operands normal, from the balanced one outward.
         let lead = magnitude.checked_ilog2().unwrap_or(0) as i32;
-        let (low, high) = (a.emin().max(e - top(&b)), top(&a).min(e + lead - b.emin()));
-        if low <= high {
-            let middle = ((e - lead) / 2).clamp(low, high);
-            let near = (0..8).flat_map(|by| [middle + by, middle - by]);
-            if let Some(found) = near.filter(|ea| (low..=high).contains(ea)).find_map(at) {
-                return Some(found);
-            }
+        let near = |of_a: i32, of_b: i32| {
+            let (low, high) = ((a.emin() - of_a).max(e + of_b - top(&b)), (top(&a) - of_a).min(e + of_b - b.emin()));
+            let middle = ((e + of_b - of_a) / 2).max(low).min(high);
+            let outward = (0..8).flat_map(move |by| [middle + by, middle - by]);
+            outward.filter(move |ea| low <= high && (low..=high).contains(ea))
+        };
+        if let Some(found) = near(lead, 0).find_map(in_a).or_else(|| near(0, lead).find_map(in_b)) {
+            return Some(found);
         }
+        let at = |ea: i32| in_a(ea).or_else(|| in_b(ea));
         let quantum = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
         let (from, to) = (quantum(&a).max(e - top(&b)), (e - quantum(&b)).min(top(&a)));
         (from..=to).rev().find_map(at).or_else(|| self.factors(negative, magnitude, e))

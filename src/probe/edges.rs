@@ -357,18 +357,30 @@ impl Edges {
     /// normal.
     fn left_over(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32, rest: Rest) {
         let i = self.bench.interface;
-        let smallest = last_bit(&i.a) + last_bit(&i.b);
-        let end =
-            if self.random.one_in(3) { smallest } else { lead - self.pick(|s| &s.gaps) + self.random.range(-3, 1) };
-        let beside = (end + self.random.range(1, i.d.fraction_bits as i32)).max(i.d.emin());
-        let mut places = self.blocks[step].clone();
+        let (mut lead, mut places) = (lead, self.blocks[step].clone());
+        let products = top(&i.a) + top(&i.b);
+        // The smallest product there is, or the smallest c, with products that begin to cut it; or any that these cut.
+        let (of_c, end) = match self.random.below(4) {
+            0 => (true, last_bit(&i.c)),
+            1 => (false, last_bit(&i.a) + last_bit(&i.b)),
+            _ => (false, lead - self.pick(|s| &s.gaps) + self.random.range(-3, 1)),
+        };
+        if (of_c || end < lead) && self.random.one_in(2) {
+            lead = products.min(end + self.pick(|s| &s.gaps) + self.random.range(0, 4));
+        }
         if places.len() < 2 {
             return self.cancelling(input, step, negative, lead, rest);
         }
-        places.push(i.k);
-        let [k, l] = [(); 2].map(|()| places.remove(self.random.below(places.len() as u64 - 1) as usize));
+        let beside = (end + self.random.range(1, i.d.fraction_bits as i32)).max(i.d.emin());
+        let [k, l] = [(); 2].map(|()| places.remove(self.random.below(places.len() as u64) as usize));
         self.cancel(input, [k, l], negative, lead, rest);
-        for e in [end, beside] {
+        if of_c {
+            let negative = self.random.one_in(2);
+            self.put_at(input, i.k, negative, end, Rest::Nothing);
+        } else {
+            places.push(i.k);
+        }
+        for e in [end, beside].into_iter().skip(usize::from(of_c)) {
             if !places.is_empty() {
                 let (n, negative) = (self.random.below(places.len() as u64) as usize, self.random.one_in(2));
                 self.put_at(input, places.swap_remove(n), negative, e, Rest::Nothing);
@@ -377,7 +389,7 @@ impl Edges {
     }
 
     /// A lone product of a result's bits, or a tie's, and one more about the last that alignment keeps: there may be no
-    /// product small enough to be that bit, where subnormal operands are read as zero.
+    /// product small enough to be that bit, where subnormal operands are read as zero. Or one whose other bits cancel.
     fn alone(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32) {
         let Interface { a, b, d, .. } = self.bench.interface;
         let widest = (a.fraction_bits + b.fraction_bits + 1) as i32;
@@ -388,8 +400,20 @@ impl Edges {
             (last, lead - self.pick(|s| &s.gaps) + self.random.range(-1, 0))
         };
         let apart = last - self.random.range(0, 1) - end;
-        let members = &self.blocks[step];
-        let place = members[self.random.below(members.len() as u64) as usize];
+        let mut members = self.blocks[step].clone();
+        let place = members.swap_remove(self.random.below(members.len() as u64) as usize);
+        if self.random.one_in(3) {
+            // Or all of it but that bit is taken away again.
+            let most = a.fraction_bits.max(b.fraction_bits).max(1) as i32;
+            let power = if self.random.one_in(2) { most } else { self.random.range(1, most) };
+            let magnitude = if self.random.one_in(2) { (1u128 << power) + 1 } else { (1 << power) - 1 };
+            if let Some(operands) = self.bench.split(negative, magnitude, end) {
+                (input.a[place], input.b[place]) = operands;
+                members.push(self.bench.interface.k);
+                let other = members[self.random.below(members.len() as u64) as usize];
+                return self.put_at(input, other, !negative, end + power, Rest::Nothing);
+            }
+        }
         if !(1..=widest).contains(&apart) {
             return self.put_at(input, place, negative, lead, Rest::Anything);
         }

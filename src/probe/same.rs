@@ -349,7 +349,9 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
         plain("flush-out", &mut x.flush_results, false, "no result is subnormal", reasons);
     }
     let rounds_to_zero = !matches!(x.output_rounding, Rounding::AwayFromZero | Rounding::Down);
-    if x.negative_zero && (smallest >= emin - kept || !rounds_to_zero) {
+    // The last block's terms are products and what the block before rounded, a multiple of d's smallest number.
+    let after_another = blocks > 1 && x.c != CPosition::Late && reach.products.last >= emin - kept;
+    if x.negative_zero && (smallest >= emin - kept || after_another || !rounds_to_zero) {
         plain("negative-zero", &mut x.negative_zero, false, "no negative sum rounds to zero", reasons);
     }
 }

@@ -7,7 +7,7 @@ use crate::format::{F16, FormatSpec, Specials};
 use crate::num::Num;
 
 /// Elements that are read together.
-const TOGETHER: usize = 8;
+pub(super) const TOGETHER: usize = 8;
 /// An exponent that never wins, even twice.
 pub(super) const LOW: i16 = -8000;
 /// Exponents beyond which an f32 product could round.
@@ -60,8 +60,8 @@ struct Element {
 pub(super) struct Decoder {
     pub(super) spec: FormatSpec,
     pub(super) reading: Reading,
-    /// All codes of narrow formats.
-    table: Vec<Element>,
+    /// All bytes, for narrow formats: what a byte has above the code does not matter.
+    table: Option<Box<[Element; 256]>>,
     /// How codes are read together, but for formats with a reading or numbers of their own.
     pub(super) fields: Option<Fields>,
 }
@@ -185,9 +185,9 @@ pub(super) fn f32_of(x: &Num) -> f32 {
 impl Decoder {
     /// A decoder of a format that f32 holds.
     pub(super) fn new(spec: FormatSpec, reading: Reading) -> Self {
-        let mut new = Self { spec, reading, table: Vec::new(), fields: Fields::new(&spec, reading) };
+        let mut new = Self { spec, reading, table: None, fields: Fields::new(&spec, reading) };
         if spec.storage_bits <= 8 {
-            new.table = (0..1u64 << spec.storage_bits).map(|code| new.any(code)).collect();
+            new.table = Some(Box::new(core::array::from_fn(|byte| new.any(byte as u64 & spec.code_mask()))));
         }
         new
     }
@@ -216,8 +216,8 @@ impl Decoder {
 
     #[inline(always)]
     fn element(&self, code: u64) -> Element {
-        if let Some(known) = self.table.get((code & self.spec.code_mask()) as usize) {
-            return *known;
+        if let Some(table) = &self.table {
+            return table[usize::from(code as u8)];
         }
         let (spec, reading) = (&self.spec, &self.reading);
         let magnitude = code >> spec.ignored_low_bits & ((1 << (spec.exponent_bits + spec.fraction_bits)) - 1);
@@ -239,13 +239,18 @@ impl Decoder {
     #[inline(always)]
     pub(super) fn read(&self, codes: &[u32], values: &mut [f32], exponents: &mut [i16], seen: &mut Seen) {
         // A table takes less than fields do eight at a time.
-        let Some(fields) = self.fields.as_ref().filter(|_| self.table.is_empty()) else {
-            for ((&code, value), exponent) in codes.iter().zip(values).zip(exponents) {
-                let x = self.element(code.into());
+        let Some(fields) = self.fields.as_ref().filter(|_| self.table.is_none()) else {
+            let mut flags = 0;
+            let mut put = |x: Element, value: &mut f32, exponent: &mut i16| {
                 (*value, *exponent) = (x.value, x.exponent);
-                seen.take(&[x.exponent], x.flags, self.reading.spans);
+                flags |= x.flags;
+            };
+            let places = codes.iter().zip(values).zip(&mut *exponents);
+            match &self.table {
+                Some(table) => places.for_each(|((&code, x), e)| put(table[usize::from(code as u8)], x, e)),
+                None => places.for_each(|((&code, x), e)| put(self.element(code.into()), x, e)),
             }
-            return;
+            return seen.take(exponents, flags, self.reading.spans);
         };
         let (values, last_values) = values.as_chunks_mut();
         let (exponents, last_exponents) = exponents.as_chunks_mut();

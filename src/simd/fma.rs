@@ -3,12 +3,12 @@
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
-use super::Isa;
 use super::wide::{self, Work, in_order};
+use super::{Isa, Short};
 use crate::accumulate::Recipe;
 use crate::format::{F32, F64, FormatSpec};
 use crate::gemm::Codes;
-use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
+use crate::gemm::kernel::{Exact, Kernel, Lanes, Line, Panel, Staged};
 use crate::round::Rounding;
 use crate::unit::Unit;
 use crate::view::View;
@@ -47,12 +47,14 @@ trait Real: Copy + Default + Debug + Send + Sync + 'static {
     fn fma(self, by: Self, plus: Self) -> Self;
     /// The state as numbers.
     fn state(lanes: Lanes<'_>) -> &mut [Self::Code];
-    type Code: Copy;
+    type Code: Copy + Into<u64>;
     /// Operands of this width.
     fn codes<'a>(codes: &Codes<'a>) -> Option<View<'a, Self::Code>>;
     fn staged(codes: &Staged) -> &[Self::Code];
     fn is_nan(self) -> bool;
     fn from_code(code: Self::Code) -> Self;
+    /// Of a code's low bits.
+    fn from_wide(code: u64) -> Self;
     fn code(self) -> Self::Code;
 }
 
@@ -83,6 +85,10 @@ macro_rules! real {
             #[inline(always)]
             fn from_code(code: $code) -> Self {
                 Self::from_bits(code)
+            }
+            #[inline(always)]
+            fn from_wide(code: u64) -> Self {
+                Self::from_bits(code as $code)
             }
             #[inline(always)]
             fn code(self) -> $code {
@@ -169,6 +175,22 @@ impl<T: Real> Job<'_, T> {
     }
 }
 
+/// One row and one column, from where their codes are.
+struct Single<'a, T> {
+    a: &'a [u64],
+    b: &'a [u64],
+    d: &'a mut T,
+}
+
+impl<T: Real> Work for Single<'_, T> {
+    #[inline(always)]
+    fn run<const NATIVE: bool>(self) {
+        for (&a, &b) in self.a.iter().zip(self.b) {
+            *self.d = T::from_wide(a).fma(T::from_wide(b), *self.d);
+        }
+    }
+}
+
 macro_rules! job {
     ($ty:ident, $nr:literal) => {
         impl Work for Job<'_, $ty> {
@@ -219,6 +241,12 @@ where
 
     fn panel_bytes(&self) -> usize {
         size_of::<T>()
+    }
+
+    fn single(&self, [a, b]: [Line<'_>; 2], _: &mut [Short; 2], c: u64) -> Option<u64> {
+        let mut d = T::from_wide(c);
+        wide::on(self.isa, Single { a: a.codes, b: b.codes, d: &mut d });
+        Some(if d.is_nan() { self.nan } else { d }.code().into())
     }
 
     fn pack_a(&self, panel: &mut Panel) {

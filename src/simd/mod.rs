@@ -32,6 +32,8 @@ mod values;
 mod wide;
 mod without_fma;
 
+pub(crate) use values::Short;
+
 use crate::gemm::kernel::{Kernel, Reference};
 use crate::unit::Unit;
 use core::fmt;
@@ -255,9 +257,8 @@ pub(crate) fn select(unit: &Unit, force: Option<Isa>, rows: usize) -> (Arc<dyn K
 /// The kernel for single rows and columns, which would fill no register tile; none where only the reference is exact
 /// or allowed.
 pub(crate) fn select_single(unit: &Unit) -> Option<Arc<dyn Kernel>> {
-    // Beyond AVX2 one of the families has tiles. Operands of a table are not read by vectors.
-    let least = if unit.a.storage_bits > 8 { Isa::Avx2 } else { Isa::Portable };
-    let best = environment().map_or(least, |isa| isa.max(least));
+    // Beyond AVX2 one of the families has tiles.
+    let best = environment().map_or(Isa::Avx2, |isa| isa.max(Isa::Avx2));
     first(unit, Some(best), ARRAYS.iter()).map(|(kernel, _)| kernel)
 }
 

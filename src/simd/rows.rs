@@ -2,10 +2,10 @@
 
 use super::Isa;
 use super::decode::{Decoder, Reading};
-use super::values::{Layout, NR, State, Values};
+use super::values::{Layout, Lines, NR, Short, State, Values};
 use super::wide::{self, Work};
 use crate::gemm::Codes;
-use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
+use crate::gemm::kernel::{Exact, Kernel, Lanes, Line, Panel};
 use crate::special::NanRule;
 use crate::unit::Unit;
 use crate::view::{self, View};
@@ -138,8 +138,8 @@ struct Job<'a, B> {
     body: &'a B,
     layout: &'a Layout,
     state: &'a State,
-    a: &'a Values,
-    b: &'a Values,
+    a: Lines<'a>,
+    b: Lines<'a>,
     /// Rows, columns and K of the panels.
     size: [usize; 3],
     /// Elements per block scale.
@@ -152,6 +152,32 @@ impl<B: Body> Work for Job<'_, B> {
     #[inline(always)]
     fn run<const NATIVE: bool>(mut self) {
         if self.size[1] == 1 { self.all::<NATIVE, 1>() } else { self.all::<NATIVE, NR>() }
+    }
+}
+
+/// One row and one column through a single step.
+struct Single<'a, B> {
+    of: &'a Rows<B>,
+    lines: [Line<'a>; 2],
+    packed: &'a mut [Short; 2],
+    d: &'a mut u32,
+}
+
+impl<B: Body> Work for Single<'_, B> {
+    #[inline(always)]
+    fn run<const NATIVE: bool>(self) {
+        let Self { of, lines, packed: [a, b], d } = self;
+        let Rows { unit, body, layout, state, .. } = of;
+        let rule = unit.scale.as_ref();
+        a.pack(lines[0], &of.a, layout, rule);
+        b.pack(lines[1], &of.b, layout, rule);
+        let tile = core::slice::from_mut(d);
+        let (size, scaled) = ([1, 1, layout.step], rule.map(|rule| rule.block));
+        Job { body, layout, state, a: a.lines(), b: b.lines(), size, scaled, steps: 0..1, tile }.row::<NATIVE, 1>(
+            0,
+            0,
+            0..1,
+        );
     }
 }
 
@@ -202,10 +228,10 @@ impl<B: Body> Job<'_, B> {
             let (in_a, in_b) = (row * k + at.start..row * k + at.end, group * k + at.start..group * k + at.end);
             let (scale_a, scale_b) = self.scales(row, group, step, from, steps);
             let block = Block {
-                a: &self.a.values()[in_a.clone()],
-                a_exponents: &self.a.exponents()[in_a],
-                b: &self.b.values().as_chunks::<N>().0[in_b.clone()],
-                b_exponents: &self.b.exponents().as_chunks::<N>().0[in_b],
+                a: &self.a.values[in_a.clone()],
+                a_exponents: &self.a.exponents[in_a],
+                b: &self.b.values.as_chunks::<N>().0[in_b.clone()],
+                b_exponents: &self.b.exponents.as_chunks::<N>().0[in_b],
                 flags,
                 scale_a,
                 scale_b,
@@ -250,6 +276,12 @@ impl<B: Body + 'static> Kernel for Rows<B> {
         size_of::<f32>() + size_of::<i16>()
     }
 
+    fn single(&self, lines: [Line<'_>; 2], packed: &mut [Short; 2], c: u64) -> Option<u64> {
+        let mut d = c as u32;
+        let short = self.layout.step <= Short::MOST;
+        short.then(|| wide::on(self.isa, Single { of: self, lines, packed, d: &mut d })).map(|()| d.into())
+    }
+
     fn pack_a(&self, panel: &mut Panel) {
         wide::on(self.isa, PackRows { panel, decoder: &self.a, layout: &self.layout });
         self.pack_scales(panel, false);
@@ -282,7 +314,7 @@ impl<B: Body + 'static> Kernel for Rows<B> {
         let Lanes::Narrow(tile) = state else { unreachable!("d is at most 32 bits wide") };
         let size = [a.lines, b.lines, a.k];
         let scaled = self.unit.scale.map(|rule| rule.block);
-        let (a, b) = (a.packed::<Values>(), b.packed::<Values>());
+        let (a, b) = (a.packed::<Values>().lines(), b.packed::<Values>().lines());
         let job = Job { body: &self.body, layout: &self.layout, state: &self.state, a, b, size, scaled, steps, tile };
         wide::on(self.isa, job);
     }

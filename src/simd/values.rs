@@ -2,11 +2,11 @@
 //! alignment sees.
 
 use super::buffer::Buffer;
-use super::decode::{Decoder, Reader, SPECIAL, Seen, f32_power, from_ieee, is_ieee, of_any};
+use super::decode::{Decoder, Reader, SPECIAL, Seen, TOGETHER, f32_power, from_ieee, is_ieee, of_any};
 use super::lanes::each;
 use super::wide;
 use crate::format::FormatSpec;
-use crate::gemm::kernel::Panel;
+use crate::gemm::kernel::{Line, Panel};
 use crate::instr::ScaleRule;
 use crate::view::Rows;
 
@@ -20,6 +20,8 @@ pub(super) struct Layout {
     pub(super) step: usize,
     /// Runs of a step's products that stay together: where they come from, where they go, and how many.
     runs: Vec<[usize; 3]>,
+    /// Where each product comes from, where these are not all as they come.
+    order: Vec<usize>,
     /// Bounds of a step's blocks, in that order.
     pub(super) blocks: Vec<(usize, usize)>,
 }
@@ -39,7 +41,8 @@ impl Layout {
                 next += 1;
             }
         }
-        Self { step, runs, blocks: bounds }
+        let order = if runs.len() > 1 { blocks.concat() } else { Vec::new() };
+        Self { step, runs, order, blocks: bounds }
     }
 
     /// Consecutive runs of `block`.
@@ -57,18 +60,79 @@ impl Layout {
 pub(super) struct Values {
     values: Buffer,
     exponents: Buffer,
+    flags: Vec<u8>,
+    scales: Vec<i16>,
+}
+
+/// A packed operand, to be read.
+#[derive(Clone, Copy)]
+pub(super) struct Lines<'a> {
+    pub(super) values: &'a [f32],
+    pub(super) exponents: &'a [i16],
     /// What holds for some element, per line or group and step.
-    pub(super) flags: Vec<u8>,
+    pub(super) flags: &'a [u8],
     /// Exponents of block scales, per line (B: padded to groups) and step and scale slot.
-    pub(super) scales: Vec<i16>,
+    pub(super) scales: &'a [i16],
+}
+
+/// One line of one step, packed; kept from one to the next.
+#[derive(Debug)]
+pub(crate) struct Short {
+    codes: [u32; Self::MOST],
+    values: [f32; Self::MOST],
+    exponents: [i16; Self::MOST],
+    scales: [i16; Self::MOST],
+    flags: u8,
+}
+
+impl Default for Short {
+    fn default() -> Self {
+        let (codes, values) = ([0; Self::MOST], [0.0; Self::MOST]);
+        Self { codes, values, exponents: [0; Self::MOST], scales: [0; Self::MOST], flags: 0 }
+    }
+}
+
+impl Short {
+    /// Elements, at most.
+    pub(super) const MOST: usize = 64;
+
+    #[inline(always)]
+    pub(super) fn pack(&mut self, line: Line<'_>, decoder: &Decoder, layout: &Layout, rule: Option<&ScaleRule>) {
+        let Self { codes, values, exponents, scales, flags } = self;
+        if layout.order.is_empty() {
+            codes.iter_mut().zip(line.codes).for_each(|(to, &code)| *to = code as u32);
+        }
+        codes.iter_mut().zip(&layout.order).for_each(|(to, &from)| *to = line.codes[from] as u32);
+        // Zeros beyond the last, so that no code is read alone.
+        let whole = layout.step.next_multiple_of(TOGETHER);
+        codes[layout.step..whole].fill(0);
+        let mut seen = Seen::NOTHING;
+        decoder.read(&codes[..whole], &mut values[..whole], &mut exponents[..whole], &mut seen);
+        *flags = seen.flags(&decoder.spec);
+        let Some(rule) = rule else { return };
+        let blocks = values.chunks_mut(rule.block).zip(scales);
+        for (&code, (values, exponent)) in line.scales.iter().zip(blocks) {
+            let scale = rule.format.decode(code);
+            if scale.is_finite() {
+                *exponent = scale.exponent as i16;
+            } else {
+                *flags |= SPECIAL;
+                values.fill(f32::NAN);
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn lines(&self) -> Lines<'_> {
+        let Self { values, exponents, flags, scales, .. } = self;
+        Lines { values, exponents, flags: core::slice::from_ref(flags), scales }
+    }
 }
 
 impl Values {
-    pub(super) fn values(&self) -> &[f32] {
-        self.values.view()
-    }
-    pub(super) fn exponents(&self) -> &[i16] {
-        self.exponents.view()
+    pub(super) fn lines(&self) -> Lines<'_> {
+        let (values, exponents) = (self.values.view(), self.exponents.view());
+        Lines { values, exponents, flags: &self.flags, scales: &self.scales }
     }
 
     /// Takes the block scales of lines that are packed already: exponents, and NaN into the elements.

@@ -2,8 +2,8 @@
 
 use super::Vector;
 use crate::error::Error;
-use crate::gemm::kernel::{Kernel, Lanes, Panel, exact_step};
-use crate::simd;
+use crate::gemm::kernel::{Kernel, Lanes, Line, Panel, exact_step};
+use crate::simd::{self, Short};
 use crate::unit::Unit;
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ pub struct Evaluator {
     unit: Unit,
     kernel: Option<Arc<dyn Kernel>>,
     /// A row of A and a column of B.
+    packed: Box<[Short; 2]>,
+    /// The same for kernels that know nothing but panels.
     operands: [Panel; 2],
 }
 
@@ -30,7 +32,7 @@ impl Evaluator {
     /// Prepares for a unit.
     pub fn new(unit: &Unit) -> Self {
         let operands = [unit.a, unit.b].map(|format| Panel::line(unit.shape.k, format.storage_bits));
-        Self { unit: unit.clone(), kernel: simd::select_single(unit), operands }
+        Self { unit: unit.clone(), kernel: simd::select_single(unit), packed: Box::default(), operands }
     }
 
     /// The unit's d.
@@ -42,10 +44,14 @@ impl Evaluator {
         let (k, scales) = (self.unit.shape.k, self.unit.scales());
         let fits = [a, b].iter().all(|x| x.len() == k) && [scale_a, scale_b].iter().all(|x| x.len() == scales);
         let Some(kernel) = self.kernel.as_ref().filter(|_| fits) else { return vector.eval(&self.unit) };
-        for (panel, (codes, scales)) in self.operands.iter_mut().zip([(a, scale_a), (b, scale_b)]) {
-            panel.codes.fill(codes);
+        let lines = [(a, scale_a), (b, scale_b)].map(|(codes, scales)| Line { codes, scales });
+        if let Some(d) = kernel.single(lines, &mut self.packed, *c) {
+            return Ok(d);
+        }
+        for (panel, line) in self.operands.iter_mut().zip(lines) {
+            panel.codes.fill(line.codes);
             panel.scales.clear();
-            panel.scales.extend(scales.iter().map(|&code| code as u8));
+            panel.scales.extend(line.scales.iter().map(|&code| code as u8));
         }
         let [a, b] = &mut self.operands;
         kernel.pack_a(a);

@@ -11,7 +11,7 @@ use gemmulate::instr::{ScaleRule, Shape};
 use gemmulate::prelude::*;
 use gemmulate::probe::{BlackBox, FitOptions, Input, Interface, features, fit};
 use gemmulate::simd::Isa;
-use gemmulate::vectors::{Generator, KINDS};
+use gemmulate::vectors::{Evaluator, Generator, KINDS};
 use ndarray::{Array2, Axis};
 use std::time::Duration;
 
@@ -101,6 +101,16 @@ fn units_of_unlisted_formats_are_the_references() {
         let (steps, rows) = (if unit.c == unit.d { 2 } else { 1 }, r.pick(&[1, 2, 6]));
         for kind in KINDS {
             Problem::new(&unit, &[kind], seed, [rows, 17, steps]).check(&isas());
+        }
+        // One after the other, with bits above the codes, which are nobody's.
+        let mut evaluator = Evaluator::new(&unit);
+        for mut v in Generator::new(&unit, seed).take(60) {
+            let d = v.eval(&unit).unwrap();
+            assert_eq!(evaluator.eval(&v).unwrap(), d, "{unit}: {v}");
+            for (codes, format) in [(&mut v.a, unit.a), (&mut v.b, unit.b)] {
+                codes.iter_mut().for_each(|code| *code |= u64::MAX.checked_shl(format.storage_bits).unwrap_or(0));
+            }
+            assert_eq!(evaluator.eval(&v).unwrap(), d, "{unit}: {v}");
         }
     }
     assert!(taken > 300 && fast > 100, "{fast} of {taken} units have a fast kernel");

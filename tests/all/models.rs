@@ -501,6 +501,41 @@ fn exact_sums_of_two_families_are_known_to_be_one_function() {
     }
 }
 
+/// Whether a negative sum that rounds to zero keeps its sign shows in the last block alone, and not there if its terms are no
+/// finer than results are.
+#[test]
+fn the_sign_of_a_vanished_sum_is_forgotten_by_the_next_block() {
+    let one_function = [
+        "m1n1k16.f16.e3m2.e4m3.f16/dot:block=1:F=9:subnormal-c=normalised:out=ru:out-bits=6",
+        "m1n1k12.f16.e3m2.e3m2.f16/dot:block=2:F=22:align=rd:sticky=yes:e_zero=none:out=ru:out-bits=9",
+        "m1n1k16.f32.e5m2.e4m3.f32/dot:block=4:F=15:align=rd:normalise=yes:e_zero=emin-12:out=ru:out-bits=17",
+        "m1n1k4.f16.e4m3.e4m3.f16/dot:block=2:F=20:sticky=yes:c=last:out-bits=8",
+    ];
+    // The same where there is no other block, and where products can vanish.
+    let two = [
+        "m1n1k2.f16.e3m2.e4m3.f16/dot:block=2:F=9:subnormal-c=normalised:out=ru:out-bits=6",
+        "m1n1k4.f16.e4m3.e4m3.f16/dot:block=2:F=20:sticky=yes:c=last:out-bits=3",
+        "m1n1k4.f32.bf16.bf16.f32/dot:block=2:F=25:e_zero=none",
+    ];
+    let mut r = Random(8);
+    for (name, same) in one_function.map(|name| (name, true)).into_iter().chain(two.map(|name| (name, false))) {
+        let [yes, no] = ["yes", "no"].map(|x| Unit::find(&format!("custom/{name}:negative-zero={x}")).unwrap());
+        let i = yes.interface();
+        assert_eq!(same_function(&yes.recipe.unwrap(), &no.recipe.unwrap(), &i).is_some(), same, "{name}");
+        // Small numbers, most of them zero.
+        let mut differ = 0;
+        for _ in 0..20_000 {
+            let mut line = |f: &FormatSpec, n: usize| -> Vec<u64> {
+                let code = |r: &mut Random| r.below(4) << (f.storage_bits - 1) | r.below(3);
+                (0..n).map(|_| if r.below(3) > 0 { 0 } else { code(&mut r) & f.code_mask() }).collect()
+            };
+            let (a, b, c) = (line(&i.a, i.k), line(&i.b, i.k), line(&i.c, 1)[0]);
+            differ += u32::from(yes.dot_add_bits(&a, &b, c) != no.dot_add_bits(&a, &b, c));
+        }
+        assert_eq!(differ == 0, same, "{name}: {differ}");
+    }
+}
+
 /// All units against all: every unit in one class; what a class joins agrees, what it parts differs.
 #[test]
 fn units_of_one_function_are_one_class() {

@@ -39,6 +39,9 @@ fn evaluators_agree_with_the_reference() {
         "custom/m8n8k16.f64.f16.f16.f64/dot:block=16:F=54:out=rd",
         "custom/m8n8k18.f32.f16.f16.f32/dot:block=7:F=20:pattern=even-odd:out-bits=10:nan=quiet",
         "custom/m8n8k32.f32.e4m3.e5m2fnuz.f32/dot:block=16:F=5:c=last:via-f16=yes",
+        "custom/m8n8k5.f32.f16.f16.f32/dot:block=3:exact=yes:out=rne:negative-zero=yes",
+        "custom/m8n8k63.f32.e4m3.e4m3.f32/dot:block=20:pattern=pairs:F=13:align=rd",
+        "custom/m8n8k72.f32.bf16.bf16.f32/dot:block=24:F=25:zero-products=count",
     ];
     let named = custom.iter().map(|name| unit(name));
     for unit in Unit::all().chain(named) {

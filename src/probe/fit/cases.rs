@@ -91,6 +91,17 @@ impl Case {
         operands.chain([&self.want]).all(normal) && !self.want.is_zero()
     }
 
+    /// Whether no product is so small that the usual floors of alignment, d's lowest exponent at most, can matter.
+    pub(crate) fn is_above_floor(&self, interface: &Interface) -> bool {
+        let scale = |scales: &[Num], k: usize| scales.get(k).map_or(0, |s| s.exponent);
+        let exponent = |k: usize| {
+            let (a, b) = (&self.a[k], &self.b[k]);
+            a.exponent + b.exponent + scale(&self.scale_a, k) + scale(&self.scale_b, k)
+        };
+        let nonzero = |k: &usize| !self.a[*k].is_zero() && !self.b[*k].is_zero();
+        self.present.iter().copied().filter(nonzero).all(|k| exponent(k) >= interface.d.emin())
+    }
+
     /// Significant fraction bits of the answer.
     pub(crate) const fn answer_bits(&self) -> u32 {
         if !self.want.is_finite() || self.want.significand == 0 {

@@ -183,8 +183,15 @@ impl Hypotheses {
     }
 
     fn generic(&self, interface: &Interface, allowed: usize) -> Vec<Recipe> {
-        let ordinary: Vec<Case> = self.middle.iter().filter(|c| c.is_ordinary()).cloned().collect();
+        let mut ordinary: Vec<Case> = self.middle.iter().filter(|c| c.is_ordinary()).cloned().collect();
         let likely = search::likely_output_bits(&ordinary, interface);
+        if allowed == 0 {
+            // No model has a floor yet, which cuts small products even where a later c makes the answer large.
+            let large: Vec<Case> = ordinary.iter().filter(|c| c.is_above_floor(interface)).cloned().collect();
+            if large.len() >= ordinary.len() / 4 {
+                ordinary = large;
+            }
+        }
         let middle = search::Middle { cases: &ordinary, interface, allowed, deadline: self.deadline };
         let all = structures(interface.k);
         let (steady, drifting) = self.allowed.split_at(self.steady);

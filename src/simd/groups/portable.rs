@@ -3,6 +3,7 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
 use super::{ABSENT, Groups, NOTHING};
+use crate::format::FormatSpec;
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
 use crate::simd::Isa;
 use crate::simd::decode::f32_of;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 
 /// The kernel of a set.
 pub(super) fn new(unit: &Unit, isa: Isa, body: Groups, state: State) -> Arc<dyn Kernel> {
-    let tables = [&unit.a, &unit.b].map(|f| (0..1u64 << f.storage_bits).map(|code| f32_of(&f.decode(code))).collect());
+    let table = |f: &FormatSpec| core::array::from_fn(|byte| f32_of(&f.decode(byte as u64 & f.code_mask())));
+    let tables = Box::new([&unit.a, &unit.b].map(table));
     Arc::new(GroupKernel { unit: unit.clone(), isa, body, state, tables })
 }
 
@@ -25,7 +27,8 @@ struct GroupKernel {
     isa: Isa,
     body: Groups,
     state: State,
-    tables: [Vec<f32>; 2],
+    /// Values of all bytes: what a byte has above the code does not matter.
+    tables: Box<[[f32; 256]; 2]>,
 }
 
 /// A packed operand, `width` lines (1 or 16) side by side.
@@ -41,7 +44,7 @@ struct Packed {
 }
 
 impl GroupKernel {
-    fn pack(&self, panel: &mut Panel, width: usize, table: &[f32]) {
+    fn pack(&self, panel: &mut Panel, width: usize, table: &[f32; 256]) {
         let mut to = panel.take_packed::<Packed>();
         let (lines, k, group) = (panel.lines, panel.k, self.body.group);
         let (blocks, groups) = (lines.div_ceil(width), k / group);
@@ -54,15 +57,17 @@ impl GroupKernel {
         to.exponents.clear();
         to.exponents.resize(blocks * groups * width, 0);
         let Some(rule) = self.unit.scale else { return };
+        let codes = panel.codes.narrow();
         for line in 0..lines {
             let (block, j) = (line / width, line % width);
+            // From one element to the next, as the panel has them.
+            let (first, stride) = if width == 1 { (line * k, 1) } else { (line, lines) };
             for g in 0..groups {
                 let scale = rule.format.decode(panel.scales[line * (k / rule.block) + g / self.body.slots].into());
                 let mut present = 0;
                 for i in 0..group {
                     let p = g * group + i;
-                    let at = if width == 1 { line * k + p } else { p * lines + line };
-                    let value = table[panel.codes.get(at) as usize & (table.len() - 1)];
+                    let value = table[usize::from(codes[first + p * stride] as u8)];
                     to.values[(block * k + p) * width + j] = value;
                     present |= u16::from(value != 0.0) << i;
                 }
