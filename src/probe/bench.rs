@@ -44,10 +44,24 @@ impl Random {
 /// The code of `(-1)^negative * magnitude * 2^exponent` if the format holds it exactly.
 pub(crate) fn exact(format: &FormatSpec, negative: bool, magnitude: u128, exponent: i32) -> Option<u64> {
     let x = Fixed { negative, magnitude, exponent, sticky: false };
+    let holds = |code: u64| {
+        let back = format.decode(code).fixed();
+        (back.negative == negative || magnitude == 0) && trimmed(back) == trimmed(x)
+    };
+    if let (odd @ 1.., last) = trimmed(x) {
+        // Most of what is asked has too many bits, is out of range, or is a number of these fields: all told without rounding.
+        let (lead, fraction_bits) = (last + odd.ilog2() as i32, format.fraction_bits as i32);
+        if lead - last > fraction_bits || last < format.emin() - fraction_bits || lead > top(format) {
+            return None;
+        }
+        let fraction = (odd as u64) << (fraction_bits - (lead - last));
+        let code = Some(around(format, negative, lead, fraction)).filter(|&code| holds(code));
+        if code.is_some() {
+            return code;
+        }
+    }
     let code = format.encode(Value::Finite(x), Rounding::TowardZero, Overflow::Saturate).ok()?;
-    let back = format.decode(code).fixed();
-    let same = back.negative == negative || magnitude == 0;
-    (same && trimmed(back) == trimmed(x)).then_some(code)
+    holds(code).then_some(code)
 }
 
 const fn trimmed(x: Fixed) -> (u128, i32) {
@@ -283,4 +297,35 @@ pub(crate) const fn top(format: &FormatSpec) -> i32 {
 /// Whether a code of this format is zero.
 pub(crate) const fn is_zero(format: &FormatSpec, code: u64) -> bool {
     matches!(format.decode(code).class, Class::Zero)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{BF16, E2M1, E4M3, E4M3FNUZ, E5M2, F16, F32, F64, UE4M3, UE8M0};
+
+    /// Codes without rounding are those that rounding gives where it changes nothing.
+    #[test]
+    fn exact_codes_are_those_of_numbers_that_need_no_rounding() {
+        let mut random = Random::new(1);
+        let mut held = 0;
+        for format in [E2M1, E4M3, E4M3FNUZ, E5M2, F16, BF16, F32, F64, UE4M3, UE8M0] {
+            let (low, high) = (format.emin() - format.fraction_bits as i32 - 3, top(&format) + 3);
+            for _ in 0..20_000 {
+                let bits = random.range(0, format.fraction_bits as i32 + 3);
+                let magnitude = u128::from(random.next() & ((1 << bits) - 1)) << random.below(3);
+                let (negative, e) = (random.one_in(2), random.range(low - bits, high));
+                let x = Fixed { negative, magnitude, exponent: e, sticky: false };
+                let rounded = format.encode(Value::Finite(x), Rounding::TowardZero, Overflow::Saturate).ok();
+                let same = |code: &u64| {
+                    let back = format.decode(*code).fixed();
+                    trimmed(back) == trimmed(x) && (back.negative == negative || magnitude == 0)
+                };
+                let want = rounded.filter(same);
+                held += u32::from(want.is_some());
+                assert_eq!(exact(&format, negative, magnitude, e), want, "{format:?} {negative} {magnitude} 2^{e}");
+            }
+        }
+        assert!(held > 50_000, "{held}");
+    }
 }
