@@ -351,7 +351,13 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
     let rounds_to_zero = !matches!(x.output_rounding, Rounding::AwayFromZero | Rounding::Down);
     // The last block's terms are products and what the block before rounded, a multiple of d's smallest number.
     let after_another = blocks > 1 && x.c != CPosition::Late && reach.products.last >= emin - kept;
-    if x.negative_zero && (smallest >= emin - kept || after_another || !rounds_to_zero) {
-        plain("negative-zero", &mut x.negative_zero, false, "no negative sum rounds to zero", reasons);
+    let never = smallest >= emin - kept || !rounds_to_zero;
+    if x.negative_zero && (never || after_another) {
+        let why = if never {
+            "no negative sum rounds to zero"
+        } else {
+            "no negative sum of the last block rounds to zero, and it sees no sign of an earlier zero"
+        };
+        plain("negative-zero", &mut x.negative_zero, false, why, reasons);
     }
 }

@@ -173,11 +173,8 @@ impl<B: Body> Work for Single<'_, B> {
         b.pack(lines[1], &of.b, layout, rule);
         let tile = core::slice::from_mut(d);
         let (size, scaled) = ([1, 1, layout.step], rule.map(|rule| rule.block));
-        Job { body, layout, state, a: a.lines(), b: b.lines(), size, scaled, steps: 0..1, tile }.row::<NATIVE, 1>(
-            0,
-            0,
-            0..1,
-        );
+        let mut job = Job { body, layout, state, a: a.lines(), b: b.lines(), size, scaled, steps: 0..1, tile };
+        job.row::<NATIVE, 1>(0, 0, 0..1);
     }
 }
 
