@@ -285,9 +285,15 @@ impl Edges {
         };
         // Results may have fewer bits than their format.
         let above = if self.random.one_in(2) { d.fraction_bits as i32 } else { 0 };
-        let e = last_bit(&d) + self.random.range(-4, above);
+        // Or where alignment begins to leave nothing of it.
+        let (e, rest) = if !self.floors.is_empty() && self.random.one_in(2) {
+            let rest = if self.random.one_in(2) { Rest::Nothing } else { Rest::Anything };
+            (self.pick(|s| &s.floors) + self.random.range(-2, 1), rest)
+        } else {
+            (last_bit(&d) + self.random.range(-4, above), Rest::Nothing)
+        };
         for place in places {
-            self.put_at(input, place, negative, e, Rest::Nothing);
+            self.put_at(input, place, negative, e, rest);
         }
         if c.has_negative_zero() && self.random.one_in(2) {
             input.c = negative_zero(&c);
@@ -645,6 +651,12 @@ impl Edges {
             } else {
                 self.put_at(input, k, negative, e, rest);
             }
+        }
+        if largest && self.random.one_in(2) {
+            // And one of any size and bits: what a sum of narrow products has behind its last bits comes from few of them.
+            let (low, high) = self.bench.product_range();
+            let (k, e, negative) = (self.random.below(i.k as u64), self.random.range(low, high), self.random.one_in(2));
+            self.put_at(input, k as usize, negative, e, Rest::Anything);
         }
     }
 

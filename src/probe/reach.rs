@@ -106,6 +106,12 @@ pub(super) struct Reach {
     pub(super) largest_sum: i32,
 }
 
+/// Fraction bits below which the output's rounding turns: to nearest, halfway between two results.
+fn rounded(x: &GenericDot, i: &Interface) -> i32 {
+    let sticky = x.sticky && x.alignment == Rounding::TowardZero;
+    x.output_bits.unwrap_or(i.d.fraction_bits) as i32 + i32::from(sticky)
+}
+
 const fn carries(terms: usize) -> i32 {
     terms.next_power_of_two().trailing_zeros() as i32
 }
@@ -210,11 +216,20 @@ impl Reach {
         whole(products, other_products.max(addend_top)) && self.addend.is_none_or(|c| whole(c, products_top))
     }
 
-    /// Whether what alignment cuts off never changes what the output's rounding makes of the sum: a
-    /// product alone is cut in the direction in which it is rounded, or of two terms at most one is cut and
-    /// the sticky bit stands for that, and where the output's rounding turns there is no finer bit
-    /// than alignment keeps.
+    /// Whether what alignment cuts off never changes what the output's rounding makes of the sum, the floor's cut
+    /// included: where the output's rounding turns there is no finer bit than alignment keeps.
     pub(super) fn cut_is_rounding(&self, x: &GenericDot, i: &Interface) -> bool {
+        let f = x.frac_bits as i32;
+        let finest = i.d.emin() - rounded(x, i);
+        let floor_is_fine = self.floor.is_none_or(|e| e - f <= finest);
+        let last = self.addend.map_or(self.products.last, |c| c.last);
+        let one_cut_at_floor = self.alone || self.floor.is_none_or(|e| e - f <= last);
+        floor_is_fine && one_cut_at_floor && self.terms_hide_cut(x, i)
+    }
+
+    /// Whether what is cut off below the largest term, no floor being above that, changes no rounding: a product alone is
+    /// cut in the direction in which it is rounded, or of two terms at most one is cut and the sticky bit stands for that.
+    fn terms_hide_cut(&self, x: &GenericDot, i: &Interface) -> bool {
         let directed = [Rounding::TowardZero, Rounding::Down, Rounding::Up, Rounding::AwayFromZero];
         let one_way = x.alignment == x.output_rounding && directed.contains(&x.alignment);
         let same_direction = self.alone && one_way && !x.sticky && !x.negative_zero;
@@ -223,20 +238,25 @@ impl Reach {
         if self.scaled || x.via_f16 || self.zeros.is_some() || !(same_direction || sticky) {
             return false;
         }
-        let f = x.frac_bits as i32;
-        // To nearest, rounding turns halfway between two results.
-        let rounded = x.output_bits.unwrap_or(i.d.fraction_bits) as i32 + i32::from(sticky);
-        let finest = i.d.emin() - rounded;
-        let depth = self.depth(x, i, finest + f);
-        let floor_is_fine = self.floor.is_none_or(|e| e - f <= finest);
+        let (f, rounded) = (x.frac_bits as i32, rounded(x, i));
+        let depth = self.depth(x, i, i.d.emin() - rounded + f);
         if self.alone {
-            return floor_is_fine && f >= depth + rounded;
+            return f >= depth + rounded;
         }
-        let last = self.addend.map_or(self.products.last, |c| c.last);
-        let one_cut_at_floor = self.floor.is_none_or(|e| e - f <= last);
         let width = self.addend.map_or(0, |c| c.width).max(self.products.width + i32::from(x.normalise_products));
         // A term that loses bits is at most half of the other one.
-        floor_is_fine && one_cut_at_floor && f >= depth + width + 2 && f > depth + rounded
+        f >= depth + width + 2 && f > depth + rounded
+    }
+
+    /// The least F of which the floor's cut, at the same place, is all that shows: below the largest term nothing is cut,
+    /// or no rounding changed. None where F shows otherwise.
+    pub(super) fn least_width(&self, x: &GenericDot, i: &Interface) -> Option<u32> {
+        let width = (self.products.width + i32::from(x.normalise_products)) as u32;
+        let holds = |f: u32| {
+            let whole = self.alone && self.zeros.is_none() && !x.via_f16 && f >= width;
+            whole || self.terms_hide_cut(&GenericDot { frac_bits: f, ..*x }, i)
+        };
+        (0..=x.frac_bits).rev().take_while(|&f| holds(f)).last()
     }
 
     /// How far below its exponent the leading bit of a term can be, if that exponent is above `e`.

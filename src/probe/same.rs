@@ -198,6 +198,7 @@ fn generic(mut x: GenericDot, interface: &Interface, reasons: &mut Vec<Reason>) 
     if x.exact {
         no_alignment(&mut x, reasons);
     } else {
+        floor_and_width(&mut x, interface, blocks, reasons);
         exponents(&mut x, interface, blocks, reasons);
     }
     as_f16(&mut x, interface, blocks, reasons);
@@ -261,14 +262,25 @@ fn cut(x: &mut GenericDot, k: usize, reasons: &mut Vec<Reason>) -> usize {
     count
 }
 
+/// A floor and F that show in nothing but the last bit that is kept at the floor.
+fn floor_and_width(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
+    let reach = Reach::new(x, blocks, interface);
+    if x.floor == Floor::ZeroC && reach.addend.is_none_or(|c| c.low >= interface.d.emin()) {
+        plain("e_zero", &mut x.floor, Floor::BelowEmin(0), "a non-zero c is at emin or above", reasons);
+    }
+    let Floor::BelowEmin(n) = x.floor else { return };
+    if let Some(least) = reach.least_width(x, interface).filter(|&least| least < x.frac_bits) {
+        let why = format!("only the last bit at the floor shows, 2^{}", interface.d.emin() - n - x.frac_bits as i32);
+        plain("e_zero", &mut x.floor, Floor::BelowEmin(n + (x.frac_bits - least) as i32), why.clone(), reasons);
+        plain("F", &mut x.frac_bits, least, why, reasons);
+    }
+}
+
 /// Floor, zero products and subnormal c: they matter only where they cut bits off.
 fn exponents(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
     let f = x.frac_bits as i32;
     let reach = Reach::new(x, blocks, interface);
     let emin = interface.d.emin();
-    if x.floor == Floor::ZeroC && reach.addend.is_none_or(|c| c.low >= emin) {
-        plain("e_zero", &mut x.floor, Floor::BelowEmin(0), "a non-zero c is at emin or above", reasons);
-    }
     if let Some(e) = reach.floor {
         let low = reach.lowest_term();
         if e - f <= reach.last {

@@ -501,6 +501,57 @@ fn exact_sums_of_two_families_are_known_to_be_one_function() {
     }
 }
 
+/// Lone products, and two terms of which a sticky bit stands for what one loses: F and the floor show only together, in the
+/// last bit kept there. One F more or less, or a floor one off, is another function.
+#[test]
+fn a_floor_and_a_width_that_show_only_together_are_one_function() {
+    let mut r = Random(9);
+    for (interface, rules, widths, told) in [
+        ("m1n1k2.f32.tf32.tf32.f32", "block=1:c=late:out=ru:out-bits=21", [(38, 6), (37, 7), (29, 15)], true),
+        ("m1n1k1.f32.bf16.bf16.f32", "block=1:align=rd:c=last:out=rd", [(15, 0), (35, -20), (25, -10)], true),
+        ("m1n1k1.f32.bf16.bf16.f32", "block=1:align=rne:c=last:out=rne", [(20, 3), (39, -16), (15, 8)], true),
+        (
+            "m1n1k2.f32.bf16.bf16.f32",
+            "block=2:sticky=yes:normalise=yes:c=late:out-bits=19",
+            [(22, -8), (30, -16), (46, -32)],
+            true,
+        ),
+        ("m1n1k1.f16.e5m2.e5m2.f16", "block=1:align=rd:c=late:out=rd", [(12, 4), (20, -4), (30, -14)], false),
+    ] {
+        let unit = |(f, floor): (i32, i32)| {
+            let floor = if floor < 0 { format!("emin+{}", -floor) } else { format!("emin-{floor}") };
+            Unit::find(&format!("custom/{interface}/dot:{rules}:F={f}:e_zero={floor}")).unwrap()
+        };
+        let units = widths.map(unit);
+        let i = units[0].interface();
+        let same = |x: &Unit, y: &Unit| same_function(&x.recipe.unwrap(), &y.recipe.unwrap(), &i).is_some();
+        let (f, floor) = widths[0];
+        let others = [unit((f, floor + 1)), unit((f + 1, floor))];
+        let mut differ = 0;
+        for _ in 0..40_000 {
+            // Products about where either floor begins, or its last bit ends.
+            let e = i.d.emin() + r.below(75) as i32 - 45;
+            let mut operands = |e: i32, f: &FormatSpec| {
+                let field = (e + f.bias).clamp(0, (1 << f.exponent_bits) - 2) as u64;
+                (r.below(2) << f.exponent_bits | field) << f.fraction_bits | r.below(1 << f.fraction_bits)
+            };
+            let (mut a, mut b) = (Vec::new(), Vec::new());
+            for k in 0..i.k {
+                let e = e - 7 * k as i32;
+                a.push(operands(e / 2, &i.a) << i.a.ignored_low_bits);
+                b.push(operands(e - e / 2, &i.b) << i.b.ignored_low_bits);
+            }
+            let bits = |u: &Unit| u.dot_add_bits(&a, &b, 0).unwrap();
+            let want = bits(&units[0]);
+            assert!(units.iter().all(|u| bits(u) == want), "{}: {a:x?} {b:x?}", units[0]);
+            differ += u32::from(others.iter().any(|u| bits(u) != want));
+        }
+        assert!(same(&units[0], &units[1]) && same(&units[0], &units[2]), "{}", units[0]);
+        assert!(differ == 0 || others.iter().any(|u| !same(&units[0], u)), "{}", units[0]);
+        assert_eq!(differ > 0, told, "{} {differ}", units[0]);
+    }
+}
+
 /// Whether a negative sum that rounds to zero keeps its sign shows in the last block alone, and not there if its terms are no
 /// finer than results are.
 #[test]
