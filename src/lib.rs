@@ -8,6 +8,10 @@
 //! (one instruction's tile) -> [`gemm`] -> ndarray. Formats and accumulators meet only in the
 //! unpacked number; one place rounds.
 
+#[cfg(test)]
+// For units that tests and unit tests draw alike.
+extern crate self as gemmulate;
+
 pub mod accumulate;
 pub mod arch;
 pub mod catalogue;

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::format::FormatSpec;
 use crate::instr::{ScaleRule, Shape};
 use crate::unit::{Unit, check_operands};
+use crate::vectors::Evaluator;
 use core::fmt;
 
 /// The codes of one dot-add: `a`, `b`, `c` and, for block-scaled units, the scales.
@@ -131,9 +132,17 @@ impl BlackBox for Unit {
     }
 
     fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
-        inputs.iter().map(|x| self.dot_add_scaled_bits(&x.a, &x.b, x.c, &x.scale_a, &x.scale_b)).collect()
+        if inputs.len() < WORTH_A_KERNEL {
+            return inputs.iter().map(|x| self.dot_add_scaled_bits(&x.a, &x.b, x.c, &x.scale_a, &x.scale_b)).collect();
+        }
+        let mut evaluator = Evaluator::new(self);
+        let mut answer = |x: &Input| evaluator.dot_add([&x.a, &x.b], x.c, [&x.scale_a, &x.scale_b]);
+        inputs.iter().map(&mut answer).collect()
     }
 }
+
+/// Inputs for which a unit's kernel is worth preparing.
+const WORTH_A_KERNEL: usize = 200;
 
 impl<B: BlackBox + ?Sized> BlackBox for &mut B {
     fn interface(&self) -> Interface {

@@ -7,7 +7,7 @@
 use super::bench::{Bench, Random, around, normal, top};
 use super::black_box::{Input, Interface};
 use super::generate::{Generator, Kind, fraction, negative_zero};
-use crate::accumulate::{Floor, Pattern, Recipe, RoundDown};
+use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, RoundDown};
 use crate::format::FormatSpec;
 
 /// The edges of one model, and a stream of inputs there.
@@ -30,6 +30,10 @@ pub(crate) struct Edges {
     floors: Vec<i32>,
     /// Widths of sums, of more bits than a result has: only ties show those.
     sums: Vec<i32>,
+    /// The fraction bits that results may have: all of d's, or fewer.
+    results: Vec<i32>,
+    /// Those that this input is made for.
+    kept: i32,
     /// Whether subnormal results are zero, so that nothing shows in small sums.
     flushes: bool,
 }
@@ -54,6 +58,8 @@ enum Rest {
     Ones,
     /// One bit, of this exponent if there is a place for it.
     Bit(i32),
+    /// All bits from this exponent down.
+    From(i32),
 }
 
 const fn last_bit(f: &FormatSpec) -> i32 {
@@ -102,6 +108,20 @@ fn sums(recipe: &Recipe) -> Vec<i32> {
     }
 }
 
+/// The fraction bits of results, as often as they are worth asking; all are `full`.
+fn results(recipe: &Recipe, full: i32) -> Vec<i32> {
+    match recipe {
+        Recipe::Generic(GenericDot { output_bits: Some(bits), c, .. }) => {
+            // A late c is added to a step's sum that has been rounded to fewer.
+            let narrow = if *c == CPosition::Late { 1 } else { 7 };
+            let mut all = vec![*bits as i32; narrow];
+            all.push(full);
+            all
+        }
+        _ => vec![full],
+    }
+}
+
 impl Edges {
     pub(crate) fn new(recipe: &Recipe, interface: &Interface, seed: u64) -> Self {
         let (blocks, widths, floor) = parameters(recipe, interface);
@@ -132,6 +152,8 @@ impl Edges {
             depths,
             floors,
             sums: sums(recipe),
+            results: results(recipe, kept),
+            kept,
             flushes: matches!(recipe, Recipe::Generic(x) if x.flush_results),
         }
     }
@@ -144,6 +166,7 @@ impl Edges {
     pub(crate) fn ties(&mut self, count: usize) -> Vec<Input> {
         let mut one = || {
             let (mut input, lead) = (self.bench.zeros(), self.lead(Scene::Anywhere));
+            self.kept = self.pick(|s| &s.results);
             self.aims_scales = self.random.one_in(2);
             self.beside_tie(&mut input, lead);
             input
@@ -199,6 +222,7 @@ impl Edges {
 
     fn next(&mut self) -> Input {
         let mut input = self.bench.zeros();
+        self.kept = self.pick(|s| &s.results);
         self.aims_scales = self.random.one_in(2);
         let rest = if self.random.one_in(2) { Rest::Nothing } else { Rest::Anything };
         let scene = [Scene::Anywhere, Scene::Anywhere, Scene::Bottom, Scene::Top][self.random.below(4) as usize];
@@ -207,13 +231,13 @@ impl Edges {
             self.vanishing(&mut input);
             return input;
         }
-        if self.random.one_in(8) {
+        if self.random.one_in(6) {
             self.beside_tie(&mut input, lead);
             return input;
         }
         let first = self.random.below(self.blocks.len() as u64) as usize;
         let negative = self.random.one_in(2);
-        if self.random.one_in(24) {
+        if self.random.one_in(16) {
             self.left_over(&mut input, first, negative, lead, rest);
             return input;
         }
@@ -221,7 +245,7 @@ impl Edges {
             self.alone(&mut input, first, negative, lead);
             return input;
         }
-        if self.random.one_in(24) {
+        if self.random.one_in(12) {
             self.beside_unnormalised(&mut input, first, negative, lead);
             return input;
         }
@@ -309,7 +333,7 @@ impl Edges {
         }
         // Just below a power of two the results lie twice as close.
         let under = self.random.one_in(2);
-        let half = lead - i.d.fraction_bits as i32 - 1 - i32::from(under);
+        let half = lead - self.kept - 1 - i32::from(under);
         let rest = lead - self.pick(|s| &s.sums) + self.random.range(-2, 1);
         let mut terms = vec![(negative, lead), (negative != under, half), (self.random.one_in(2), rest)];
         if self.random.one_in(2) {
@@ -323,8 +347,8 @@ impl Edges {
     /// A sum just beside a tie: by the last bit of a product, or by one bit beside a product that is a tie itself.
     fn beside_tie(&mut self, input: &mut Input, lead: i32) {
         // Just below a power of two the results lie twice as close.
-        let Interface { a, b, d, .. } = self.bench.interface;
-        let tie = lead - d.fraction_bits as i32 - 1 - i32::from(self.random.one_in(2));
+        let Interface { a, b, .. } = self.bench.interface;
+        let tie = lead - self.kept - 1 - i32::from(self.random.one_in(2));
         // Where the model begins to cut, or anywhere that a product about the tie has bits: it may be another width.
         let end = if self.random.one_in(2) {
             lead - self.pick(|s| &s.gaps) - self.random.range(0, 1)
@@ -347,6 +371,13 @@ impl Edges {
             let other = places.first().copied().filter(|_| !beside_c).unwrap_or(input.a.len());
             return self.put_at(input, other, negative, end, Rest::Nothing);
         }
+        if self.random.one_in(3) {
+            // Or the product is the power of two, and c the tie and the rest.
+            let rest = self.one_or_all(end);
+            let (negative, opposite) = (self.random.one_in(2), self.random.one_in(2));
+            self.put_at(input, product, negative, lead, Rest::Nothing);
+            return self.put_at(input, input.a.len(), opposite, tie, rest);
+        }
         self.power_of_two(input, &places, lead);
         let negative = self.random.one_in(2);
         let found = (0..4).find_map(|_| {
@@ -357,6 +388,11 @@ impl Edges {
         if let Some(operands) = found {
             (input.a[product], input.b[product]) = operands;
         }
+    }
+
+    /// The last bit that is kept or the first that is not; with all bits behind it, it is rounded to nearest, too.
+    const fn one_or_all(&mut self, end: i32) -> Rest {
+        if self.random.one_in(2) { Rest::Bit(end) } else { Rest::From(end) }
     }
 
     /// Two products that cancel, a small term where their exponent cuts bits off, and one beside it that makes the result
@@ -371,13 +407,27 @@ impl Edges {
             1 => (false, last_bit(&i.a) + last_bit(&i.b)),
             _ => (false, lead - self.pick(|s| &s.gaps) + self.random.range(-3, 1)),
         };
+        // Or one that an earlier step's result can be.
+        let earlier = self.blocks.len() > 1 && self.random.one_in(2);
+        let end = if earlier { end.max(if self.flushes { i.d.emin() } else { last_bit(&i.d) }) } else { end };
         if (of_c || end < lead) && self.random.one_in(2) {
             lead = products.min(end + self.pick(|s| &s.gaps) + self.random.range(0, 4));
         }
         if places.len() < 2 {
             return self.cancelling(input, step, negative, lead, rest);
         }
-        let beside = (end + self.random.range(1, i.d.fraction_bits as i32)).max(i.d.emin());
+        if self.random.one_in(4) {
+            // Or a c of which they cut the last bits.
+            let (gap, e) = (self.pick(|s| &s.gaps), self.random.range(0, i.c.fraction_bits as i32));
+            let lead = products.min(lead.max(i.c.emin() + gap - e));
+            let cut = lead - gap + self.random.range(-1, 1);
+            let bits = if self.random.one_in(3) { Rest::Anything } else { self.one_or_all(cut) };
+            let [k, l] = [(); 2].map(|()| places.remove(self.random.below(places.len() as u64) as usize));
+            self.cancel(input, [k, l], negative, lead, rest);
+            let negative = self.random.one_in(2);
+            return self.put_at(input, i.k, negative, cut + e, bits);
+        }
+        let beside = (end + self.random.range(1, self.kept)).max(i.d.emin());
         let [k, l] = [(); 2].map(|()| places.remove(self.random.below(places.len() as u64) as usize));
         self.cancel(input, [k, l], negative, lead, rest);
         if of_c {
@@ -385,6 +435,12 @@ impl Edges {
             self.put_at(input, i.k, negative, end, Rest::Nothing);
         } else {
             places.push(i.k);
+        }
+        if earlier {
+            let other = self.random.below(self.blocks.len() as u64) as usize;
+            let members = &self.blocks[other];
+            places = vec![members[self.random.below(members.len() as u64) as usize]];
+            places.retain(|place| ![k, l].contains(place));
         }
         for e in [end, beside].into_iter().skip(usize::from(of_c)) {
             if !places.is_empty() {
@@ -402,7 +458,7 @@ impl Edges {
         let (last, end) = if !self.floors.is_empty() && self.random.one_in(2) {
             (last_bit(&d), self.pick(|s| &s.floors) + self.random.range(-1, 0))
         } else {
-            let last = last_bit(&d).max(lead - d.fraction_bits as i32);
+            let last = last_bit(&d).max(lead - self.kept);
             (last, lead - self.pick(|s| &s.gaps) + self.random.range(-1, 0))
         };
         let apart = last - self.random.range(0, 1) - end;
@@ -424,8 +480,7 @@ impl Edges {
             return self.put_at(input, place, negative, lead, Rest::Anything);
         }
         let found = (0..8).find_map(|_| {
-            let whole =
-                u128::from(1 + self.random.below(1 << (widest - apart).min(d.fraction_bits as i32 + 1))) << apart;
+            let whole = u128::from(1 + self.random.below(1 << (widest - apart).min(self.kept + 1))) << apart;
             let magnitude = if self.random.one_in(2) { whole + 1 } else { whole - 1 };
             self.bench.split(negative, magnitude, end)
         });
@@ -440,6 +495,14 @@ impl Edges {
         let emin = self.bench.interface.d.emin();
         let mut places = self.blocks[step].clone();
         let mut beside = Vec::new();
+        if self.random.one_in(6) {
+            // Or one product just below it, which rounds to it where enough bits are cut.
+            let n = (self.pick(|s| &s.gaps) + self.random.range(-1, 1)).clamp(1, 100);
+            if let Some(operands) = self.bench.split(negative, (1 << n) - 1, emin - n) {
+                (input.a[places[0]], input.b[places[0]]) = operands;
+            }
+            return;
+        }
         // Two bits of either sign may leave a sticky bit, or none.
         for _ in 0..=self.random.below(2) {
             if places.len() > 2 {
@@ -467,6 +530,11 @@ impl Edges {
             let (negative, by) = (self.random.one_in(2), self.random.range(-2, 1));
             self.put_at(input, place, negative, end + by, Rest::Nothing);
         }
+        if self.random.one_in(4) {
+            // A subnormal c has the exponent of normal ones, or its own.
+            let (c, rest) = (input.a.len(), if self.random.one_in(2) { Rest::Ones } else { Rest::Anything });
+            self.put_at(input, c, negative, emin - 1, rest);
+        }
     }
 
     /// A product that is not written as 1 <= s < 2, and one bit of another term where its exponent, or the one it has
@@ -480,10 +548,13 @@ impl Edges {
         let mut members = self.blocks[step].clone();
         let product = members.swap_remove(self.random.below(members.len() as u64) as usize);
         let above = if self.random.one_in(3) {
-            let below = self.random.range(1, i.a.fraction_bits as i32);
-            let subnormal = around(&i.a, negative, i.a.emin() - below, 0);
-            (input.a[product], input.b[product]) = (subnormal, normal(&i.b, false, e - i.a.emin(), 0));
-            -below
+            // Of a subnormal a, or of two.
+            let of_a = self.random.range(1, i.a.fraction_bits as i32);
+            let of_b = self.random.range(1, i.b.fraction_bits as i32) * i32::from(self.random.one_in(2));
+            let eb = if of_b > 0 { i.b.emin() - of_b } else { i.b.emin().max(e - i.a.emin()) };
+            input.a[product] = around(&i.a, negative, i.a.emin() - of_a, 0);
+            input.b[product] = around(&i.b, false, eb, 0);
+            -of_a - of_b
         } else {
             (input.a[product], input.b[product]) = self.carrying(negative, e);
             1
@@ -494,22 +565,25 @@ impl Edges {
         let mut places: Vec<usize> = self.blocks[..step].iter().flatten().copied().chain(members).collect();
         let place = self.random.below(places.len() as u64 + 1) as usize;
         let other = if place < places.len() { places.swap_remove(place) } else { i.k };
-        let half = e + above - i.d.fraction_bits as i32 - 1;
+        // Just below a power of two the results lie twice as close.
+        let half = e + above - self.kept - 1 - i32::from(self.random.one_in(2));
         let opposite = self.random.one_in(2);
         match self.random.below(4) {
             // Half of the result's last bit, and the one in question.
-            0 if end < half => self.put_at(input, other, opposite, half, Rest::Bit(end)),
+            0 if end < half => {
+                let rest = self.one_or_all(end);
+                self.put_at(input, other, opposite, half, rest);
+            }
             _ => self.put_at(input, other, opposite, end, Rest::Nothing),
         }
     }
 
     /// Operands of a product of 2 or more times 2^e, of no more bits than a result has, or of one more: a tie.
     fn carrying(&mut self, negative: bool, e: i32) -> (u64, u64) {
-        let Interface { a, b, d, .. } = self.bench.interface;
+        let Interface { a, b, .. } = self.bench.interface;
         let (ea, eb) = self.bench.shared(e);
         // The carry is one of the result's bits.
-        let kept = d.fraction_bits as i32;
-        let bits = if self.random.one_in(2) { kept } else { self.random.range(2, kept - 1) };
+        let bits = if self.random.one_in(2) { self.kept } else { self.random.range(2, self.kept - 1) };
         let of_a = self.random.range(1.max(bits - b.fraction_bits as i32), (bits - 1).min(a.fraction_bits as i32));
         // 1.5 and more, odd in this many fraction bits.
         let mut significand = |f: &FormatSpec, bits: i32| {
@@ -522,7 +596,7 @@ impl Edges {
 
     /// Operands of a product halfway between two results.
     fn tied(&mut self, half: i32) -> Option<(u64, u64)> {
-        let (lead, negative) = (1u64 << (self.bench.interface.d.fraction_bits + 1), self.random.one_in(2));
+        let (lead, negative) = (1u64 << (self.kept + 1), self.random.one_in(2));
         (0..8).find_map(|_| {
             let odd = lead + 2 * self.random.below(lead / 2) + 1;
             self.bench.split(negative, odd.into(), half)
@@ -532,7 +606,7 @@ impl Edges {
     /// A power of two, perhaps with a result's last bit set, as c or as products at these places.
     fn power_of_two(&mut self, input: &mut Input, places: &[usize], lead: i32) {
         let i = self.bench.interface;
-        let last_bit = Some(lead - i.d.fraction_bits as i32).filter(|_| self.random.one_in(2));
+        let last_bit = Some(lead - self.kept).filter(|_| self.random.one_in(2));
         match *places {
             [first, ref others @ ..] if self.random.one_in(2) => {
                 self.put_at(input, first, false, lead, Rest::Nothing);
@@ -564,7 +638,10 @@ impl Edges {
             Rest::Ones => u64::MAX,
             Rest::Anything => fraction(&mut self.random, f.fraction_bits),
             Rest::Bit(at) if at < e => 1u64.checked_shl((f.fraction_bits as i32 - (e - at)) as u32).unwrap_or(0),
-            Rest::Bit(_) => 0,
+            Rest::From(at) if at < e => {
+                u64::MAX.checked_shr((63 - f.fraction_bits as i32 + (e - at)) as u32).unwrap_or(0)
+            }
+            Rest::Bit(_) | Rest::From(_) => 0,
         };
         if k == i.k {
             input.c = around(&i.c, negative, e, bits(&i.c));

@@ -21,6 +21,9 @@ mod generate;
 mod reach;
 mod repeated;
 mod same;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail by panic")]
+mod sensitivity;
 pub(crate) mod shrink;
 mod tree;
 mod tree_svg;

@@ -6,6 +6,7 @@ use super::fit::cases::Case;
 use crate::accumulate::Recipe;
 use crate::error::Error;
 use crate::format::FormatSpec;
+use crate::vectors::Evaluator;
 
 /// How large an input is: non-zero terms, then significand bits, then the span of exponents, then
 /// how far its exponents and signs are from those of +1. The scales of non-zero products count in
@@ -244,7 +245,8 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(interface: &Interface, recipe: &Recipe, inputs: Vec<Input>) -> Self {
         let Ok(unit) = interface.unit(*recipe) else { return Self { cases: Vec::new() } };
-        let answer = |x: &Input| unit.dot_add_scaled_bits(&x.a, &x.b, x.c, &x.scale_a, &x.scale_b);
+        let mut evaluator = Evaluator::new(&unit);
+        let mut answer = |x: &Input| evaluator.dot_add([&x.a, &x.b], x.c, [&x.scale_a, &x.scale_b]);
         let cases = inputs.into_iter().filter_map(|x| {
             let d = answer(&x).ok()?;
             Some(Case::new(interface, x, d))

@@ -38,7 +38,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// A unit's sums, and its groups of products, even k before odd k where these are apart; none where they may not
+    /// A unit's sums, and its groups of products, every second k before the others where these are apart; none where they may not
     /// fit f64.
     pub(super) fn new(unit: &Unit) -> Option<(Self, Vec<Vec<usize>>)> {
         let (r, grouped) = match unit.recipe {
@@ -54,10 +54,13 @@ impl Sums {
         if !f32_out || !exact || !known || grouped.is_some_and(|reach| reach.abs() > 1000) {
             return None;
         }
-        // Halves, where there are two, one after the other within each group.
+        // Halves, where there are two, one after the other within each group: the larger one, that of its first k, first.
         let mut blocks = Pattern::Runs.blocks(k, group);
         if grouped.is_some() {
-            blocks.iter_mut().for_each(|block| block.sort_by_key(|k| (k % 2, *k)));
+            for block in &mut blocks {
+                let first = block[0] % 2;
+                block.sort_by_key(|k| (k % 2 != first, *k));
+            }
         }
         let narrow = unit.a.fraction_bits + unit.b.fraction_bits + 2 <= 24
             && r.frac_bits <= 28
@@ -115,7 +118,7 @@ impl Body for Sums {
             let e_c = exponent(finite.into()).max(c_emin);
             let e = e_dot[j].max(e_c);
             let term = if e_c >= e - reach { f64::from(finite) } else { 0.0 };
-            let units = products[j] * power(sum_bits - f + e_dot[j].max(-900) - e);
+            let units = products[j] * power((sum_bits - f + e_dot[j] - e).max(-900));
             let c_units = to_int::<NATIVE>(term * power(f - e), ToInt::Down) * power(sum_bits - f);
             total[j] = (to_int::<NATIVE>(units, ToInt::Down) + c_units) * power(e - sum_bits);
             tops[j] = e;

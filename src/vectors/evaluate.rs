@@ -41,11 +41,18 @@ impl Evaluator {
     /// When an operand's length is not the unit's.
     pub fn eval(&mut self, vector: &Vector) -> Result<u64, Error> {
         let Vector { a, b, c, scale_a, scale_b, .. } = vector;
-        let (k, scales) = (self.unit.shape.k, self.unit.scales());
-        let fits = [a, b].iter().all(|x| x.len() == k) && [scale_a, scale_b].iter().all(|x| x.len() == scales);
-        let Some(kernel) = self.kernel.as_ref().filter(|_| fits) else { return vector.eval(&self.unit) };
-        let lines = [(a, scale_a), (b, scale_b)].map(|(codes, scales)| Line { codes, scales });
-        if let Some(d) = kernel.single(lines, &mut self.packed, *c) {
+        self.dot_add([a, b], *c, [scale_a, scale_b])
+    }
+
+    /// [`Unit::dot_add_scaled_bits`].
+    pub(crate) fn dot_add(&mut self, [a, b]: [&[u64]; 2], c: u64, scales: [&[u64]; 2]) -> Result<u64, Error> {
+        let (k, blocks) = (self.unit.shape.k, self.unit.scales());
+        let fits = [a, b].iter().all(|x| x.len() == k) && scales.iter().all(|x| x.len() == blocks);
+        let Some(kernel) = self.kernel.as_ref().filter(|_| fits) else {
+            return self.unit.dot_add_scaled_bits(a, b, c, scales[0], scales[1]);
+        };
+        let lines = [(a, scales[0]), (b, scales[1])].map(|(codes, scales)| Line { codes, scales });
+        if let Some(d) = kernel.single(lines, &mut self.packed, c) {
             return Ok(d);
         }
         for (panel, line) in self.operands.iter_mut().zip(lines) {
@@ -56,7 +63,7 @@ impl Evaluator {
         let [a, b] = &mut self.operands;
         kernel.pack_a(a);
         kernel.pack_b(b);
-        Ok(product(&**kernel, &self.unit, [a, b], *c))
+        Ok(product(&**kernel, &self.unit, [a, b], c))
     }
 }
 

@@ -80,6 +80,16 @@ fn fit_tells_the_floor_of_units_that_flush_results() {
     }
 }
 
+/// All answers but those at the floor say that the sum is exact and rounded to 14 bits: five parameters would have to change
+/// at once, were the other ending not among the starts.
+#[test]
+fn fit_starts_with_every_ending_that_explains_the_middle_of_the_range() {
+    fits(
+        &Unit::find("custom/m1n1k1.f32.bf16.bf16.f32/dot:block=1:F=13:normalise=yes:e_zero=emin-2:c=late:out=rne")
+            .unwrap(),
+    );
+}
+
 /// A unit outside the family: adds the products of odd k twice.
 #[derive(Clone, Debug)]
 struct Odd;
@@ -110,7 +120,7 @@ fn fit_gives_a_small_counterexample_for_what_it_cannot_model() {
 /// A unit of each family and other values of every one of its parameters; `true` where the unit's
 /// formats hide the difference.
 type Flips = &'static [(&'static str, &'static str, bool)];
-const FLIPS: [(&str, &str, Flips); 18] = [
+const FLIPS: [(&str, &str, Flips); 20] = [
     (
         "custom/m1n1k8.f32.bf16.bf16.f32/dot:block=4:F=24",
         "dot",
@@ -166,6 +176,18 @@ const FLIPS: [(&str, &str, Flips); 18] = [
         "custom/m1n1k32.f16.f16.f16.f16/dot:block=22:F=19:normalise=yes:e_zero=emin-6:out=rd:flush-in=yes",
         "dot",
         &[("e_zero", "emin-7", false)],
+    ),
+    // c is a tie and what is behind its cut; the product, of two subnormal numbers or none, is the power of two.
+    (
+        "custom/m1n1k1.f32.e2m1.e4m3.f32/dot:block=1:F=31:normalise=yes:out=rne:out-bits=18",
+        "dot",
+        &[("normalise", "no", false), ("align", "rne", false)],
+    ),
+    // What is left of two products that cancel must be a normal number, and far below them.
+    (
+        "custom/m1n1k32.f16.e5m2.e5m2.f16/dot:block=2:pattern=pairs:F=37:sticky=yes:c=last:out=rne:flush-out=yes",
+        "dot",
+        &[("exact", "yes", false), ("F", "38", false)],
     ),
     ("ampere/mma.m8n8k4.f64.f64.f64.f64", "fma", &[("round", "rz", false), ("nan", "ones", false)]),
     ("cdna2/v_mfma_f32_32x32x8f16", "pairwise", &[("flush-out", "no", true)]),

@@ -113,7 +113,7 @@ impl Case {
 }
 
 /// A case with its zero products left out, for one way of cutting K into blocks: full blocks of
-/// one size, in order. Runs of empty blocks are one, and blocks hold no zero products at all, unless
+/// one size, in order. Runs of empty blocks are short, and blocks hold no zero products at all, unless
 /// the model [`sees_zeros`].
 #[derive(Clone, Debug)]
 pub(crate) struct Compact {
@@ -142,7 +142,10 @@ pub(crate) fn sees_zeros(model: &GenericDot) -> bool {
     (drifts || outranked) && !model.exact
 }
 
-/// The blocks of `partition`, each reduced to the members in `present`. Runs of empty ones once if
+/// Empty blocks after which more change nothing: the first may round c to zero, the next one gives that its sign.
+const EMPTY: usize = 2;
+
+/// The blocks of `partition`, each reduced to the members in `present`. Of runs of empty ones the first [`EMPTY`] if
 /// `merge`; else one absent member stays, for all those of its block.
 pub(crate) fn reduced(partition: &[Vec<usize>], present: &[usize], merge: bool) -> Vec<Vec<usize>> {
     let mut blocks: Vec<Vec<usize>> = Vec::new();
@@ -150,7 +153,10 @@ pub(crate) fn reduced(partition: &[Vec<usize>], present: &[usize], merge: bool) 
         let (mut members, absent): (Vec<usize>, Vec<usize>) = block.iter().partition(|k| present.contains(k));
         if !merge {
             members.extend(absent.first());
-        } else if members.is_empty() && blocks.last().is_some_and(Vec::is_empty) {
+        } else if members.is_empty()
+            && blocks.len() >= EMPTY
+            && blocks[blocks.len() - EMPTY..].iter().all(Vec::is_empty)
+        {
             continue;
         }
         blocks.push(members);
@@ -159,7 +165,7 @@ pub(crate) fn reduced(partition: &[Vec<usize>], present: &[usize], merge: bool) 
 }
 
 impl Compact {
-    /// The compact form of case number `at`, runs of empty blocks as one if `merge`.
+    /// The compact form of case number `at`, runs of empty blocks shortened if `merge`.
     pub(crate) fn new(case: &Case, at: usize, partition: &[Vec<usize>], interface: &Interface, merge: bool) -> Self {
         // Zero products of one block need not have one scale.
         let sparse = case.is_sparse() && (merge || case.scale_a.is_empty());
@@ -167,25 +173,21 @@ impl Compact {
         Self::of(case, at, &blocks, interface)
     }
 
-    /// The compact form of a sparse case for a model's own cut, runs of empty blocks as one: [`reduced`] of all of K's
+    /// The compact form of a sparse case for a model's own cut, runs of empty blocks shortened: [`reduced`] of all of K's
     /// blocks, which cost more to cut than to sum.
     fn cut(case: &Case, model: &GenericDot, interface: &Interface) -> Self {
         let (k, block) = (interface.k, model.block.max(1));
         let mut places: Vec<(usize, usize)> =
             case.present.iter().map(|&at| (model.pattern.position(at, k) / block, at)).collect();
         places.sort_unstable();
-        let mut blocks: Vec<Vec<usize>> = Vec::with_capacity(2 * places.len() + 1);
+        let mut blocks: Vec<Vec<usize>> = Vec::with_capacity((EMPTY + 1) * places.len() + EMPTY);
         let mut next = 0;
         for members in places.chunk_by(|x, y| x.0 == y.0) {
-            if members[0].0 > next {
-                blocks.push(Vec::new());
-            }
+            blocks.extend((next..members[0].0).take(EMPTY).map(|_| Vec::new()));
             blocks.push(members.iter().map(|m| m.1).collect());
             next = members[0].0 + 1;
         }
-        if next < k.div_ceil(block) {
-            blocks.push(Vec::new());
-        }
+        blocks.extend((next..k.div_ceil(block)).take(EMPTY).map(|_| Vec::new()));
         Self::of(case, 0, &blocks, interface)
     }
 
@@ -268,6 +270,7 @@ mod tests {
             ("even-odd", "align=rne:sticky=yes:normalise=yes"),
             ("pairs", "c=late"),
             ("runs", "c=last"),
+            ("runs", "align=rd:zero-products=count:out=rne:out-bits=17:negative-zero=yes"),
         ] {
             let name = format!("custom/m1n1k64.f32.f16.f16.f32/dot:block=2:pattern={pattern}:F=18:{rules}");
             let unit = Unit::find(&name).expect("a unit");
@@ -275,6 +278,9 @@ mod tests {
             let mut generator = Generator::new(Bench::new(interface), 1);
             let mut inputs = generator.of_kinds(&[Kind::FewTerms], 20);
             inputs.extend(generator.of_kinds(&ENDS, 40));
+            // c alone, of which one block leaves a zero.
+            let alone = |c| Input { c, ..Bench::new(interface).zeros() };
+            inputs.extend([0, 1 << 31, 2, (1 << 31) | 2, (1 << 31) | (1 << 20)].map(alone));
             let mut cases: Vec<Case> = inputs.into_iter().map(|x| Case::new(&interface, x, 0)).collect();
             cases.retain(Case::is_sparse);
             assert!(cases.len() > 20);

@@ -375,7 +375,8 @@ impl Lab<'_> {
         let mut model = interface.unit(*recipe)?;
         // What will be asked, with the model's answers: one input tells many values apart.
         let mut asking: Jury<Case> = Jury { cases: Vec::new() };
-        for (name, others) in parameter_options(recipe, &interface, cuts) {
+        let mut unsettled = Vec::new();
+        for (_, others) in parameter_options(recipe, &interface, cuts) {
             let mut open = 0;
             for other in others.into_iter().filter(|r| r != recipe) {
                 if open == OPEN || Instant::now() > self.deadline {
@@ -386,25 +387,47 @@ impl Lab<'_> {
                 if settled || refuted(&mut self.jury) || refuted(&mut asking) {
                     continue;
                 }
-                let here = pool.separating(&other, &interface).cloned();
-                let input = here.or_else(|| {
-                    let mut edges = Edges::new(&other, &interface, self.asked);
-                    let mut there = edges.batch(2 * NEIGHBOUR_POOL);
-                    if ["F", "exact"].contains(&name) {
-                        there.extend(edges.ties(6 * NEIGHBOUR_POOL));
-                    }
-                    shrink::Pool::new(&interface, recipe, there).separating(&other, &interface).cloned()
-                });
-                open += usize::from(input.is_none());
+                let input = match pool.separating(&other, &interface) {
+                    Some(input) => Some(input.clone()),
+                    None => self.separating(&mut model, &other, 2 * NEIGHBOUR_POOL)?,
+                };
+                if input.is_none() {
+                    open += 1;
+                    unsettled.push(other);
+                }
                 let answers = model.dot_adds(input.as_slice())?;
                 asking.cases.extend(input.into_iter().zip(answers).map(|(x, d)| Case::new(&interface, x, d)));
             }
+        }
+        // Those that stay as one get more; of long sums, which take longer, fewer.
+        let share = NEIGHBOUR_EDGES.1 / unsettled.len().max(1) / interface.k.div_ceil(16);
+        for other in unsettled {
+            let input = self.separating(&mut model, &other, share.min(NEIGHBOUR_EDGES.0))?;
+            let answers = model.dot_adds(input.as_slice())?;
+            asking.cases.extend(input.into_iter().zip(answers).map(|(x, d)| Case::new(&interface, x, d)));
         }
         let mut answers = self.ask(asking.cases.into_iter().map(|case| case.input).collect())?;
         let wrong: Vec<Case> = answers.iter().filter(|c| !c.agrees(recipe, &interface, true)).cloned().collect();
         answers.retain(|c| c.agrees(recipe, &interface, true));
         self.jury.cases.extend(answers);
         Ok(wrong)
+    }
+
+    /// An input on which a model and its neighbour differ, among many at the neighbour's edges, a third of them ties.
+    fn separating(&self, model: &mut Unit, other: &Recipe, count: usize) -> Result<Option<Input>, Error> {
+        let mut edges = Edges::new(other, &self.interface, self.asked ^ count as u64);
+        let mut other = self.interface.unit(*other)?;
+        let mut left = count;
+        while left > 0 && Instant::now() <= self.deadline {
+            let mut inputs = edges.batch(left.min(NEIGHBOUR_POOL));
+            left -= inputs.len();
+            inputs.extend(edges.ties(inputs.len() / 2));
+            let (ours, theirs) = (model.dot_adds(&inputs)?, other.dot_adds(&inputs)?);
+            if let Some(at) = (0..inputs.len()).find(|&i| ours[i] != theirs[i]) {
+                return Ok(Some(inputs.swap_remove(at)));
+            }
+        }
+        Ok(None)
     }
 
     fn report(mut self, recipe: Recipe, options: &FitOptions) -> Result<Fit, Error> {
@@ -443,6 +466,9 @@ impl Lab<'_> {
 
 /// Inputs searched for one that separates a model from a neighbour.
 const NEIGHBOUR_POOL: usize = 2500;
+
+/// Inputs at the own edges of a neighbour that stays as good as the model, at most; and those of all such neighbours.
+const NEIGHBOUR_EDGES: (usize, usize) = (40_000, 400_000);
 
 /// Values of one parameter that nothing tells apart from the model's, before the others are left.
 const OPEN: usize = 4;

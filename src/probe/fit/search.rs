@@ -7,10 +7,11 @@ use super::structure::Structure;
 use crate::accumulate::{CPosition, GenericDot, Recipe, SubnormalC, ZeroProducts};
 use crate::round::Rounding;
 use crate::special::NanRule;
+use std::collections::HashMap;
 use std::time::Instant;
 
-/// Models kept per structure: more only differ in what the middle of the range cannot show.
-const KEPT: usize = 400;
+/// Models kept per structure, and of these with one ending: more only differ in what the middle of the range cannot show.
+const KEPT: (usize, usize) = (400, 60);
 
 /// Roundings of known designs, or all there are.
 fn roundings(known: bool) -> impl Iterator<Item = Rounding> {
@@ -101,11 +102,28 @@ pub(crate) fn middle(
     };
     let (mut merged, mut whole) = (jury(true), jury(false));
     let cut = |model| GenericDot { pattern: structure.pattern, block: structure.block, ..model };
-    let few_refute = |model: &GenericDot| {
+    let mut few_refute = |model: &GenericDot| {
         let jury = if sees_zeros(model) { &mut whole } else { &mut merged };
         jury.refutations(allowed + 1, |case| case.agrees(model, cases, interface)) <= allowed
     };
-    models.map(cut).take_while(|_| Instant::now() <= deadline).filter(few_refute).take(KEPT).collect()
+    let mut found: Vec<GenericDot> = Vec::new();
+    for model in models.map(cut).take_while(|_| Instant::now() <= deadline) {
+        // Those of one ending follow each other.
+        let full = found.len().checked_sub(KEPT.1).is_some_and(|n| ending(&found[n]) == ending(&model));
+        if !full && few_refute(&model) {
+            found.push(model);
+        }
+        if found.len() == KEPT.0 {
+            break;
+        }
+    }
+    found
+}
+
+/// What a model does with its sums, however it aligns.
+fn ending(x: &GenericDot) -> GenericDot {
+    let GenericDot { frac_bits, alignment, sticky, exact, .. } = GenericDot::default();
+    GenericDot { frac_bits, alignment, sticky, exact, ..*x }
 }
 
 /// The rules at the ends of the range: subnormals, zeros, overflow, NaN; one bit each, 0 for the
@@ -178,7 +196,7 @@ pub(crate) fn likely_output_bits(cases: &[Case], interface: &Interface) -> Vec<O
 }
 
 /// One model of each kind found, differing in more than F: the exact one or that of middling F;
-/// those with fewer and better known properties first.
+/// one of each ending first, and of these those with fewer and better known properties.
 pub(crate) fn representatives(mut found: Vec<GenericDot>) -> Vec<GenericDot> {
     let kind = |x: &GenericDot| GenericDot { frac_bits: 0, exact: false, ..*x };
     found.sort_by_key(|x| (!x.exact, x.frac_bits));
@@ -192,7 +210,15 @@ pub(crate) fn representatives(mut found: Vec<GenericDot>) -> Vec<GenericDot> {
     let middling = |members: Vec<GenericDot>| if members[0].exact { members[0] } else { members[members.len() / 2] };
     let mut all: Vec<GenericDot> = kinds.into_iter().map(middling).collect();
     all.sort_by_key(oddness);
-    all
+    let mut seen: HashMap<GenericDot, usize> = HashMap::new();
+    let mut nth = |x: &GenericDot| {
+        let n = seen.entry(ending(x)).or_default();
+        *n += 1;
+        *n
+    };
+    let mut ranked: Vec<(usize, GenericDot)> = all.into_iter().map(|x| (nth(&x), x)).collect();
+    ranked.sort_by_key(|(n, _)| *n);
+    ranked.into_iter().map(|(_, x)| x).collect()
 }
 
 /// How many properties differ from those of the best known designs.

@@ -5,8 +5,8 @@
 //! calls alike must give equal answers. Where formats are so narrow that sums of three products are
 //! never rounded, this is asked with the largest product at all other places too.
 
-use super::super::bench::{Bench, Random};
-use super::super::black_box::{BlackBox, Input};
+use super::super::bench::{Bench, Random, normal, top};
+use super::super::black_box::{BlackBox, Input, Interface};
 use super::super::generate::Generator;
 use super::cases::reduced;
 use crate::accumulate::Pattern;
@@ -63,7 +63,8 @@ struct Template {
     others: Option<(u64, u64)>,
 }
 
-/// A pair of products with c; X, -X and a small c; and X, -X and a small third product.
+/// A pair of products with c; X, -X and a small c; X, -X and a small third product; and a pair about the last bit of c,
+/// which is rounded once with both in one block.
 fn template(generator: &mut Generator, random: &mut Random, bench: &Bench) -> Template {
     let k = bench.interface.k;
     let (low, high) = bench.common_range();
@@ -71,9 +72,17 @@ fn template(generator: &mut Generator, random: &mut Random, bench: &Bench) -> Te
     let gap = random.range(0, 45).min(e - low.max(e - 45));
     let flip = random.one_in(2);
     let small = |at: usize, negative| [(0, flip, 1, e), (1, !flip, 1, e), (at, negative, 1, e - gap)];
-    let special = match random.below(3) {
+    let last_bit_of_c = |e: i32, random: &mut Random| {
+        let lead = 1u64 << bench.interface.c.fraction_bits.min(bench.interface.d.fraction_bits);
+        let mut small = |at: usize| (at, random.one_in(2), 1 + u128::from(random.below(7)), e - random.range(0, 4));
+        let products = [small(0), small(1)];
+        bench.terms(&[products[0], products[1], (k, flip, (lead | random.below(lead)).into(), e)])
+    };
+    let special = match random.below(5) {
         0 => bench.terms(&small(k, random.one_in(2))).map(|input| Template::alone(input, 2)),
-        1 if k > 2 => bench.terms(&small(2, random.one_in(2))).map(|input| Template::alone(input, 3)),
+        1 => last_bit_of_c(random.range(low, low + (high - low) / 2), random).map(|input| Template::alone(input, 2)),
+        2 if k > 2 => widest(random, bench).map(|input| Template::alone(input, 3)),
+        3 if k > 2 => bench.terms(&small(2, random.one_in(2))).map(|input| Template::alone(input, 3)),
         _ => None,
     };
     special.unwrap_or_else(|| {
@@ -81,6 +90,29 @@ fn template(generator: &mut Generator, random: &mut Random, bench: &Bench) -> Te
         Template::alone(generator.terms_at(&[0, 1, 2][..products], !random.one_in(4)), products)
     })
 }
+
+/// Products of the smallest normal numbers and of the largest: what is rounded off a sum of narrow products.
+fn widest(random: &mut Random, bench: &Bench) -> Option<Input> {
+    let Interface { a, b, .. } = bench.interface;
+    let (low, high) = bench.product_range();
+    if high - low > NARROW {
+        return None;
+    }
+    let mut input = bench.zeros();
+    for at in 0..3 {
+        let exponent = |f: &FormatSpec, random: &mut Random| match at {
+            2 => top(f) - random.range(0, 1),
+            _ => f.emin() + random.range(0, 1),
+        };
+        let (ea, eb) = (exponent(&a, random), exponent(&b, random));
+        input.a[at] = normal(&a, random.one_in(2), ea, random.next());
+        input.b[at] = normal(&b, false, eb, random.next());
+    }
+    Some(input)
+}
+
+/// Between more powers of two than these, any alignment cuts all of a product off.
+const NARROW: i32 = 64;
 
 /// Two of the smallest products among the largest, if a few of these need no rounding.
 fn crowded(random: &mut Random, bench: &Bench) -> Option<Template> {
@@ -165,7 +197,7 @@ fn is_consistent(
     rows.iter().all(|row| first_alike.iter().zip(*row).all(|(&first, answer)| row[first] == *answer))
 }
 
-/// What the blocks see of some products: for each block (runs of empty ones once, if `merge`) who is
+/// What the blocks see of some products: for each block (of runs of empty ones the first two, if `merge`) who is
 /// in it.
 fn relation(partition: &[Vec<usize>], places: &[usize], merge: bool) -> Vec<u8> {
     let bits = |block: &Vec<usize>| -> u8 {
