@@ -90,40 +90,48 @@ fn edges_reach_what_was_missed() {
     }
 }
 
-/// Inputs that tell models apart, of 40,000, that a fit cannot count on.
-const FEW: usize = 8;
+/// A number from the environment, for studies longer than a test.
+fn variable(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().unwrap())
+}
 
-/// Prints the neighbours of units drawn at random that few inputs at the edges tell apart, or none, though they are not
-/// provably the same: where edges are missing. `COUNT` and `SEED` are variables of the environment.
+/// Inputs at the edges of either model, and how many of them must tell the two apart.
+const ASKED: usize = 10_000;
+const FEW: usize = 2;
+
+/// All but a sixth of the neighbours that are not provably the same are told apart; the others are printed: where edges are missing.
+/// `STUDY_COUNT` units drawn from `STUDY_SEED` make it a study.
 #[test]
-#[ignore = "a study that takes minutes and asserts nothing"]
-fn neighbours_that_are_hard_to_tell() {
-    let variable = |name: &str, usual| std::env::var(name).map_or(usual, |text| text.parse().unwrap());
-    let mut r = custom::Random(variable("SEED", 1));
-    for _ in 0..variable("COUNT", 20) {
+fn neighbours_are_told_at_the_edges() {
+    let mut r = custom::Random(variable("STUDY_SEED", 3));
+    let (mut asked, mut hard) = (0, 0);
+    for _ in 0..variable("STUDY_COUNT", 5) {
         let unit = custom::unit(&mut r);
         let (own, interface) = (unit.recipe.unwrap(), unit.interface());
         for (name, others) in parameter_options(&own, &interface, &structures(interface.k)) {
             // Only vectors of every kind have NaNs.
             let others = others.into_iter().filter(|other| name != "nan" && *other != own);
-            for other in others.filter(|other| same_function(&own, other, &interface).is_none()).take(4) {
-                let few = |edges| Some(telling(&unit, [edges, &own, &other], 40_000)).filter(|told| *told < FEW);
+            for other in others.filter(|other| same_function(&own, other, &interface).is_none()).take(3) {
+                asked += 1;
+                let few = |edges| Some(telling(&unit, [edges, &own, &other], ASKED)).filter(|told| *told < FEW);
                 if let Some((here, there)) = few(&own).and_then(|here| Some((here, few(&other)?))) {
+                    hard += 1;
                     println!("{here} + {there} {name}\t{unit}\t{other}");
                 }
             }
         }
     }
+    assert!(6 * hard <= asked, "{hard} of {asked}");
+    println!("{hard} of {asked}");
 }
 
 /// Inputs at the edges, which kernels meet nowhere else: units of every family with one to three parameters changed.
 #[test]
 fn kernels_agree_with_the_reference_at_the_edges() {
-    let variable = |name: &str, usual| std::env::var(name).map_or(usual, |text| text.parse().unwrap());
-    let mut r = custom::Random(variable("SEED", 5));
+    let mut r = custom::Random(variable("STUDY_SEED", 5));
     let mut seen = HashSet::new();
     let listed: Vec<Unit> = Unit::all().filter(|u| seen.insert(format!("{:?}{:?}", u.recipe, u.interface()))).collect();
-    for n in 0..variable("COUNT", 150) {
+    for n in 0..variable("STUDY_COUNT", 150) {
         let unit =
             if n % 3 == 0 { custom::unit(&mut r) } else { listed[r.below(listed.len() as u64) as usize].clone() };
         let (mut recipe, interface) = (unit.recipe.unwrap(), unit.interface());

@@ -38,8 +38,8 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// A unit's sums, and its groups of products, every second k before the others where these are apart; none where they may not
-    /// fit f64.
+    /// A unit's sums, and its groups of products, every second k before the others where these are apart; none where
+    /// they may not fit f64.
     pub(super) fn new(unit: &Unit) -> Option<(Self, Vec<Vec<usize>>)> {
         let (r, grouped) = match unit.recipe {
             Some(Recipe::RoundDown(r)) => (r, None),

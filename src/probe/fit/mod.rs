@@ -395,22 +395,26 @@ impl Lab<'_> {
                     open += 1;
                     unsettled.push(other);
                 }
-                let answers = model.dot_adds(input.as_slice())?;
-                asking.cases.extend(input.into_iter().zip(answers).map(|(x, d)| Case::new(&interface, x, d)));
+                asking.cases.extend(self.expected(&mut model, input)?);
             }
         }
         // Those that stay as one get more; of long sums, which take longer, fewer.
         let share = NEIGHBOUR_EDGES.1 / unsettled.len().max(1) / interface.k.div_ceil(16);
         for other in unsettled {
             let input = self.separating(&mut model, &other, share.min(NEIGHBOUR_EDGES.0))?;
-            let answers = model.dot_adds(input.as_slice())?;
-            asking.cases.extend(input.into_iter().zip(answers).map(|(x, d)| Case::new(&interface, x, d)));
+            asking.cases.extend(self.expected(&mut model, input)?);
         }
         let mut answers = self.ask(asking.cases.into_iter().map(|case| case.input).collect())?;
         let wrong: Vec<Case> = answers.iter().filter(|c| !c.agrees(recipe, &interface, true)).cloned().collect();
         answers.retain(|c| c.agrees(recipe, &interface, true));
         self.jury.cases.extend(answers);
         Ok(wrong)
+    }
+
+    /// An input with the model's answer.
+    fn expected(&self, model: &mut Unit, input: Option<Input>) -> Result<Option<Case>, Error> {
+        let answers = model.dot_adds(input.as_slice())?;
+        Ok(input.zip(answers.into_iter().next()).map(|(x, d)| Case::new(&self.interface, x, d)))
     }
 
     /// An input on which a model and its neighbour differ, among many at the neighbour's edges, a third of them ties.

@@ -1,0 +1,329 @@
+//! Whole inputs made for one rule: what shows it, and nothing that hides it.
+
+use super::super::bench::{around, normal, top};
+use super::super::black_box::{Input, Interface};
+use super::super::generate::negative_zero;
+use super::{Edges, Rest, last_bit};
+use crate::format::FormatSpec;
+
+impl Edges {
+    /// A product too small for a result, alone or one in every step, beside a zero c: what its sign makes of zero.
+    pub(super) fn vanishing(&mut self, input: &mut Input) {
+        let Interface { c, d, k, .. } = self.bench.interface;
+        let negative = self.random.one_in(2);
+        let places: Vec<usize> = if self.random.one_in(2) {
+            vec![self.random.below(k as u64) as usize]
+        } else {
+            self.blocks.iter().map(|block| block[self.random.below(block.len() as u64) as usize]).collect()
+        };
+        // Results may have fewer bits than their format.
+        let above = if self.random.one_in(2) { d.fraction_bits as i32 } else { 0 };
+        // Or where alignment begins to leave nothing of it.
+        let (e, rest) = if !self.floors.is_empty() && self.random.one_in(2) {
+            let rest = if self.random.one_in(2) { Rest::Nothing } else { Rest::Anything };
+            (self.pick(|s| &s.floors) + self.random.range(-2, 1), rest)
+        } else {
+            (last_bit(&d) + self.random.range(-4, above), Rest::Nothing)
+        };
+        for place in places {
+            self.put_at(input, place, negative, e, rest);
+        }
+        if c.has_negative_zero() && self.random.one_in(2) {
+            input.c = negative_zero(&c);
+        }
+    }
+
+    /// A sum halfway between two results, or nearly so: by a bit about the last one that a sum keeps.
+    pub(super) fn tie(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32) {
+        let i = self.bench.interface;
+        let mut places = self.blocks[step].clone();
+        if self.random.one_in(2) {
+            places.insert(0, i.k);
+        }
+        // Just below a power of two the results lie twice as close.
+        let under = self.random.one_in(2);
+        let half = lead - self.kept - 1 - i32::from(under);
+        let rest = lead - self.pick(|s| &s.sums) + self.random.range(-2, 1);
+        let mut terms = vec![(negative, lead), (negative != under, half), (self.random.one_in(2), rest)];
+        if self.random.one_in(2) {
+            terms.insert(1, (negative != under, half + 1));
+        }
+        for ((negative, e), k) in terms.into_iter().zip(places) {
+            self.put_at(input, k, negative, e, Rest::Nothing);
+        }
+    }
+
+    /// A sum just beside a tie: by the last bit of a product, or by one bit beside a product that is a tie itself.
+    pub(super) fn beside_tie(&mut self, input: &mut Input, lead: i32) {
+        // Just below a power of two the results lie twice as close.
+        let Interface { a, b, .. } = self.bench.interface;
+        let tie = lead - self.kept - 1 - i32::from(self.random.one_in(2));
+        // Where the model begins to cut, or anywhere that a product about the tie has bits: it may be another width.
+        let end = if self.random.one_in(2) {
+            lead - self.pick(|s| &s.gaps) - self.random.range(0, 1)
+        } else {
+            tie - self.random.range(1, (a.fraction_bits + b.fraction_bits + 1) as i32)
+        };
+        // Anywhere, or in one step: a c that is added to the step's sum leaves the tie to its products.
+        let step = self.random.below(2 * self.blocks.len() as u64) as usize;
+        let mut places =
+            self.blocks.get(step).filter(|step| step.len() > 1).cloned().unwrap_or_else(|| self.blocks.concat());
+        while places.len() > 3 {
+            places.remove(self.random.below(places.len() as u64) as usize);
+        }
+        let Some(product) = places.pop().filter(|_| (1..64).contains(&(tie - end))) else { return };
+        if self.random.one_in(3)
+            && let Some(operands) = self.tied(tie)
+        {
+            (input.a[product], input.b[product]) = operands;
+            let (beside_c, negative) = (self.random.one_in(2), self.random.one_in(2));
+            let other = places.first().copied().filter(|_| !beside_c).unwrap_or(input.a.len());
+            return self.put_at(input, other, negative, end, Rest::Nothing);
+        }
+        if self.random.one_in(3) {
+            // Or the product is the power of two, and c the tie and the rest.
+            let rest = self.one_or_all(end);
+            let (negative, opposite) = (self.random.one_in(2), self.random.one_in(2));
+            self.put_at(input, product, negative, lead, Rest::Nothing);
+            return self.put_at(input, input.a.len(), opposite, tie, rest);
+        }
+        self.power_of_two(input, &places, lead);
+        let negative = self.random.one_in(2);
+        let found = (0..4).find_map(|_| {
+            let whole = u128::from(2 * self.random.below(8) + 1) << (tie - end);
+            let magnitude = if self.random.one_in(2) { whole + 1 } else { whole - 1 };
+            self.bench.split(negative, magnitude, end)
+        });
+        if let Some(operands) = found {
+            (input.a[product], input.b[product]) = operands;
+        }
+    }
+
+    /// The last bit that is kept or the first that is not; with all bits behind it, it is rounded to nearest, too.
+    const fn one_or_all(&mut self, end: i32) -> Rest {
+        if self.random.one_in(2) { Rest::Bit(end) } else { Rest::From(end) }
+    }
+
+    /// Two products that cancel, a small term where their exponent cuts bits off, and one beside it that makes the result
+    /// normal.
+    pub(super) fn left_over(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32, rest: Rest) {
+        let i = self.bench.interface;
+        let (mut lead, mut places) = (lead, self.blocks[step].clone());
+        let products = top(&i.a) + top(&i.b);
+        // The smallest product there is, or the smallest c, with products that begin to cut it; or any that these cut.
+        let (of_c, end) = match self.random.below(4) {
+            0 => (true, last_bit(&i.c)),
+            1 => (false, last_bit(&i.a) + last_bit(&i.b)),
+            _ => (false, lead - self.pick(|s| &s.gaps) + self.random.range(-3, 1)),
+        };
+        // Or one that an earlier step's result can be.
+        let earlier = self.blocks.len() > 1 && self.random.one_in(2);
+        let end = if earlier { end.max(if self.flushes { i.d.emin() } else { last_bit(&i.d) }) } else { end };
+        if (of_c || end < lead) && self.random.one_in(2) {
+            lead = products.min(end + self.pick(|s| &s.gaps) + self.random.range(0, 4));
+        }
+        if places.len() < 2 {
+            return self.cancelling(input, step, negative, lead, rest);
+        }
+        if self.random.one_in(4) {
+            // Or a c of which they cut the last bits.
+            let (gap, e) = (self.pick(|s| &s.gaps), self.random.range(0, i.c.fraction_bits as i32));
+            let lead = products.min(lead.max(i.c.emin() + gap - e));
+            let cut = lead - gap + self.random.range(-1, 1);
+            let bits = if self.random.one_in(3) { Rest::Anything } else { self.one_or_all(cut) };
+            let [k, l] = [(); 2].map(|()| places.remove(self.random.below(places.len() as u64) as usize));
+            self.cancel(input, [k, l], negative, lead, rest);
+            let negative = self.random.one_in(2);
+            return self.put_at(input, i.k, negative, cut + e, bits);
+        }
+        let beside = (end + self.random.range(1, self.kept)).max(i.d.emin());
+        let [k, l] = [(); 2].map(|()| places.remove(self.random.below(places.len() as u64) as usize));
+        self.cancel(input, [k, l], negative, lead, rest);
+        if of_c {
+            let negative = self.random.one_in(2);
+            self.put_at(input, i.k, negative, end, Rest::Nothing);
+        } else {
+            places.push(i.k);
+        }
+        if earlier {
+            let other = self.random.below(self.blocks.len() as u64) as usize;
+            let members = &self.blocks[other];
+            places = vec![members[self.random.below(members.len() as u64) as usize]];
+            places.retain(|place| ![k, l].contains(place));
+        }
+        for e in [end, beside].into_iter().skip(usize::from(of_c)) {
+            if !places.is_empty() {
+                let (n, negative) = (self.random.below(places.len() as u64) as usize, self.random.one_in(2));
+                self.put_at(input, places.swap_remove(n), negative, e, Rest::Nothing);
+            }
+        }
+    }
+
+    /// A lone product of a result's bits, or a tie's, and one more about the last that alignment keeps: there may be no
+    /// product small enough to be that bit, where subnormal operands are read as zero. Or one whose other bits cancel.
+    pub(super) fn alone(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32) {
+        let Interface { a, b, d, .. } = self.bench.interface;
+        let widest = (a.fraction_bits + b.fraction_bits + 1) as i32;
+        let (last, end) = if !self.floors.is_empty() && self.random.one_in(2) {
+            (last_bit(&d), self.pick(|s| &s.floors) + self.random.range(-1, 0))
+        } else {
+            let last = last_bit(&d).max(lead - self.kept);
+            (last, lead - self.pick(|s| &s.gaps) + self.random.range(-1, 0))
+        };
+        let apart = last - self.random.range(0, 1) - end;
+        let mut members = self.blocks[step].clone();
+        let place = members.swap_remove(self.random.below(members.len() as u64) as usize);
+        if self.random.one_in(3) {
+            // Or all of it but that bit is taken away again.
+            let most = a.fraction_bits.max(b.fraction_bits).max(1) as i32;
+            let power = if self.random.one_in(2) { most } else { self.random.range(1, most) };
+            let magnitude = if self.random.one_in(2) { (1u128 << power) + 1 } else { (1 << power) - 1 };
+            if let Some(operands) = self.bench.split(negative, magnitude, end) {
+                (input.a[place], input.b[place]) = operands;
+                members.push(self.bench.interface.k);
+                let other = members[self.random.below(members.len() as u64) as usize];
+                return self.put_at(input, other, !negative, end + power, Rest::Nothing);
+            }
+        }
+        if !(1..=widest).contains(&apart) {
+            return self.put_at(input, place, negative, lead, Rest::Anything);
+        }
+        let found = (0..8).find_map(|_| {
+            let whole = u128::from(1 + self.random.below(1 << (widest - apart).min(self.kept + 1))) << apart;
+            let magnitude = if self.random.one_in(2) { whole + 1 } else { whole - 1 };
+            self.bench.split(negative, magnitude, end)
+        });
+        if let Some(operands) = found {
+            (input.a[place], input.b[place]) = operands;
+        }
+    }
+
+    /// Products below the smallest normal result whose sum is one, or a product of 2 or more times its exponent's power, and
+    /// bits where their exponent cuts: bits that a floor at that result cuts too, or not.
+    pub(super) fn barely_normal(&mut self, input: &mut Input, step: usize, negative: bool) {
+        let emin = self.bench.interface.d.emin();
+        let mut places = self.blocks[step].clone();
+        let mut beside = Vec::new();
+        if self.random.one_in(6) {
+            // Or one product just below it, which rounds to it where enough bits are cut.
+            let n = (self.pick(|s| &s.gaps) + self.random.range(-1, 1)).clamp(1, 100);
+            if let Some(operands) = self.bench.split(negative, (1 << n) - 1, emin - n) {
+                (input.a[places[0]], input.b[places[0]]) = operands;
+            }
+            return;
+        }
+        // Two bits of either sign may leave a sticky bit, or none.
+        for _ in 0..=self.random.below(2) {
+            if places.len() > 2 {
+                beside.push(places.swap_remove(self.random.below(places.len() as u64) as usize));
+            }
+        }
+        let mut below = self.random.range(1, places.len().ilog2().max(1) as i32);
+        let rest = match self.random.below(3) {
+            0 => Rest::Anything,
+            1 => Rest::Bit(emin - below - self.pick(|s| &s.gaps)),
+            _ => Rest::Nothing,
+        };
+        if self.random.one_in(2) {
+            below = 1;
+            let place = places[0];
+            (input.a[place], input.b[place]) = self.carrying(negative, emin - below);
+            beside.extend(places.get(1).filter(|_| beside.is_empty()));
+        } else {
+            for place in places {
+                self.put_at(input, place, negative, emin - below, rest);
+            }
+        }
+        let end = emin - below - self.pick(|s| &s.gaps);
+        for place in beside {
+            let (negative, by) = (self.random.one_in(2), self.random.range(-2, 1));
+            self.put_at(input, place, negative, end + by, Rest::Nothing);
+        }
+        if self.random.one_in(4) {
+            // A subnormal c has the exponent of normal ones, or its own.
+            let (c, rest) = (input.a.len(), if self.random.one_in(2) { Rest::Ones } else { Rest::Anything });
+            self.put_at(input, c, negative, emin - 1, rest);
+        }
+    }
+
+    /// A product that is not written as 1 <= s < 2, and one bit of another term where its exponent, or the one it has
+    /// normalised, begins to cut: the result has all of the product's bits, so a directed rounding shows the bit, and a tie
+    /// any other.
+    pub(super) fn beside_unnormalised(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32) {
+        let i = self.bench.interface;
+        let gap = self.pick(|s| &s.gaps);
+        // An earlier step leaves no bit below its result's last one.
+        let e = if self.random.one_in(2) { last_bit(&i.d) + gap + self.random.range(-1, 2) } else { lead };
+        let mut members = self.blocks[step].clone();
+        let product = members.swap_remove(self.random.below(members.len() as u64) as usize);
+        let above = if self.random.one_in(3) {
+            // Of a subnormal a, or of two.
+            let of_a = self.random.range(1, i.a.fraction_bits as i32);
+            let of_b = self.random.range(1, i.b.fraction_bits as i32) * i32::from(self.random.one_in(2));
+            let eb = if of_b > 0 { i.b.emin() - of_b } else { i.b.emin().max(e - i.a.emin()) };
+            input.a[product] = around(&i.a, negative, i.a.emin() - of_a, 0);
+            input.b[product] = around(&i.b, false, eb, 0);
+            -of_a - of_b
+        } else {
+            (input.a[product], input.b[product]) = self.carrying(negative, e);
+            1
+        };
+        let e = self.bench.product_exponent(input, product);
+        let end = e - gap + self.random.range(above.min(0), above.max(0)) + self.random.range(-1, 0);
+        // c, or a product of this step or an earlier one.
+        let mut places: Vec<usize> = self.blocks[..step].iter().flatten().copied().chain(members).collect();
+        let place = self.random.below(places.len() as u64 + 1) as usize;
+        let other = if place < places.len() { places.swap_remove(place) } else { i.k };
+        // Just below a power of two the results lie twice as close.
+        let half = e + above - self.kept - 1 - i32::from(self.random.one_in(2));
+        let opposite = self.random.one_in(2);
+        match self.random.below(4) {
+            // Half of the result's last bit, and the one in question.
+            0 if end < half => {
+                let rest = self.one_or_all(end);
+                self.put_at(input, other, opposite, half, rest);
+            }
+            _ => self.put_at(input, other, opposite, end, Rest::Nothing),
+        }
+    }
+
+    /// Operands of a product of 2 or more times 2^e, of no more bits than a result has, or of one more: a tie.
+    fn carrying(&mut self, negative: bool, e: i32) -> (u64, u64) {
+        let Interface { a, b, .. } = self.bench.interface;
+        let (ea, eb) = self.bench.shared(e);
+        // The carry is one of the result's bits.
+        let bits = if self.random.one_in(2) { self.kept } else { self.random.range(2, self.kept - 1) };
+        let of_a = self.random.range(1.max(bits - b.fraction_bits as i32), (bits - 1).min(a.fraction_bits as i32));
+        // 1.5 and more, odd in this many fraction bits.
+        let mut significand = |f: &FormatSpec, bits: i32| {
+            let last = 1u64 << (f.fraction_bits as i32 - bits).clamp(0, f.fraction_bits as i32);
+            (self.random.next() & last.wrapping_neg()) | last | (1 << f.fraction_bits >> 1)
+        };
+        let (x, y) = (significand(&a, of_a), significand(&b, bits - of_a));
+        (normal(&a, negative, ea, x), normal(&b, false, eb, y))
+    }
+
+    /// Operands of a product halfway between two results.
+    fn tied(&mut self, half: i32) -> Option<(u64, u64)> {
+        let (lead, negative) = (1u64 << (self.kept + 1), self.random.one_in(2));
+        (0..8).find_map(|_| {
+            let odd = lead + 2 * self.random.below(lead / 2) + 1;
+            self.bench.split(negative, odd.into(), half)
+        })
+    }
+
+    /// A power of two, perhaps with a result's last bit set, as c or as products at these places.
+    fn power_of_two(&mut self, input: &mut Input, places: &[usize], lead: i32) {
+        let i = self.bench.interface;
+        let last_bit = Some(lead - self.kept).filter(|_| self.random.one_in(2));
+        match *places {
+            [first, ref others @ ..] if self.random.one_in(2) => {
+                self.put_at(input, first, false, lead, Rest::Nothing);
+                if let (Some(last_bit), Some(&second)) = (last_bit, others.first()) {
+                    self.put_at(input, second, false, last_bit, Rest::Nothing);
+                }
+            }
+            _ => self.put_at(input, i.k, false, lead, last_bit.map_or(Rest::Nothing, Rest::Bit)),
+        }
+    }
+}
