@@ -43,7 +43,7 @@ pub enum Sameness {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Inputs tried at least.
-const TRIED: u64 = 60_000;
+const TRIED: u64 = 300_000;
 
 /// Starting points of the shrinking: the smallest end counts.
 const STARTS: usize = 12;

@@ -4,12 +4,14 @@
 //! term, at the alignment floor, one place below the result's last bit, in the block after a large
 //! sum. Random inputs rarely stand there; these are built there from the model's own parameters.
 
+mod parameters;
 mod scenes;
 
+use self::parameters::{parameters, results, sums};
 use super::bench::{Bench, Random, around, top};
 use super::black_box::{Input, Interface};
 use super::generate::{Generator, Kind, fraction, negative_zero};
-use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, RoundDown};
+use crate::accumulate::Recipe;
 use crate::format::FormatSpec;
 
 /// The edges of one model, and a stream of inputs there.
@@ -66,62 +68,6 @@ enum Rest {
 
 const fn last_bit(f: &FormatSpec) -> i32 {
     f.emin() - f.fraction_bits as i32
-}
-
-/// A model's blocks, widths (fraction bits) and floor.
-fn parameters(recipe: &Recipe, i: &Interface) -> (Vec<Vec<usize>>, Vec<u32>, Option<i32>) {
-    let runs = |group: usize| Pattern::Runs.blocks(i.k, group);
-    let floor = |f: Floor| match f {
-        Floor::BelowEmin(n) => Some(i.d.emin() - n),
-        Floor::ZeroC => Some(i.d.emin()),
-        Floor::None => None,
-    };
-    let round_down = |x: &RoundDown| {
-        let widths = [Some(x.frac_bits), Some(x.sum_bits), x.total_bits];
-        (runs(x.group), widths.into_iter().flatten().collect(), None)
-    };
-    match recipe {
-        Recipe::Generic(x) => {
-            let mut widths: Vec<u32> = x.output_bits.into_iter().collect();
-            // An exact sum is questioned at every width.
-            if x.exact {
-                widths.extend((8..=64).step_by(5));
-            } else {
-                widths.push(x.frac_bits);
-            }
-            (x.pattern.blocks(i.k, x.block), widths, floor(x.floor))
-        }
-        Recipe::RoundDown(x) => round_down(x),
-        Recipe::GroupedRoundDown(x) => round_down(&x.base),
-        Recipe::GroupScaled(x) => (runs(x.group), vec![x.frac_bits], floor(x.floor)),
-        Recipe::Pairwise(x) => (runs(x.group), Vec::new(), None),
-        Recipe::Sequential(_) => (runs(1), Vec::new(), None),
-        Recipe::Software(_) => (runs(2), Vec::new(), None),
-    }
-}
-
-/// The widths of CDNA3's sums.
-fn sums(recipe: &Recipe) -> Vec<i32> {
-    let of = |x: &RoundDown| [Some(x.sum_bits), x.total_bits].into_iter().flatten().map(|w| w as i32).collect();
-    match recipe {
-        Recipe::RoundDown(x) => of(x),
-        Recipe::GroupedRoundDown(x) => of(&x.base),
-        _ => Vec::new(),
-    }
-}
-
-/// The fraction bits of results, as often as they are worth asking; all are `full`.
-fn results(recipe: &Recipe, full: i32) -> Vec<i32> {
-    match recipe {
-        Recipe::Generic(GenericDot { output_bits: Some(bits), c, .. }) => {
-            // A late c is added to a step's sum that has been rounded to fewer.
-            let narrow = if *c == CPosition::Late { 1 } else { 7 };
-            let mut all = vec![*bits as i32; narrow];
-            all.push(full);
-            all
-        }
-        _ => vec![full],
-    }
 }
 
 impl Edges {
@@ -181,17 +127,27 @@ impl Edges {
         from(self)[n]
     }
 
+    /// The last bit of a result whose leading one is at `lead`: subnormal ones have the smallest normal one's.
+    fn result_bit(&self, lead: i32) -> i32 {
+        lead.max(self.bench.interface.d.emin()) - self.kept
+    }
+
     /// The exponent of the largest term.
     fn lead(&mut self, scene: Scene) -> i32 {
         let i = self.bench.interface;
         match scene {
             // Half of the smallest result is a tie, which the smallest rest decides.
-            Scene::Bottom if self.random.one_in(4) => last_bit(&i.d) - 1,
-            Scene::Bottom if self.random.one_in(2) => self.random.range(last_bit(&i.d), i.d.emin() + 2),
+            Scene::Bottom if self.random.one_in(4) => self.result_bit(i.d.emin()) - 1,
+            Scene::Bottom if self.random.one_in(2) => self.random.range(self.result_bit(i.d.emin()), i.d.emin() + 2),
             Scene::Bottom => self.pick(|s| &s.depths) + self.random.range(-2, 2),
             Scene::Top => {
                 let products = top(&i.a) + top(&i.b);
                 let most = if self.random.one_in(2) { products } else { products.min(top(&i.c)).min(top(&i.d)) };
+                if self.random.one_in(3) {
+                    // Where they begin to cut the smallest terms.
+                    let small = if self.random.one_in(2) { last_bit(&i.c) } else { last_bit(&i.a) + last_bit(&i.b) };
+                    return most.min(small + self.pick(|s| &s.gaps) + self.random.range(0, 3));
+                }
                 most - self.random.range(0, 1) * self.random.range(0, 3)
             }
             Scene::Anywhere if self.random.one_in(3) => self.pick(|s| &s.levels) + self.random.range(-2, 1),
@@ -251,21 +207,29 @@ impl Edges {
             self.beside_unnormalised(&mut input, first, negative, lead);
             return input;
         }
-        if self.flushes && self.random.one_in(8) {
+        if self.flushes && self.random.one_in(6) {
             self.barely_normal(&mut input, first, negative);
+            return input;
+        }
+        if self.random.one_in(if self.flushes { 32 } else { 96 }) {
+            self.barely_subnormal(&mut input, first, negative);
             return input;
         }
         if !self.sums.is_empty() && self.random.one_in(4) {
             self.tie(&mut input, first, negative, lead);
             return input;
         }
+        let (mut lead, mut others) = (lead, 1 + self.random.below(3));
         match self.random.below(8) {
             0 => {}
-            1 | 2 => self.fill(&mut input, first, negative, lead, rest),
+            1 | 2 => {
+                lead = self.fill(&mut input, first, negative, lead, rest);
+                others -= self.random.below(2);
+            }
             3 | 4 => self.cancelling(&mut input, first, negative, lead, rest),
             _ => self.put(&mut input, first, negative, lead, rest),
         }
-        for _ in 0..1 + self.random.below(3) {
+        for _ in 0..others {
             // In the same step, the next one or any.
             let step = match self.random.below(4) {
                 0 => first + 1,
@@ -274,11 +238,13 @@ impl Edges {
             };
             let (step, e, negative) = (step % self.blocks.len(), self.below(scene, lead), self.random.one_in(2));
             // Beside a power of two one or two bits decide what is rounded off, beside others many.
-            let rest = match self.random.below(6) {
-                0 => Rest::Nothing,
-                1 => Rest::Anything,
-                2 => Rest::Bit(self.below(scene, lead)),
-                _ => rest,
+            let (e, rest) = match self.random.below(12) {
+                0 | 1 => (e, Rest::Nothing),
+                2 | 3 => (e, Rest::Anything),
+                4 | 5 => (e, Rest::Bit(self.below(scene, lead))),
+                // Its last bits are cut, and rounded up it has one more.
+                6 => (lead - self.pick(|s| &s.gaps) + self.random.range(0, self.kept), Rest::Ones),
+                _ => (e, rest),
             };
             self.put(&mut input, step, negative, e, rest);
             if self.random.one_in(3) {
@@ -390,8 +356,8 @@ impl Edges {
     }
 
     /// Large products of one sign at two places of a step, at all of them, or everywhere: sums above
-    /// their terms' exponent. Perhaps the largest ones.
-    fn fill(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, rest: Rest) {
+    /// their terms' exponent, which is returned. Perhaps the largest ones.
+    fn fill(&mut self, input: &mut Input, step: usize, negative: bool, e: i32, rest: Rest) -> i32 {
         let i = self.bench.interface;
         let members = &self.blocks[step];
         let mut places: Vec<usize> = match self.random.below(4) {
@@ -404,11 +370,16 @@ impl Edges {
         }
         let rest = if self.random.one_in(3) { Rest::Ones } else { rest };
         let largest = self.random.one_in(3);
-        for k in places {
+        let lead = if largest { top(&i.a) + top(&i.b) } else { e };
+        let sum = lead + self.random.range(0, places.len().ilog2() as i32 + 1);
+        for &k in &places {
             if largest && k < i.k {
                 (input.a[k], input.b[k]) = (i.a.max_code(negative), i.b.max_code(false));
             } else {
-                self.put_at(input, k, negative, e, rest);
+                // c's last bit that is kept may be the sum's that is not.
+                let bit = k == i.k && self.random.one_in(2);
+                let rest = if bit { Rest::Bit(lead - self.pick(|s| &s.gaps)) } else { rest };
+                self.put_at(input, k, negative, lead, rest);
             }
         }
         if largest && self.random.one_in(2) {
@@ -417,6 +388,7 @@ impl Edges {
             let (k, e, negative) = (self.random.below(i.k as u64), self.random.range(low, high), self.random.one_in(2));
             self.put_at(input, k as usize, negative, e, Rest::Anything);
         }
+        sum
     }
 
     /// Zero times a large number, from either side: does it count in the largest exponent?

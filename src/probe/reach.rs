@@ -93,6 +93,14 @@ pub(super) struct Reach {
     zeros: Option<(i32, i32)>,
     /// What stands beside the products of a block: c, or the block before.
     pub(super) addend: Option<Range>,
+    /// No product exceeds peak 2^(high - products.width).
+    peak: u128,
+    high: i32,
+    /// Products in all, and the fraction bits that results keep.
+    terms: usize,
+    kept: i32,
+    /// The weight of the smallest result's last bit.
+    last_result: i32,
     /// Whether a product is summed with nothing beside it, scales neither.
     pub(super) alone: bool,
     scaled: bool,
@@ -112,6 +120,12 @@ fn rounded(x: &GenericDot, i: &Interface) -> i32 {
     x.output_bits.unwrap_or(i.d.fraction_bits) as i32 + i32::from(sticky)
 }
 
+/// Fraction bits that alignment keeps: where one bit is cut, a sticky bit in its place is that bit.
+pub(super) fn bits_kept(x: &GenericDot) -> i32 {
+    let directed = matches!(x.alignment, Rounding::TowardZero | Rounding::Down | Rounding::Up);
+    x.frac_bits as i32 + i32::from(x.sticky && directed)
+}
+
 const fn carries(terms: usize) -> i32 {
     terms.next_power_of_two().trailing_zeros() as i32
 }
@@ -120,6 +134,8 @@ impl Reach {
     pub(super) fn new(x: &GenericDot, blocks: usize, i: &Interface) -> Self {
         let ((a, zero_a), (b, zero_b)) = (operand(x, &i.a), operand(x, &i.b));
         let mut products = a.times(b);
+        let ones = |width: i32| (2u128 << width.min(60)) - 1;
+        let (peak, high) = (ones(a.width) * ones(b.width), products.top);
         let mut zeros = ((a.low.min(zero_a) + b.low.min(zero_b)), (zero_a + b.top).max(a.top + zero_b));
         if let Some(rule) = i.scale {
             let scale = Range::of(&rule.format, false, false);
@@ -158,7 +174,24 @@ impl Reach {
         };
         let sure_floor = floor.filter(|_| x.floor != Floor::ZeroC);
         let alone = x.block == 1 && addend.is_none() && i.scale.is_none();
-        Self { products, zeros, addend, alone, scaled: i.scale.is_some(), floor, sure_floor, last, largest_sum }
+        let scaled = i.scale.is_some();
+        let kept = x.output_bits.unwrap_or(i.d.fraction_bits) as i32;
+        Self {
+            products,
+            zeros,
+            addend,
+            peak,
+            high,
+            terms: i.k,
+            kept,
+            last_result: i.d.emin() - kept,
+            alone,
+            scaled,
+            floor,
+            sure_floor,
+            last,
+            largest_sum,
+        }
     }
 
     /// The largest exponent of a zero product, where they count.
@@ -171,10 +204,14 @@ impl Reach {
         self.products.low.min(self.addend.map_or(i32::MAX, |c| c.low))
     }
 
+    /// What alignment never goes below because products count, even those that are zero.
+    pub(super) fn lowest_counted(&self) -> i32 {
+        self.zeros.map_or(i32::MIN, |z| z.0.min(self.products.low))
+    }
+
     /// What alignment never goes below because of the floor or of the products' own exponents.
     pub(super) fn lowest_without_addend(&self) -> i32 {
-        let zeros = self.zeros.map_or(i32::MIN, |z| z.0.min(self.products.low));
-        self.sure_floor.unwrap_or(i32::MIN).max(zeros)
+        self.sure_floor.unwrap_or(i32::MIN).max(self.lowest_counted())
     }
 
     /// The weight of the last bit kept where alignment starts at `e`.
@@ -201,41 +238,58 @@ impl Reach {
 
     /// Whether no bit of any term is ever cut off: neither by its own exponent, nor by another term's.
     pub(super) fn cuts_nothing(&self, x: &GenericDot) -> bool {
-        // Where one bit is cut, a sticky bit in its place is that bit.
-        let directed = matches!(x.alignment, Rounding::TowardZero | Rounding::Down | Rounding::Up);
-        let kept = x.frac_bits as i32 + i32::from(x.sticky && directed);
+        let kept = bits_kept(x);
         let floor = self.floor.unwrap_or(i32::MIN);
         let products = Range { width: self.products.width + i32::from(x.normalise_products), ..self.products };
         let products_top = products.top.max(self.zero_top());
         let other_products = if x.block > 1 || self.scaled { products_top } else { i32::MIN };
-        let addend_top = self.addend.map_or(i32::MIN, |c| c.top);
+        // What earlier blocks left is their exact sum, as long as this holds for them and none of its bits is rounded off.
+        let sum_top =
+            self.peak.saturating_mul(self.terms.max(1) as u128).ilog2() as i32 + self.high - self.products.width;
+        let no_rounding = sum_top - self.products.last <= self.kept && self.products.last >= self.last_result;
+        let exact_sums = !self.scaled && x.c != CPosition::With && no_rounding;
+        let addend = self.addend.map(|c| Range { top: if exact_sums { c.top.min(sum_top) } else { c.top }, ..c });
+        let addend_top = addend.map_or(i32::MIN, |c| c.top);
         let whole = |term: Range, others: i32| {
             let by_others = floor.max(others).saturating_sub(kept);
             (term.width <= kept || term.top - kept <= term.last) && by_others <= term.last
         };
-        whole(products, other_products.max(addend_top)) && self.addend.is_none_or(|c| whole(c, products_top))
+        whole(products, other_products.max(addend_top)) && addend.is_none_or(|c| whole(c, products_top))
     }
 
     /// Whether what alignment cuts off never changes what the output's rounding makes of the sum, the floor's cut
     /// included: where the output's rounding turns there is no finer bit than alignment keeps.
     pub(super) fn cut_is_rounding(&self, x: &GenericDot, i: &Interface) -> bool {
-        let f = x.frac_bits as i32;
+        let cut = self.floor.map(|e| e - x.frac_bits as i32);
         let finest = i.d.emin() - rounded(x, i);
-        let floor_is_fine = self.floor.is_none_or(|e| e - f <= finest);
-        let last = self.addend.map_or(self.products.last, |c| c.last);
-        let one_cut_at_floor = self.alone || self.floor.is_none_or(|e| e - f <= last);
-        floor_is_fine && one_cut_at_floor && self.terms_hide_cut(x, i)
+        let other = self.addend.map_or(self.products.last, |c| c.last);
+        let one_cut_at_floor = cut.is_none_or(|cut| cut <= finest && (self.alone || cut <= other));
+        let no_cut_at_floor = cut.is_none_or(|cut| cut <= self.last);
+        (self.terms_hide_cut(x, i) && (one_cut_at_floor || no_cut_at_floor))
+            || (self.far_terms_hide_cut(x, i) && no_cut_at_floor)
     }
 
-    /// Whether what is cut off below the largest term, no floor being above that, changes no rounding: a product alone is
-    /// cut in the direction in which it is rounded, or of two terms at most one is cut and the sticky bit stands for that.
+    /// Whether a block has two terms at most, which are as they were stored.
+    fn two_terms(&self, x: &GenericDot) -> bool {
+        // A zero product leaves its block's other term.
+        let other = self.addend.map_or(self.products.last, |c| c.last);
+        let zeros_cut = self.zeros.is_some() && (self.alone || self.zero_top() - x.frac_bits as i32 > other);
+        let two = self.alone || x.block + usize::from(self.addend.is_some()) == 2;
+        two && !self.scaled && !x.via_f16 && !zeros_cut
+    }
+
+    /// Whether what is cut off below the largest term, no floor being above that, changes no rounding: a product alone, or
+    /// one of two terms, is cut in the direction in which it is rounded, or the sticky bit stands for what is cut.
     fn terms_hide_cut(&self, x: &GenericDot, i: &Interface) -> bool {
-        let directed = [Rounding::TowardZero, Rounding::Down, Rounding::Up, Rounding::AwayFromZero];
+        // Toward zero or away from it, another term's sign would count.
+        let directed: &[Rounding] = match self.alone {
+            true => &[Rounding::TowardZero, Rounding::Down, Rounding::Up, Rounding::AwayFromZero],
+            false => &[Rounding::Down, Rounding::Up],
+        };
         let one_way = x.alignment == x.output_rounding && directed.contains(&x.alignment);
-        let same_direction = self.alone && one_way && !x.sticky && !x.negative_zero;
-        let two_terms = self.alone || x.block + usize::from(self.addend.is_some()) == 2;
-        let sticky = two_terms && x.sticky && x.alignment == Rounding::TowardZero;
-        if self.scaled || x.via_f16 || self.zeros.is_some() || !(same_direction || sticky) {
+        let same_direction = one_way && !x.sticky && !(self.alone && x.negative_zero);
+        let sticky = x.sticky && x.alignment == Rounding::TowardZero;
+        if !self.two_terms(x) || !(same_direction || sticky) {
             return false;
         }
         let (f, rounded) = (x.frac_bits as i32, rounded(x, i));
@@ -248,13 +302,42 @@ impl Reach {
         f >= depth + width + 2 && f > depth + rounded
     }
 
+    /// Whether of two terms one is only cut where it is so far below the other that no more than its sign shows, or nothing
+    /// of it.
+    fn far_terms_hide_cut(&self, x: &GenericDot, i: &Interface) -> bool {
+        let f = x.frac_bits as i32;
+        let carry = i32::from(!x.normalise_products);
+        let products = Range { width: self.products.width + 1 - carry, ..self.products };
+        // A large term whose number has `bits` fraction bits, and a small one.
+        let hides = |large: Range, bits: i32, small: Range| {
+            // Twice the largest result, and what is beside it is too small to change that.
+            let overflow = top(&i.d) + 1;
+            let highest = if self.depth(x, i, overflow) == 0 { large.top.min(overflow) } else { large.top };
+            if highest - f <= small.last {
+                return true;
+            }
+            // Nearer to the large term than the next number of its width, and than half a result.
+            let depth = self.depth(x, i, small.last + f);
+            let far = f >= small.width + (large.width + 2).max(depth + self.kept + 4);
+            let nearest = [Rounding::NearestEven, Rounding::NearestAway].contains(&x.output_rounding);
+            let is_result = bits <= self.kept && large.last >= self.last_result;
+            far && (x.sticky || (nearest && is_result))
+        };
+        self.two_terms(x)
+            && match self.addend {
+                Some(c) => hides(products, products.width + carry, c) && hides(c, c.width, products),
+                None => !self.alone && hides(products, products.width + carry, products),
+            }
+    }
+
     /// The least F of which the floor's cut, at the same place, is all that shows: below the largest term nothing is cut,
     /// or no rounding changed. None where F shows otherwise.
     pub(super) fn least_width(&self, x: &GenericDot, i: &Interface) -> Option<u32> {
         let width = (self.products.width + i32::from(x.normalise_products)) as u32;
         let holds = |f: u32| {
             let whole = self.alone && self.zeros.is_none() && !x.via_f16 && f >= width;
-            whole || self.terms_hide_cut(&GenericDot { frac_bits: f, ..*x }, i)
+            let narrower = GenericDot { frac_bits: f, ..*x };
+            whole || self.terms_hide_cut(&narrower, i) || self.far_terms_hide_cut(&narrower, i)
         };
         (0..=x.frac_bits).rev().take_while(|&f| holds(f)).last()
     }
@@ -280,15 +363,58 @@ impl Reach {
             bits = bits.min(self.products.width + 2);
         }
         if !x.exact && !self.scaled {
-            // Terms below 4 at the largest exponent, F bits behind the point and perhaps the sticky one.
-            let each = x.frac_bits as i32 + 2 + 2 * i32::from(x.sticky);
-            bits = bits.min(each + carries(x.block + 1));
+            bits = bits.min(self.units(x));
         }
         bits <= kept + 1 && quantum >= d.emin() - kept
     }
 
+    /// No sum of a block, in units of the last bit kept, exceeds 2 to this power.
+    fn units(&self, x: &GenericDot) -> i32 {
+        let f = x.frac_bits.min(60);
+        // A term at the largest exponent, perhaps rounded up, and with a sticky bit behind; smaller ones are at most half of it.
+        let aligned = |most: u128, width: i32| {
+            let width = width.max(0) as u32;
+            let (whole, cut) = if width <= f {
+                (most.checked_shl(f - width).filter(|m| m.leading_zeros() > 20).unwrap_or(u128::MAX >> 20), false)
+            } else {
+                ((most >> (width - f)) + u128::from(x.alignment != Rounding::TowardZero), true)
+            };
+            if x.sticky { 2 * whole + u128::from(cut) } else { whole }
+        };
+        let (most, width) = match x.normalise_products {
+            true => ((4 << self.products.width.min(120)) - 1, self.products.width + 1),
+            false => (self.peak, self.products.width),
+        };
+        let addend = self.addend.map_or(0, |c| aligned((2 << c.width.min(120)) - 1, c.width));
+        // Where few bits are kept, what is rounded up may be more than half of the largest term.
+        let few = if f < 4 { 2 } else { 1 };
+        let most = aligned(most, width).saturating_mul(x.block as u128).saturating_add(addend).saturating_mul(few);
+        128 - most.saturating_sub(1).leading_zeros() as i32
+    }
+
+    /// Whether terms whose exponents are all below `floor` have a sum that is a subnormal result, however it is aligned.
+    pub(super) fn is_flushed_below(&self, x: &GenericDot, i: &Interface, floor: i32) -> bool {
+        if !x.flush_results || self.scaled || floor > i.d.emin() || x.frac_bits < 4 {
+            return false;
+        }
+        // In units of 2^(floor - 1); each term may be rounded up, and have a sticky bit.
+        let small_c = self.addend.is_some_and(|c| c.low < floor);
+        let ulp = f64::from(-(x.frac_bits.min(60) as i32)).exp2();
+        let product =
+            if x.normalise_products { 2.0 } else { self.peak as f64 * f64::from(-self.products.width).exp2() };
+        let terms = x.block as f64 * (product + 3.0 * ulp) + if small_c { 2.0 + 3.0 * ulp } else { 0.0 };
+        let most = terms * f64::from(floor - 1 - i.d.emin()).exp2();
+        most < 1.0 - f64::from(-self.kept).exp2()
+    }
+
     /// Whether no block's sum overflows `d`.
-    pub(super) fn stays_finite(&self, d: &FormatSpec) -> bool {
+    pub(super) fn stays_finite(&self, x: &GenericDot, d: &FormatSpec) -> bool {
+        // Beside a c or an earlier sum so large that products could carry it over the top, they are cut off.
+        let cut = !x.exact && !x.sticky && x.alignment == Rounding::TowardZero && !self.scaled;
+        let small = self.products.largest + carries(x.block) < top(d) - x.frac_bits as i32;
         self.largest_sum <= top(d)
+            || (cut
+                && small
+                && self.addend.is_some_and(|c| c.top <= top(d) && c.width.min(x.frac_bits as i32) <= self.kept))
     }
 }

@@ -5,7 +5,7 @@
 
 use super::bench::top;
 use super::black_box::Interface;
-use super::reach::{Reach, keeps_values_in_f16, last_bit};
+use super::reach::{Reach, bits_kept, keeps_values_in_f16, last_bit};
 use crate::accumulate::{
     BlockedC, CPosition, Floor, GenericDot, OverflowBesideC, Pattern, Recipe, RoundDown, SubnormalC, ZeroProducts,
 };
@@ -154,7 +154,7 @@ impl ExactThenC {
             || !normal
             || reach.products.smallest < d.emin()
             || !reach.rounds_nothing(&x, d.fraction_bits as i32, d)
-            || !reach.stays_finite(d)
+            || !reach.stays_finite(&x, d)
         {
             return None;
         }
@@ -289,16 +289,28 @@ fn exponents(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: 
         } else if e <= low {
             let why = format!("no term's exponent is below 2^{low}");
             plain("e_zero", &mut x.floor, Floor::None, why, reasons);
+        } else if e <= reach.lowest_counted() {
+            let why = format!("each block has a product, zero or not, whose exponent is at least {e}");
+            plain("e_zero", &mut x.floor, Floor::None, why, reasons);
+        } else if !x.negative_zero && reach.is_flushed_below(x, interface, e) {
+            let why = "where it counts, sums are subnormal, and flushed";
+            plain("e_zero", &mut x.floor, Floor::None, why, reasons);
         }
     }
     let counted = GenericDot { zero_products: ZeroProducts::OwnExponent, ..*x };
     let zero_top = Reach::new(&counted, blocks, interface).zero_top();
-    if zero_top - f <= reach.last || reach.sure_floor.is_some_and(|e| e >= zero_top) {
+    let alone = reach.alone || zero_top - f <= reach.last;
+    if alone || reach.sure_floor.is_some_and(|e| e >= zero_top) {
         plain("zero-products", &mut x.zero_products, ZeroProducts::Ignored, "zero products cut no bit", reasons);
     }
     let emin_c = interface.c.emin().max(emin);
-    let never = reach.addend.is_none() || x.flush_inputs || emin_c - f <= reach.last;
-    if never || reach.lowest_without_addend() >= emin_c {
+    let kept = bits_kept(x);
+    let never = reach.addend.is_none_or(|c| x.flush_inputs || emin_c - kept <= reach.last.min(c.last));
+    // With products it is not the largest term.
+    let lone = reach.products.low >= emin_c;
+    let lone_whole = lone && reach.addend.is_some_and(|c| emin_c - kept <= c.last);
+    let flushed = lone && x.flush_results && x.alignment == Rounding::TowardZero && x.output_bits.is_none();
+    if never || lone_whole || flushed || reach.lowest_without_addend() >= emin_c {
         let why = "a subnormal c is never aligned where it cuts a bit";
         plain("subnormal-c", &mut x.subnormal_c, SubnormalC::Stored, why, reasons);
     }
@@ -329,7 +341,7 @@ fn c_with_exact_sums(x: &mut GenericDot, interface: &Interface, blocks: usize, r
     }
     let late = GenericDot { c: CPosition::Late, ..*x };
     let reach = Reach::new(&late, blocks, interface);
-    let whole = reach.rounds_nothing(&late, d.fraction_bits as i32, d) && reach.stays_finite(d);
+    let whole = reach.rounds_nothing(&late, d.fraction_bits as i32, d) && reach.stays_finite(&late, d);
     if whole && (!x.flush_results || reach.smallest_sum(&late) >= d.emin()) {
         let to = if blocks == 1 { CPosition::Last } else { CPosition::Late };
         plain("c", &mut x.c, to, "each block's products sum to a number of d, to which c is added in RNE", reasons);
@@ -343,7 +355,7 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
     let kept = x.output_bits.unwrap_or(interface.d.fraction_bits) as i32;
     let smallest = reach.smallest_sum(x);
     let directed = matches!(x.output_rounding, Rounding::Down | Rounding::Up);
-    let finite = reach.stays_finite(&interface.d);
+    let finite = reach.stays_finite(x, &interface.d);
     if reach.rounds_nothing(x, kept, &interface.d) && (finite || !directed) {
         let (d, why) = (GenericDot::default(), "no block's sum has more bits than d");
         plain("out", &mut x.output_rounding, d.output_rounding, why, reasons);

@@ -121,6 +121,8 @@ fn plainer(f: &FormatSpec, code: u64) -> Vec<u64> {
     }
     all.extend(exact(f, x.negative, 1, 0));
     all.extend(exact(f, false, s, q));
+    // A product of zero may count by its other factor.
+    all.push(0);
     all.retain(|&other| other != code);
     all
 }

@@ -2,7 +2,7 @@
 
 use crate::custom::{self, Random};
 use gemmulate::Unit;
-use gemmulate::accumulate::{Accumulator, CPosition, Dot, Floor, GenericDot, Recipe};
+use gemmulate::accumulate::{Accumulator, CPosition, Dot, Floor, GenericDot, Recipe, ZeroProducts};
 use gemmulate::format::{E4M3, E5M2, F16, F32, FormatSpec};
 use gemmulate::instr::Shape;
 use gemmulate::num::Num;
@@ -120,7 +120,7 @@ fn fit_gives_a_small_counterexample_for_what_it_cannot_model() {
 /// A unit of each family and other values of every one of its parameters; `true` where the unit's
 /// formats hide the difference.
 type Flips = &'static [(&'static str, &'static str, bool)];
-const FLIPS: [(&str, &str, Flips); 20] = [
+const FLIPS: [(&str, &str, Flips); 29] = [
     (
         "custom/m1n1k8.f32.bf16.bf16.f32/dot:block=4:F=24",
         "dot",
@@ -188,6 +188,56 @@ const FLIPS: [(&str, &str, Flips); 20] = [
         "custom/m1n1k32.f16.e5m2.e5m2.f16/dot:block=2:pattern=pairs:F=37:sticky=yes:c=last:out=rne:flush-out=yes",
         "dot",
         &[("exact", "yes", false), ("F", "38", false)],
+    ),
+    // A product of zero counts, and none has an exponent below the floor.
+    (
+        "custom/m1n1k16.f32.e3m2.e3m2.f32/dot:block=16:F=22:align=rne:e_zero=emin-6:zero-products=count",
+        "dot",
+        &[("e_zero", "emin+18", true), ("zero-products", "ignored", false)],
+    ),
+    // At most 4 * 1.75^2 + 2 = 14.25 times the largest exponent's power.
+    (
+        "custom/m1n1k4.f32.e5m2.e5m2.f32/dot:block=4:F=13:align=rne:out=rne",
+        "dot",
+        &[("out-bits", "16", true), ("out-bits", "15", false)],
+    ),
+    // 16 products below the floor are subnormal, and flushed.
+    (
+        "custom/m1n1k16.f32.bf16.bf16.f32/dot:block=16:F=22:align=rne:e_zero=emin-5:out=ru:flush-out=yes",
+        "dot",
+        &[("e_zero", "emin-13", true), ("e_zero", "zero-c", false)],
+    ),
+    // One of two terms is cut where it is too far below the other to show.
+    (
+        "custom/m1n1k12.f16.f16.f16.f16/dot:block=1:F=40:align=rne:sticky=yes:zero-products=count:out=rne:flush-in=yes",
+        "dot",
+        &[("F", "41", true), ("exact", "yes", true), ("align", "rd", true), ("sticky", "no", true), ("F", "24", false)],
+    ),
+    // Of two terms one is cut in the direction in which the sum is rounded.
+    (
+        "custom/m1n1k2.f32.e4m3.e4m3.f32/dot:block=2:F=33:align=rd:e_zero=none:c=last:out=rd",
+        "dot",
+        &[("F", "31", true), ("sticky", "yes", true), ("F", "20", false)],
+    ),
+    // A tie among subnormal results of fewer bits, and the last bit above the floor's cut.
+    (
+        "custom/m1n1k32.f32.bf16.bf16.f32/dot:block=4:F=16:e_zero=emin-6:out=rne:out-bits=13:flush-in=yes",
+        "dot",
+        &[("e_zero", "emin-5", false), ("e_zero", "emin-7", false)],
+    ),
+    // A product of 2 or more times its exponent's power, and c's last bit that is kept.
+    ("custom/m1n1k1.f32.f16.f16.f32/dot:block=1:F=22:align=rne:e_zero=none", "dot", &[("out", "rne", false)]),
+    // Products of 2^-128 whose sum is normal.
+    (
+        "custom/m1n1k16.f32.bf16.bf16.f32/dot:block=4:F=15:normalise=yes:e_zero=emin-1:subnormal-c=normalised:out=rd:flush-out=yes",
+        "dot",
+        &[("e_zero", "emin-5", false), ("subnormal-c", "stored", false)],
+    ),
+    // Only a late c can leave a subnormal result.
+    (
+        "custom/m1n1k16.f16.e2m1.e4m3.f16/dot:block=13:F=12:sticky=yes:normalise=yes:c=last:out=rne:flush-in=yes",
+        "dot",
+        &[("flush-out", "yes", false), ("normalise", "no", false)],
     ),
     ("ampere/mma.m8n8k4.f64.f64.f64.f64", "fma", &[("round", "rz", false), ("nan", "ones", false)]),
     ("cdna2/v_mfma_f32_32x32x8f16", "pairwise", &[("flush-out", "no", true)]),
@@ -414,46 +464,52 @@ fn canonical_forms_are_the_same_function() {
     }
 }
 
-/// Where `canonical` says that what alignment cuts off decides no rounding, it decides none: one or two terms of every size.
+/// Where `canonical` says that what alignment cuts off decides no rounding, it decides none: one to three terms of every size.
 #[test]
 fn cuts_that_decide_no_rounding_change_no_bit() {
+    const CLAIMS: usize = 300;
     let mut r = Random(11);
     let mut claims = 0;
-    for _ in 0..20_000 {
-        if claims == 40 {
+    for _ in 0..100_000 {
+        if claims == CLAIMS {
             break;
         }
         let formats = ["e2m1.e2m1", "e4m3.e2m1", "e4m3.e4m3", "e5m2.e5m2"][r.below(4) as usize];
-        let rounding =
-            |r: &mut Random| [Rounding::TowardZero, Rounding::Down, Rounding::NearestEven][r.below(3) as usize];
-        let (sticky, out) = (r.below(2) == 0, rounding(&mut r));
+        let rounding = |r: &mut Random| {
+            [Rounding::TowardZero, Rounding::Down, Rounding::NearestEven, Rounding::Up][r.below(4) as usize]
+        };
+        let k = 1 + r.below(2) as usize;
         let x = GenericDot {
-            block: 1,
+            block: 1 + r.below(2) as usize,
             frac_bits: 2 + r.below(38) as u32,
-            alignment: if sticky { Rounding::TowardZero } else { out },
-            sticky,
-            output_rounding: out,
+            alignment: rounding(&mut r),
+            sticky: r.below(2) == 0,
+            output_rounding: rounding(&mut r),
             output_bits: (r.below(2) == 0).then_some(2 + r.below(9) as u32),
             floor: [Floor::None, Floor::BelowEmin(r.below(30) as i32)][r.below(2) as usize],
             c: [CPosition::With, CPosition::Late, CPosition::Last][r.below(3) as usize],
             normalise_products: r.below(3) == 0,
             flush_inputs: r.below(2) == 0,
+            flush_results: r.below(4) == 0,
+            zero_products: [ZeroProducts::Ignored, ZeroProducts::OwnExponent][r.below(2) as usize],
             ..GenericDot::default()
         };
-        let unit = Unit::find(&format!("custom/m1n1k1.f16.{formats}.f16/dot")).unwrap().with_accumulator(x).unwrap();
+        let d = ["f16", "e5m2", "e4m3"][r.below(3) as usize];
+        let unit = Unit::find(&format!("custom/m1n1k{k}.{d}.{formats}.{d}/dot")).unwrap().with_accumulator(x).unwrap();
         let (plain, why) = canonical(&Recipe::Generic(x), &unit.interface());
         if !why.iter().any(|(_, why)| why.ends_with("changes no rounding of the result")) {
             continue;
         }
         claims += 1;
         let other = unit.with_accumulator(plain).unwrap();
-        for _ in 0..20_000 {
-            let [a, b, c] = [unit.a, unit.b, unit.c].map(|f| r.below(1 << f.storage_bits));
-            let bits = |u: &Unit| u.dot_add_bits(&[a], &[b], c).unwrap();
-            assert_eq!(bits(&unit), bits(&other), "{unit} and {plain}: {a:x} {b:x} {c:x}");
+        for _ in 0..10_000 {
+            let [a, b] = [unit.a, unit.b].map(|f| [(); 2].map(|()| r.below(1 << f.storage_bits)));
+            let c = r.below(1 << unit.c.storage_bits);
+            let bits = |u: &Unit| u.dot_add_bits(&a[..k], &b[..k], c).unwrap();
+            assert_eq!(bits(&unit), bits(&other), "{unit} and {plain}: {a:x?} {b:x?} {c:x}");
         }
     }
-    assert_eq!(claims, 40);
+    assert_eq!(claims, CLAIMS);
 }
 
 /// IEEE sums of narrow products are exact: one function with the generic family's, whatever flushing says.

@@ -42,7 +42,7 @@ impl Edges {
         }
         // Just below a power of two the results lie twice as close.
         let under = self.random.one_in(2);
-        let half = lead - self.kept - 1 - i32::from(under);
+        let half = self.result_bit(lead - i32::from(under)) - 1;
         let rest = lead - self.pick(|s| &s.sums) + self.random.range(-2, 1);
         let mut terms = vec![(negative, lead), (negative != under, half), (self.random.one_in(2), rest)];
         if self.random.one_in(2) {
@@ -57,10 +57,16 @@ impl Edges {
     pub(super) fn beside_tie(&mut self, input: &mut Input, lead: i32) {
         // Just below a power of two the results lie twice as close.
         let Interface { a, b, .. } = self.bench.interface;
-        let tie = lead - self.kept - 1 - i32::from(self.random.one_in(2));
+        let under = i32::from(self.random.one_in(2));
+        let tie = self.result_bit(lead - under) - 1;
+        let subnormal = lead < self.bench.interface.d.emin();
+        let lead = lead.max(tie + 1);
         // Where the model begins to cut, or anywhere that a product about the tie has bits: it may be another width.
-        let end = if self.random.one_in(2) {
-            lead - self.pick(|s| &s.gaps) - self.random.range(0, 1)
+        let end = if subnormal && !self.floors.is_empty() {
+            self.pick(|s| &s.floors) - self.random.range(0, 1)
+        } else if self.random.one_in(2) {
+            let gap = (0..3).map(|_| self.pick(|s| &s.gaps)).find(|gap| lead - gap < tie).unwrap_or(0);
+            lead - gap - self.random.range(0, 1)
         } else {
             tie - self.random.range(1, (a.fraction_bits + b.fraction_bits + 1) as i32)
         };
@@ -165,9 +171,9 @@ impl Edges {
         let Interface { a, b, d, .. } = self.bench.interface;
         let widest = (a.fraction_bits + b.fraction_bits + 1) as i32;
         let (last, end) = if !self.floors.is_empty() && self.random.one_in(2) {
-            (last_bit(&d), self.pick(|s| &s.floors) + self.random.range(-1, 0))
+            (self.result_bit(d.emin()), self.pick(|s| &s.floors) + self.random.range(-1, 0))
         } else {
-            let last = last_bit(&d).max(lead - self.kept);
+            let last = self.result_bit(lead);
             (last, lead - self.pick(|s| &s.gaps) + self.random.range(-1, 0))
         };
         let apart = last - self.random.range(0, 1) - end;
@@ -204,21 +210,30 @@ impl Edges {
         let emin = self.bench.interface.d.emin();
         let mut places = self.blocks[step].clone();
         let mut beside = Vec::new();
-        if self.random.one_in(6) {
-            // Or one product just below it, which rounds to it where enough bits are cut.
+        if self.random.one_in(4) {
+            // Or one product just below it, or c, which rounds to it where enough bits are cut.
             let n = (self.pick(|s| &s.gaps) + self.random.range(-1, 1)).clamp(1, 100);
-            if let Some(operands) = self.bench.split(negative, (1 << n) - 1, emin - n) {
+            if self.random.one_in(2) {
+                let c = self.bench.interface.c;
+                let zeros = (c.fraction_bits as i32 + 1 - n).max(0) as u32;
+                input.c = around(&c, negative, emin - 1, u64::MAX.checked_shl(zeros).unwrap_or(0));
+                if self.random.one_in(2) {
+                    let (negative, by) = (self.random.one_in(2), self.random.range(-2, 1));
+                    self.put_at(input, places[0], negative, emin - n + by, Rest::Nothing);
+                }
+            } else if let Some(operands) = self.bench.split(negative, (1 << n) - 1, emin - n) {
                 (input.a[places[0]], input.b[places[0]]) = operands;
             }
             return;
         }
         // Two bits of either sign may leave a sticky bit, or none.
-        for _ in 0..=self.random.below(2) {
+        for _ in 0..self.random.below(3) {
             if places.len() > 2 {
                 beside.push(places.swap_remove(self.random.below(places.len() as u64) as usize));
             }
         }
-        let mut below = self.random.range(1, places.len().ilog2().max(1) as i32);
+        // Up to twice each term's power, and c may be one of them.
+        let mut below = self.random.range(1, (places.len() + 1).ilog2().max(1) as i32);
         let rest = match self.random.below(3) {
             0 => Rest::Anything,
             1 => Rest::Bit(emin - below - self.pick(|s| &s.gaps)),
@@ -239,11 +254,23 @@ impl Edges {
             let (negative, by) = (self.random.one_in(2), self.random.range(-2, 1));
             self.put_at(input, place, negative, end + by, Rest::Nothing);
         }
-        if self.random.one_in(4) {
+        if self.random.one_in(3) {
             // A subnormal c has the exponent of normal ones, or its own.
             let (c, rest) = (input.a.len(), if self.random.one_in(2) { Rest::Ones } else { Rest::Anything });
-            self.put_at(input, c, negative, emin - 1, rest);
+            let below = if self.random.one_in(2) { below } else { 1 };
+            self.put_at(input, c, negative, emin - below, rest);
         }
+    }
+
+    /// A product of which c leaves a subnormal result.
+    pub(super) fn barely_subnormal(&mut self, input: &mut Input, step: usize, negative: bool) {
+        let Interface { c, d, .. } = self.bench.interface;
+        let product = self.blocks[step][0];
+        let (lowest, highest) = self.bench.product_range();
+        let e = (d.emin() + self.random.range(0, c.fraction_bits as i32)).clamp(lowest, highest);
+        let left = self.random.range(last_bit(&c).max(last_bit(&d)), d.emin() - 1);
+        self.put_at(input, product, negative, e, Rest::Nothing);
+        self.put_at(input, input.a.len(), !negative, e, Rest::Bit(left));
     }
 
     /// A product that is not written as 1 <= s < 2, and one bit of another term where its exponent, or the one it has
@@ -275,7 +302,8 @@ impl Edges {
         let place = self.random.below(places.len() as u64 + 1) as usize;
         let other = if place < places.len() { places.swap_remove(place) } else { i.k };
         // Just below a power of two the results lie twice as close.
-        let half = e + above - self.kept - 1 - i32::from(self.random.one_in(2));
+        let under = i32::from(self.random.one_in(2));
+        let half = self.result_bit(e + above - under) - 1;
         let opposite = self.random.one_in(2);
         match self.random.below(4) {
             // Half of the result's last bit, and the one in question.
@@ -315,7 +343,8 @@ impl Edges {
     /// A power of two, perhaps with a result's last bit set, as c or as products at these places.
     fn power_of_two(&mut self, input: &mut Input, places: &[usize], lead: i32) {
         let i = self.bench.interface;
-        let last_bit = Some(lead - self.kept).filter(|_| self.random.one_in(2));
+        let bit = self.result_bit(lead);
+        let last_bit = Some(bit).filter(|&bit| bit < lead && self.random.one_in(2));
         match *places {
             [first, ref others @ ..] if self.random.one_in(2) => {
                 self.put_at(input, first, false, lead, Rest::Nothing);
