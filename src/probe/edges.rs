@@ -40,6 +40,10 @@ pub(crate) struct Edges {
     kept: i32,
     /// Whether subnormal results are zero, so that nothing shows in small sums.
     flushes: bool,
+    /// Whether a sticky bit stands for what is cut, so that two terms show what one does not.
+    sticky: bool,
+    /// Whether subnormal operands are read as zero.
+    normal_operands: bool,
 }
 
 /// Where in the range an input's largest terms are.
@@ -103,6 +107,8 @@ impl Edges {
             results: results(recipe, kept),
             kept,
             flushes: matches!(recipe, Recipe::Generic(x) if x.flush_results),
+            sticky: matches!(recipe, Recipe::Generic(x) if x.sticky),
+            normal_operands: matches!(recipe, Recipe::Generic(x) if x.flush_inputs),
         }
     }
 
@@ -197,6 +203,10 @@ impl Edges {
         let negative = self.random.one_in(2);
         if self.random.one_in(16) {
             self.left_over(&mut input, first, negative, lead, rest);
+            return input;
+        }
+        if self.random.one_in(if self.sticky { 12 } else { 64 }) {
+            self.two_small(&mut input, first, lead);
             return input;
         }
         if self.random.one_in(24) {
@@ -324,7 +334,12 @@ impl Edges {
     /// How a product's exponent is shared: evenly, or as unevenly as the formats allow.
     fn exponent_of_a(&mut self, e: i32) -> i32 {
         let Interface { a, b, .. } = self.bench.interface;
-        let (low, high) = (last_bit(&a).max(e - top(&b)), top(&a).min(e - last_bit(&b)));
+        let normal = (a.emin().max(e - top(&b)), top(&a).min(e - b.emin()));
+        let (low, high) = if self.normal_operands && normal.0 <= normal.1 && !self.random.one_in(8) {
+            normal
+        } else {
+            (last_bit(&a).max(e - top(&b)), top(&a).min(e - last_bit(&b)))
+        };
         match self.random.below(4) {
             0 => self.random.range(low, high.max(low)),
             1 => low,

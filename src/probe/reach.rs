@@ -26,7 +26,7 @@ pub(super) struct Range {
     /// ... and below 2^largest.
     pub(super) largest: i32,
     /// Fraction bits.
-    width: i32,
+    pub(super) width: i32,
 }
 
 impl Range {
@@ -96,8 +96,9 @@ pub(super) struct Reach {
     /// No product exceeds peak 2^(high - products.width).
     peak: u128,
     high: i32,
-    /// Products in all, and the fraction bits that results keep.
-    terms: usize,
+    /// Products before the last block.
+    earlier: usize,
+    /// The fraction bits that results keep.
     kept: i32,
     /// The weight of the smallest result's last bit.
     last_result: i32,
@@ -182,7 +183,7 @@ impl Reach {
             addend,
             peak,
             high,
-            terms: i.k,
+            earlier: blocks.saturating_sub(1).saturating_mul(x.block),
             kept,
             last_result: i.d.emin() - kept,
             alone,
@@ -230,8 +231,9 @@ impl Reach {
         let bound = self.lowest_without_addend();
         let with_products = self.unit(x, bound.max(self.products.low));
         let Some(addend) = self.addend else { return with_products };
-        // An addend alone keeps all its bits if it is what alignment starts from.
-        let whole = x.exact || (x.frac_bits as i32 >= addend.width && bound <= addend.low);
+        // An addend alone keeps all its bits, or its leading one, if it is what alignment starts from.
+        let kept = x.frac_bits as i32 >= addend.width || addend.smallest >= addend.low;
+        let whole = x.exact || (kept && bound <= addend.low);
         let alone = if whole { addend.smallest } else { self.unit(x, bound.max(addend.low)) };
         with_products.min(alone)
     }
@@ -243,12 +245,13 @@ impl Reach {
         let products = Range { width: self.products.width + i32::from(x.normalise_products), ..self.products };
         let products_top = products.top.max(self.zero_top());
         let other_products = if x.block > 1 || self.scaled { products_top } else { i32::MIN };
-        // What earlier blocks left is their exact sum, as long as this holds for them and none of its bits is rounded off.
-        let sum_top =
-            self.peak.saturating_mul(self.terms.max(1) as u128).ilog2() as i32 + self.high - self.products.width;
-        let no_rounding = sum_top - self.products.last <= self.kept && self.products.last >= self.last_result;
-        let exact_sums = !self.scaled && x.c != CPosition::With && no_rounding;
-        let addend = self.addend.map(|c| Range { top: if exact_sums { c.top.min(sum_top) } else { c.top }, ..c });
+        // What earlier blocks left is the rounded sum of whole products, as long as this holds for them.
+        let sum = self.peak.saturating_mul(self.earlier.max(1) as u128);
+        let blocks = (self.earlier / x.block.max(1) + 1) as u128;
+        let rounded = sum.saturating_add((sum >> self.kept.clamp(0, 100)).saturating_add(1).saturating_mul(2 * blocks));
+        let sum_top = rounded.ilog2() as i32 + self.high - self.products.width;
+        let whole_sums = !self.scaled && x.c != CPosition::With && self.products.last >= self.last_result;
+        let addend = self.addend.map(|c| Range { top: if whole_sums { c.top.min(sum_top) } else { c.top }, ..c });
         let addend_top = addend.map_or(i32::MIN, |c| c.top);
         let whole = |term: Range, others: i32| {
             let by_others = floor.max(others).saturating_sub(kept);
@@ -273,7 +276,7 @@ impl Reach {
     fn two_terms(&self, x: &GenericDot) -> bool {
         // A zero product leaves its block's other term.
         let other = self.addend.map_or(self.products.last, |c| c.last);
-        let zeros_cut = self.zeros.is_some() && (self.alone || self.zero_top() - x.frac_bits as i32 > other);
+        let zeros_cut = self.zeros.is_some() && !self.alone && self.zero_top() - x.frac_bits as i32 > other;
         let two = self.alone || x.block + usize::from(self.addend.is_some()) == 2;
         two && !self.scaled && !x.via_f16 && !zeros_cut
     }
@@ -293,11 +296,13 @@ impl Reach {
             return false;
         }
         let (f, rounded) = (x.frac_bits as i32, rounded(x, i));
-        let depth = self.depth(x, i, i.d.emin() - rounded + f);
+        // Bits are cut above this exponent.
+        let depth = self.depth(x, i, self.last.max(i.d.emin() - rounded) + f);
+        let width = self.products.width + i32::from(x.normalise_products);
         if self.alone {
-            return f >= depth + rounded;
+            return f >= width || f >= depth + rounded;
         }
-        let width = self.addend.map_or(0, |c| c.width).max(self.products.width + i32::from(x.normalise_products));
+        let width = width.max(self.addend.map_or(0, |c| c.width));
         // A term that loses bits is at most half of the other one.
         f >= depth + width + 2 && f > depth + rounded
     }
@@ -335,7 +340,7 @@ impl Reach {
     pub(super) fn least_width(&self, x: &GenericDot, i: &Interface) -> Option<u32> {
         let width = (self.products.width + i32::from(x.normalise_products)) as u32;
         let holds = |f: u32| {
-            let whole = self.alone && self.zeros.is_none() && !x.via_f16 && f >= width;
+            let whole = self.alone && !x.via_f16 && f >= width;
             let narrower = GenericDot { frac_bits: f, ..*x };
             whole || self.terms_hide_cut(&narrower, i) || self.far_terms_hide_cut(&narrower, i)
         };
@@ -365,7 +370,9 @@ impl Reach {
         if !x.exact && !self.scaled {
             bits = bits.min(self.units(x));
         }
-        bits <= kept + 1 && quantum >= d.emin() - kept
+        // A number below the smallest normal one by its last bit is still not rounded to that.
+        let flushed = x.flush_results && !x.negative_zero && bits <= kept;
+        bits <= kept + 1 && (flushed || quantum >= d.emin() - kept)
     }
 
     /// No sum of a block, in units of the last bit kept, exceeds 2 to this power.
@@ -409,12 +416,21 @@ impl Reach {
 
     /// Whether no block's sum overflows `d`.
     pub(super) fn stays_finite(&self, x: &GenericDot, d: &FormatSpec) -> bool {
-        // Beside a c or an earlier sum so large that products could carry it over the top, they are cut off.
-        let cut = !x.exact && !x.sticky && x.alignment == Rounding::TowardZero && !self.scaled;
-        let small = self.products.largest + carries(x.block) < top(d) - x.frac_bits as i32;
-        self.largest_sum <= top(d)
-            || (cut
-                && small
-                && self.addend.is_some_and(|c| c.top <= top(d) && c.width.min(x.frac_bits as i32) <= self.kept))
+        self.largest_sum <= top(d) || (x.alignment == Rounding::TowardZero && self.cuts_beside_largest(x, d))
+    }
+
+    /// Whether a block's sum overflows `d` only in the direction in which it is rounded, which gives an infinity as
+    /// rounding to nearest does.
+    pub(super) fn overflows_outward(&self, x: &GenericDot, d: &FormatSpec) -> bool {
+        let outward = matches!(x.alignment, Rounding::Down | Rounding::Up) && x.alignment == x.output_rounding;
+        outward && self.cuts_beside_largest(x, d)
+    }
+
+    /// Whether products are cut off beside a c or an earlier sum so large that they could carry it over the top.
+    fn cuts_beside_largest(&self, x: &GenericDot, d: &FormatSpec) -> bool {
+        let f = x.frac_bits as i32;
+        let small = self.products.largest + carries(x.block) < top(d) - f;
+        let fits = self.addend.is_some_and(|c| c.top <= top(d) && c.width.min(f) <= self.kept);
+        !x.exact && !x.sticky && !self.scaled && small && fits
     }
 }

@@ -186,7 +186,9 @@ fn generic(mut x: GenericDot, interface: &Interface, reasons: &mut Vec<Reason>) 
         let why = "cut toward either side, the sticky bit stands for what lies between";
         plain("align", &mut x.alignment, Rounding::TowardZero, why, reasons);
     }
+    as_f16(&mut x, interface, blocks, reasons);
     lone_products(&mut x, interface, blocks, reasons);
+    no_floor(&mut x, interface, blocks, reasons);
     let reach = Reach::new(&x, blocks, interface);
     if !x.exact && reach.cuts_nothing(&x) {
         plain("exact", &mut x.exact, true, format!("no term loses a bit at F = {}", x.frac_bits), reasons);
@@ -199,6 +201,7 @@ fn generic(mut x: GenericDot, interface: &Interface, reasons: &mut Vec<Reason>) 
         no_alignment(&mut x, reasons);
     } else {
         floor_and_width(&mut x, interface, blocks, reasons);
+        no_floor(&mut x, interface, blocks, reasons);
         exponents(&mut x, interface, blocks, reasons);
     }
     as_f16(&mut x, interface, blocks, reasons);
@@ -262,6 +265,23 @@ fn cut(x: &mut GenericDot, k: usize, reasons: &mut Vec<Reason>) -> usize {
     count
 }
 
+/// A floor below all that is aligned, or where no result shows it.
+fn no_floor(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
+    let reach = Reach::new(x, blocks, interface);
+    let Some(e) = reach.floor.filter(|_| !x.exact) else { return };
+    let low = reach.lowest_term();
+    let why = if e <= low {
+        format!("no term's exponent is below 2^{low}")
+    } else if e <= reach.lowest_counted() {
+        format!("each block has a product, zero or not, whose exponent is at least {e}")
+    } else if !x.negative_zero && reach.is_flushed_below(x, interface, e) {
+        "where it counts, sums are subnormal, and flushed".into()
+    } else {
+        return;
+    };
+    plain("e_zero", &mut x.floor, Floor::None, why, reasons);
+}
+
 /// A floor and F that show in nothing but the last bit that is kept at the floor.
 fn floor_and_width(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
     let reach = Reach::new(x, blocks, interface);
@@ -281,21 +301,14 @@ fn exponents(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: 
     let f = x.frac_bits as i32;
     let reach = Reach::new(x, blocks, interface);
     let emin = interface.d.emin();
-    if let Some(e) = reach.floor {
-        let low = reach.lowest_term();
-        if e - f <= reach.last {
-            let why = format!("at the floor and F = {f} no bit is lost: the smallest one is 2^{}", reach.last);
-            plain("e_zero", &mut x.floor, Floor::None, why, reasons);
-        } else if e <= low {
-            let why = format!("no term's exponent is below 2^{low}");
-            plain("e_zero", &mut x.floor, Floor::None, why, reasons);
-        } else if e <= reach.lowest_counted() {
-            let why = format!("each block has a product, zero or not, whose exponent is at least {e}");
-            plain("e_zero", &mut x.floor, Floor::None, why, reasons);
-        } else if !x.negative_zero && reach.is_flushed_below(x, interface, e) {
-            let why = "where it counts, sums are subnormal, and flushed";
-            plain("e_zero", &mut x.floor, Floor::None, why, reasons);
-        }
+    if reach.floor.is_some_and(|e| e - f <= reach.last) {
+        let why = format!("at the floor and F = {f} no bit is lost: the smallest one is 2^{}", reach.last);
+        plain("e_zero", &mut x.floor, Floor::None, why, reasons);
+    }
+    let width = reach.products.width + 1;
+    if reach.alone && !x.via_f16 && f >= width {
+        let why = format!("a lone product has {width} fraction bits at most, none of which it cuts itself");
+        plain("normalise", &mut x.normalise_products, false, why, reasons);
     }
     let counted = GenericDot { zero_products: ZeroProducts::OwnExponent, ..*x };
     let zero_top = Reach::new(&counted, blocks, interface).zero_top();
@@ -356,7 +369,8 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
     let smallest = reach.smallest_sum(x);
     let directed = matches!(x.output_rounding, Rounding::Down | Rounding::Up);
     let finite = reach.stays_finite(x, &interface.d);
-    if reach.rounds_nothing(x, kept, &interface.d) && (finite || !directed) {
+    let one_way = finite || !directed || reach.overflows_outward(x, &interface.d);
+    if reach.rounds_nothing(x, kept, &interface.d) && one_way {
         let (d, why) = (GenericDot::default(), "no block's sum has more bits than d");
         plain("out", &mut x.output_rounding, d.output_rounding, why, reasons);
         plain("out-bits", &mut x.output_bits, None, why, reasons);
@@ -366,9 +380,14 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
             plain("pattern", &mut x.pattern, Pattern::Runs, why, reasons);
         }
     }
+    let overflows = [F16, F32].contains(&interface.d) && !directed;
+    if x.product_limit && reach.alone && overflows {
+        plain("limit", &mut x.product_limit, false, "a lone product of 2^128 overflows", reasons);
+    }
     // Late c is added to a sum: the result is a multiple of the smaller one's last bit.
     let result = if x.c == CPosition::With { smallest } else { reach.products.last.min(last_bit(&interface.c)) };
-    let normal = x.c != CPosition::With && x.flush_inputs && keeps_results_normal(interface);
+    let apart = x.c != CPosition::With || x.exact;
+    let normal = apart && x.flush_inputs && keeps_results_normal(interface);
     if x.flush_results && (result >= emin || normal) {
         plain("flush-out", &mut x.flush_results, false, "no result is subnormal", reasons);
     }

@@ -78,6 +78,11 @@ fn edges_reach_what_was_missed() {
             "block=3:pattern=pairs:F=33:align=ru:sticky=yes:e_zero=emin-5:out=rd:out-bits=6:flush-in=yes",
         ),
         (
+            "k16.f32.bf16.bf16.f32",
+            "block=2:pattern=even-odd:F=36:align=rne:sticky=yes:e_zero=emin-5:c=last:flush-in=yes:negative-zero=yes",
+            "block=2:pattern=even-odd:F=36:align=rne:sticky=yes:e_zero=emin-6:c=last:flush-in=yes:negative-zero=yes",
+        ),
+        (
             "k1.f32.bf16.bf16.f32",
             "F=9:align=rne:normalise=yes:e_zero=none:flush-out=yes",
             "F=9:align=rne:normalise=yes:e_zero=zero-c:flush-out=yes",

@@ -33,6 +33,42 @@ impl Edges {
         }
     }
 
+    /// Two small terms of different signs where alignment cuts, beside a power of two, an earlier one or none.
+    pub(super) fn two_small(&mut self, input: &mut Input, step: usize, lead: i32) {
+        let k = self.bench.interface.k;
+        let mut places = self.blocks[step].clone();
+        if places.len() < 2 || self.random.one_in(3) {
+            places.push(k);
+        }
+        let mut take = |places: &mut Vec<usize>| places.swap_remove(self.random.below(places.len() as u64) as usize);
+        let small = [take(&mut places), take(&mut places)];
+        let earlier: Vec<usize> = self.blocks[..step].concat();
+        let large = match self.random.below(4) {
+            0 => None,
+            1 if !places.is_empty() => Some(places[0]),
+            _ => earlier.get(self.random.below(earlier.len().max(1) as u64) as usize).or(places.first()).copied(),
+        };
+        let at_floor = !self.floors.is_empty() && self.random.one_in(2);
+        let (lead, end) = if at_floor {
+            let emin = self.bench.interface.d.emin();
+            (self.result_bit(emin) + self.random.range(-1, self.kept), self.pick(|s| &s.floors))
+        } else {
+            (lead, lead - self.pick(|s| &s.gaps))
+        };
+        if let Some(place) = large {
+            let negative = self.random.one_in(2);
+            self.put_at(input, place, negative, lead, Rest::Nothing);
+        }
+        let (negative, by) = (self.random.one_in(2), self.random.range(-1, 1));
+        let apart = self.random.range(0, 1);
+        self.put_at(input, small[0], negative, end + by, Rest::Nothing);
+        self.put_at(input, small[1], !negative, end + by - apart, Rest::Nothing);
+        let c = self.bench.interface.c;
+        if input.c == 0 && c.has_negative_zero() && self.random.one_in(2) {
+            input.c = negative_zero(&c);
+        }
+    }
+
     /// A sum halfway between two results, or nearly so: by a bit about the last one that a sum keeps.
     pub(super) fn tie(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32) {
         let i = self.bench.interface;
