@@ -90,6 +90,16 @@ fn fit_starts_with_every_ending_that_explains_the_middle_of_the_range() {
     );
 }
 
+/// Width, rounding and sticky bit change at once: F = 30 rounded away from zero is nearly F = 29 with a sticky bit.
+#[test]
+fn fit_takes_a_sticky_bit_for_one_more_place() {
+    let name =
+        "dot:block=1:F=29:align=rd:sticky=yes:normalise=yes:e_zero=emin-6:zero-products=count:out=rne:flush-in=yes";
+    let unit = Unit::find(&format!("custom/m1n1k2.f32.e3m2.e3m2.f32/{name}")).unwrap();
+    let Recipe::Generic(found) = fits(&unit).recipe else { panic!("of another family") };
+    assert!(found.sticky && found.frac_bits == 29, "{found:?}");
+}
+
 /// A unit outside the family: adds the products of odd k twice.
 #[derive(Clone, Debug)]
 struct Odd;

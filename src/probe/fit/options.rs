@@ -64,6 +64,12 @@ fn generic(x: GenericDot, interface: &Interface, structures: &[Structure]) -> Op
         let along = |w: u32| GenericDot { frac_bits: w, floor: Floor::BelowEmin(last - w as i32), ..x };
         all.push(("F", nearest(WIDTHS, x.frac_bits).into_iter().map(|w| Recipe::Generic(along(w))).collect()));
     }
+    // A sticky bit is one more place: with it or without it, sums keep as many.
+    let frac_bits = if x.sticky { x.frac_bits.saturating_add(1) } else { x.frac_bits.saturating_sub(1) };
+    if !x.exact && WIDTHS.contains(&frac_bits) {
+        let other = GenericDot { frac_bits, sticky: !x.sticky, ..x };
+        all.extend(options![Recipe::Generic, other; "sticky" => alignment: roundings()]);
+    }
     all.extend(options![Recipe::Generic, x;
         "align" => alignment: roundings(),
         "sticky" => sticky: BOTH,
