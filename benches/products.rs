@@ -1,5 +1,5 @@
-//! Whole products by accumulator, size and instruction set, and small ones. Every bench compares bits with the reference
-//! before it is timed; `cargo bench -- --test` does only that and one run each.
+//! Whole products by accumulator, size and instruction set, and small ones. Every bench compares bits with the
+//! reference before it is timed; `cargo bench -- --test` does only that and one run each.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gemmulate::gemm::Workspace;

@@ -96,8 +96,8 @@ pub(crate) fn info_of<A: Supports<I>, I: Instruction>() -> UnitInfo {
 }
 
 impl<A: Supports<I>, I: Instruction> MmaUnit<A, I> {
-    /// The unit as the architecture has it. An instruction without elements, or with scales that no unit takes, does not
-    /// build.
+    /// The unit as the architecture has it. An instruction without elements, or with scales that no unit takes, does
+    /// not build.
     pub fn new() -> Self {
         const {
             let Shape { m, n, k } = I::SHAPE;

@@ -450,7 +450,8 @@ impl Unit {
         tile(c.raw_dim(), bits)
     }
 
-    /// Whether an instruction is a product that starts at C: not where an accumulator of its own may look at NaN's bits.
+    /// Whether an instruction is a product that starts at C: not where an accumulator of its own may look at NaN's
+    /// bits.
     fn has_fast_tiles(&self) -> bool {
         self.recipe.is_some() && self.scale.is_none() && crate::gemm::takes_c(self)
     }

@@ -225,8 +225,8 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
-/// Whether one of two types is a number's, the other its codes', and the codes are the bits in memory: then both have one
-/// size and alignment, and all bit patterns are valid in both.
+/// Whether one of two types is a number's, the other its codes', and the codes are the bits in memory: then both have
+/// one size and alignment, and all bit patterns are valid in both.
 fn are_words<T: 'static, U: 'static>() -> bool {
     let is = |x: TypeId| [TypeId::of::<T>(), TypeId::of::<U>()].contains(&x);
     let float =

@@ -19,8 +19,8 @@ use std::path::PathBuf;
 ///
 /// Errors are against the f64 product of the matrices as they stand in the files (exact where
 /// possible), so they include what rounding the operands costs. The last columns count the elements
-/// in which two results differ in their bits (results of different types: as numbers). Block-scaled units get their operands
-/// quantised to MX or NVFP4.
+/// in which two results differ in their bits (results of different types: as numbers). Block-scaled units get their
+/// operands quantised to MX or NVFP4.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

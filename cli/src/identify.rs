@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 /// Find the units and plans that give exactly this D for A and B.
 ///
 /// Every unit of the catalogue whose formats hold the operands is tried (with --rounded every unit),
-/// and every block-scaled one, with the scales given or with quantised values. Plans are those that libraries use: every preset,
-/// both tails, promotion, split-K of 2 to 16 (parallel, serial, atomic in several orders), stream-K on
-/// as many workers as the architecture's GPUs have. Bit patterns of 16 bits in D may be f16 or bf16.
+/// and every block-scaled one, with the scales given or with quantised values. Plans are those that libraries use:
+/// every preset, both tails, promotion, split-K of 2 to 16 (parallel, serial, atomic in several orders), stream-K on as
+/// many workers as the architecture's GPUs have. Bit patterns of 16 bits in D may be f16 or bf16.
 ///
 /// Candidates are sampled first, those that agree are computed whole while --limit lasts. If none
 /// fits, the closest by the sample are computed whole and shown. Exit status 1 if none fits. A and B

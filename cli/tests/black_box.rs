@@ -173,7 +173,8 @@ fn bad_children_give_clear_errors() {
         ("head -n 1 > /dev/null; echo 0; printf 3f8; sleep 0.1".into(), "20", "`3f8`, where the output ends without"),
         ("/no/such/program".into(), "20", "127"),
         (format!("'{PROGRAM}' eval no/such/unit"), "20", "no unit is called `no/such`"),
-        // It babbles (noticed before the first question or as its answer): words, other numbers, no lines, no text, more answers than questions.
+        // It babbles (noticed before the first question or as its answer): words, other numbers, no lines, no text,
+        // more answers than questions.
         ("yes hello".into(), "20", "`hello`"),
         ("yes 1.5".into(), "20", "`1.5`"),
         ("yes 123456789".into(), "20", "`123456789`"),

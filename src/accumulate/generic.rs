@@ -128,7 +128,8 @@ impl Pattern {
 
     /// Where `at` stands in that order of `k`.
     pub(crate) const fn position(self, at: usize, k: usize) -> usize {
-        // Of `n` consecutive k from 0 on, those of the first group; an index's rank is how many of its group come before.
+        // Of `n` consecutive k from 0 on, those of the first group; an index's rank is how many of its group come
+        // before.
         const fn first(pattern: Pattern, n: usize) -> usize {
             match pattern {
                 Pattern::Runs => n,

@@ -231,14 +231,14 @@ impl<'a, D: Format> Gemm<'a, D> {
         self
     }
 
-    /// The kernel that computes this unit's tiles, and why: `reference`, or a fast one. Products of few rows may have one
-    /// of their own, [`Gemm::kernel_for`].
+    /// The kernel that computes this unit's tiles, and why: `reference`, or a fast one. Products of few rows may have
+    /// one of their own, [`Gemm::kernel_for`].
     pub fn kernel(&self) -> KernelChoice {
         self.kernel_for(usize::MAX)
     }
 
-    /// The kernel for products of `rows` rows: packing B is most of the work of few, so some units have another kernel for
-    /// one to four. Small products may be computed side by side, by the kernel for many rows.
+    /// The kernel for products of `rows` rows: packing B is most of the work of few, so some units have another kernel
+    /// for one to four. Small products may be computed side by side, by the kernel for many rows.
     pub fn kernel_for(&self, rows: usize) -> KernelChoice {
         simd::choice(self.unit, self.isa, rows)
     }

@@ -209,7 +209,8 @@ pub struct Errors {
     pub relative_frobenius: f64,
     /// Mean of d - r, with its sign.
     pub bias: f64,
-    /// Elements that are NaN or infinite in one of the two; the other numbers leave them out, and are 0 if nothing is left.
+    /// Elements that are NaN or infinite in one of the two; the other numbers leave them out, and are 0 if nothing is
+    /// left.
     pub special: usize,
     /// The elements that count.
     pub counted: usize,

@@ -49,7 +49,8 @@ pub(crate) fn exact(format: &FormatSpec, negative: bool, magnitude: u128, expone
         (back.negative == negative || magnitude == 0) && trimmed(back) == trimmed(x)
     };
     if let (odd @ 1.., last) = trimmed(x) {
-        // Most of what is asked has too many bits, is out of range, or is a number of these fields: all told without rounding.
+        // Most of what is asked has too many bits, is out of range, or is a number of these fields: all told without
+        // rounding.
         let (lead, fraction_bits) = (last + odd.ilog2() as i32, format.fraction_bits as i32);
         if lead - last > fraction_bits || last < format.emin() - fraction_bits || lead > top(format) {
             return None;

@@ -141,8 +141,8 @@ impl BlackBox for Unit {
     }
 }
 
-/// Inputs for which a unit's kernel is worth preparing: not the few that shrinking and confirming ask at a time, which the
-/// reference answers.
+/// Inputs for which a unit's kernel is worth preparing: not the few that shrinking and confirming ask at a time, which
+/// the reference answers.
 const WORTH_A_KERNEL: usize = 200;
 
 impl<B: BlackBox + ?Sized> BlackBox for &mut B {

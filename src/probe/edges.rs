@@ -398,7 +398,8 @@ impl Edges {
             }
         }
         if largest && self.random.one_in(2) {
-            // And one of any size and bits: what a sum of narrow products has behind its last bits comes from few of them.
+            // And one of any size and bits: what a sum of narrow products has behind its last bits comes from few of
+            // them.
             let (low, high) = self.bench.product_range();
             let (k, e, negative) = (self.random.below(i.k as u64), self.random.range(low, high), self.random.one_in(2));
             self.put_at(input, k as usize, negative, e, Rest::Anything);

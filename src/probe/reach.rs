@@ -131,6 +131,19 @@ const fn carries(terms: usize) -> i32 {
     terms.next_power_of_two().trailing_zeros() as i32
 }
 
+/// Bits by which a chain of blocks may grow past the sum of its terms, because each block rounds what the earlier ones
+/// left. Each term has a factor of `width` fraction bits at most.
+fn growth(x: &GenericDot, blocks: usize, kept: i32, width: u32) -> i32 {
+    let part = |bits: i32| f64::from(-bits.min(1000)).exp2();
+    let output = if x.output_rounding == Rounding::TowardZero { 0.0 } else { part(kept) };
+    // Each term may become larger by one unit of the last bit that alignment keeps.
+    let aligned = !x.exact && (x.sticky || x.alignment != Rounding::TowardZero);
+    let alignment = if aligned { (x.block as f64 + 1.0) * part(x.frac_bits as i32) } else { 0.0 };
+    let most = (blocks as f64) * (output + alignment);
+    // A significand of `width` bits is below 2 by half of its last bit, which is room for that much.
+    if most <= part(width as i32 + 2) { 0 } else { (most * std::f64::consts::LOG2_E).ceil().min(1e6) as i32 }
+}
+
 impl Reach {
     pub(super) fn new(x: &GenericDot, blocks: usize, i: &Interface) -> Self {
         let ((a, zero_a), (b, zero_b)) = (operand(x, &i.a), operand(x, &i.b));
@@ -165,7 +178,16 @@ impl Reach {
             (_, Some(c)) => terms(products.largest.max(c.largest), i.k + 1),
         };
         let last = products.last.min(c.map_or(products.last, |c| c.last));
-        let previous = (blocks > 1 && x.c != CPosition::Late).then(|| {
+        let kept = x.output_bits.unwrap_or(i.d.fraction_bits) as i32;
+        let chained = blocks > 1 && x.c != CPosition::Late;
+        let largest_sum = if chained {
+            let narrower = i.a.fraction_bits.min(i.b.fraction_bits);
+            let width = if c.is_some() { narrower.max(i.c.fraction_bits) } else { narrower };
+            largest_sum.saturating_add(growth(x, blocks, kept, width))
+        } else {
+            largest_sum
+        };
+        let previous = chained.then(|| {
             let d = Range::of(&i.d, x.flush_inputs, normalised_c);
             Range { top: d.top.min(largest_sum - 1), last: d.last.max(last), ..d }
         });
@@ -176,7 +198,6 @@ impl Reach {
         let sure_floor = floor.filter(|_| x.floor != Floor::ZeroC);
         let alone = x.block == 1 && addend.is_none() && i.scale.is_none();
         let scaled = i.scale.is_some();
-        let kept = x.output_bits.unwrap_or(i.d.fraction_bits) as i32;
         Self {
             products,
             zeros,
@@ -250,7 +271,9 @@ impl Reach {
         let blocks = (self.earlier / x.block.max(1) + 1) as u128;
         let rounded = sum.saturating_add((sum >> self.kept.clamp(0, 100)).saturating_add(1).saturating_mul(2 * blocks));
         let sum_top = rounded.ilog2() as i32 + self.high - self.products.width;
-        let whole_sums = !self.scaled && x.c != CPosition::With && self.products.last >= self.last_result;
+        // Few bits, rounded up in many blocks, are more than twice the rounding errors' sum.
+        let few_errors = blocks >> self.kept.clamp(0, 100) <= 1;
+        let whole_sums = few_errors && !self.scaled && x.c != CPosition::With && self.products.last >= self.last_result;
         let addend = self.addend.map(|c| Range { top: if whole_sums { c.top.min(sum_top) } else { c.top }, ..c });
         let addend_top = addend.map_or(i32::MIN, |c| c.top);
         let whole = |term: Range, others: i32| {
@@ -281,8 +304,8 @@ impl Reach {
         two && !self.scaled && !x.via_f16 && !zeros_cut
     }
 
-    /// Whether what is cut off below the largest term, no floor being above that, changes no rounding: a product alone, or
-    /// one of two terms, is cut in the direction in which it is rounded, or the sticky bit stands for what is cut.
+    /// Whether what is cut off below the largest term, no floor being above that, changes no rounding: a product alone,
+    /// or one of two terms, is cut in the direction in which it is rounded, or the sticky bit stands for what is cut.
     fn terms_hide_cut(&self, x: &GenericDot, i: &Interface) -> bool {
         // Toward zero or away from it, another term's sign would count.
         let directed: &[Rounding] = match self.alone {
@@ -290,7 +313,9 @@ impl Reach {
             false => &[Rounding::Down, Rounding::Up],
         };
         let one_way = x.alignment == x.output_rounding && directed.contains(&x.alignment);
-        let same_direction = one_way && !x.sticky && !(self.alone && x.negative_zero);
+        // Of a negative sum cut to nothing no sign is left.
+        let vanishes = matches!(x.alignment, Rounding::TowardZero | Rounding::Up);
+        let same_direction = one_way && !x.sticky && !(x.negative_zero && vanishes);
         let sticky = x.sticky && x.alignment == Rounding::TowardZero;
         if !self.two_terms(x) || !(same_direction || sticky) {
             return false;
@@ -307,8 +332,8 @@ impl Reach {
         f >= depth + width + 2 && f > depth + rounded
     }
 
-    /// Whether of two terms one is only cut where it is so far below the other that no more than its sign shows, or nothing
-    /// of it.
+    /// Whether of two terms one is only cut where it is so far below the other that no more than its sign shows, or
+    /// nothing of it.
     fn far_terms_hide_cut(&self, x: &GenericDot, i: &Interface) -> bool {
         let f = x.frac_bits as i32;
         let carry = i32::from(!x.normalise_products);
@@ -317,7 +342,8 @@ impl Reach {
         let hides = |large: Range, bits: i32, small: Range| {
             // Twice the largest result, and what is beside it is too small to change that.
             let overflow = top(&i.d) + 1;
-            let highest = if self.depth(x, i, overflow) == 0 { large.top.min(overflow) } else { large.top };
+            let capped = self.depth(x, i, overflow) == 0 && f >= small.width + 2;
+            let highest = if capped { large.top.min(overflow) } else { large.top };
             if highest - f <= small.last {
                 return true;
             }
@@ -335,8 +361,8 @@ impl Reach {
             }
     }
 
-    /// The least F of which the floor's cut, at the same place, is all that shows: below the largest term nothing is cut,
-    /// or no rounding changed. None where F shows otherwise.
+    /// The least F of which the floor's cut, at the same place, is all that shows: below the largest term nothing is
+    /// cut, or no rounding changed. None where F shows otherwise.
     pub(super) fn least_width(&self, x: &GenericDot, i: &Interface) -> Option<u32> {
         let width = (self.products.width + i32::from(x.normalise_products)) as u32;
         let holds = |f: u32| {
@@ -377,8 +403,10 @@ impl Reach {
 
     /// No sum of a block, in units of the last bit kept, exceeds 2 to this power.
     fn units(&self, x: &GenericDot) -> i32 {
+        // 60 are already more than any format keeps.
         let f = x.frac_bits.min(60);
-        // A term at the largest exponent, perhaps rounded up, and with a sticky bit behind; smaller ones are at most half of it.
+        // A term at the largest exponent, perhaps rounded up, and with a sticky bit behind; smaller ones are at most
+        // half of it.
         let aligned = |most: u128, width: i32| {
             let width = width.max(0) as u32;
             let (whole, cut) = if width <= f {
@@ -399,7 +427,8 @@ impl Reach {
         128 - most.saturating_sub(1).leading_zeros() as i32
     }
 
-    /// Whether terms whose exponents are all below `floor` have a sum that is a subnormal result, however it is aligned.
+    /// Whether terms whose exponents are all below `floor` have a sum that is a subnormal result, however it is
+    /// aligned.
     pub(super) fn is_flushed_below(&self, x: &GenericDot, i: &Interface, floor: i32) -> bool {
         if !x.flush_results || self.scaled || floor > i.d.emin() || x.frac_bits < 4 {
             return false;

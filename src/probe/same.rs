@@ -322,7 +322,8 @@ fn exponents(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: 
     // With products it is not the largest term.
     let lone = reach.products.low >= emin_c;
     let lone_whole = lone && reach.addend.is_some_and(|c| emin_c - kept <= c.last);
-    let flushed = lone && x.flush_results && x.alignment == Rounding::TowardZero && x.output_bits.is_none();
+    let whole = x.alignment == Rounding::TowardZero && x.output_bits.is_none() && interface.c == interface.d;
+    let flushed = lone && x.flush_results && whole;
     if never || lone_whole || flushed || reach.lowest_without_addend() >= emin_c {
         let why = "a subnormal c is never aligned where it cuts a bit";
         plain("subnormal-c", &mut x.subnormal_c, SubnormalC::Stored, why, reasons);

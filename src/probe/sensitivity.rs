@@ -117,8 +117,8 @@ fn neighbours(units: u64, mut use_of: impl FnMut(&Unit, &'static str, &Recipe)) 
     }
 }
 
-/// All but a sixth of the neighbours that are not provably the same are told apart; the others are printed: where edges are missing.
-/// `STUDY_COUNT` units drawn from `STUDY_SEED` make it a study.
+/// All but a twentieth of the neighbours that are not provably the same are told apart; the others are printed: where edges
+/// are missing. `STUDY_COUNT` units drawn from `STUDY_SEED` make it a study.
 #[test]
 fn neighbours_are_told_at_the_edges() {
     let (mut asked, mut hard, mut last) = (0, 0, (String::new(), "", 0));
@@ -141,7 +141,7 @@ fn neighbours_are_told_at_the_edges() {
             println!("{here} + {there} {name}\t{unit}\t{other}");
         }
     });
-    assert!(6 * hard <= asked, "{hard} of {asked}");
+    assert!(20 * hard <= asked, "{hard} of {asked}");
     println!("{hard} of {asked}");
 }
 

@@ -129,8 +129,8 @@ struct Powers<const N: usize> {
     term: [f32; N],
 }
 
-/// (4) Powers of e_max, if f32 lanes need no care. Exponents are integers of two bytes, of which vectors have most, or of
-/// four, where comparing them takes no more than an instruction and widening them would.
+/// (4) Powers of e_max, if f32 lanes need no care. Exponents are integers of two bytes, of which vectors have most, or
+/// of four, where comparing them takes no more than an instruction and widening them would.
 #[inline(always)]
 fn powers<T, const N: usize>(k: &Block<'_, N>, c: [f32; N], products: [i16; N], p: &Params) -> Option<Powers<N>>
 where

@@ -209,8 +209,8 @@ const TILES: &[Select] = &[
     exact::select_tiles,
 ];
 
-/// Array code that does better than tiles for at most so many rows, as its panels cost less to make: docs/performance.md,
-/// Growth.
+/// Array code that does better than tiles for at most so many rows, as its panels cost less to make:
+/// docs/performance.md, Growth.
 const FEW_ROWS: &[(usize, Select)] =
     &[(4, pairwise::select), (2, general::select_single_blocks), (1, general::select_narrow), (1, round_down::select)];
 

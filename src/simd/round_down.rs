@@ -54,7 +54,8 @@ impl Sums {
         if !f32_out || !exact || !known || grouped.is_some_and(|reach| reach.abs() > 1000) {
             return None;
         }
-        // Halves, where there are two, one after the other within each group: the larger one, that of its first k, first.
+        // Halves, where there are two, one after the other within each group: the larger one, that of its first k,
+        // first.
         let mut blocks = Pattern::Runs.blocks(k, group);
         if grouped.is_some() {
             for block in &mut blocks {
@@ -147,7 +148,8 @@ fn halves<'a, const N: usize>(k: &Block<'a, N>, half: usize) -> (Block<'a, N>, B
 }
 
 impl Sums {
-    /// (3) to (7) for ordinary operands and totals that are `near`: an integer in units of `2^(e_dot - F)`, rounded once.
+    /// (3) to (7) for ordinary operands and totals that are `near`: an integer in units of `2^(e_dot - F)`, rounded
+    /// once.
     #[inline(always)]
     fn near<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> Option<[f32; N]> {
         if self.near == 0.0 || k.flags & (SPECIAL | FAR) != 0 {

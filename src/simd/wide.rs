@@ -52,8 +52,8 @@ pub(super) fn in_order() {
     }
 }
 
-/// Asks for memory to be brought into the second-level cache (the first may have no room for rows so far apart that they
-/// share its sets); any address will do.
+/// Asks for memory to be brought into the second-level cache (the first may have no room for rows so far apart that
+/// they share its sets); any address will do.
 #[inline(always)]
 pub(super) fn near<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]

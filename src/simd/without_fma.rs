@@ -1,4 +1,5 @@
-//! SFMA where there is no FMA instruction: `d = RN(a b + d)` for k in order, in f32 or f64, by products and sums of f64.
+//! SFMA where there is no FMA instruction: `d = RN(a b + d)` for k in order, in f32 or f64, by products and sums of
+//! f64.
 //!
 //! Positions go one of three ways, the first that their numbers' exponents prove right:
 //! - *plain*: products need no rounding, so that an FMA is a multiplication and an addition;
@@ -210,11 +211,11 @@ impl Real for f64 {
         a.top.abs().max(b.top.abs()) <= 400
     }
 
-    /// With products below 1 for `2^top`, high parts' products are multiples of 2^-44 and the rest of a product is below
-    /// 2^-22. A state is the sum of `high`, a multiple of 2^-44 below 2^9 (so that its sums are exact), and of `low`,
-    /// which 8 steps leave within 2^-18 around `bias` (so that its last place is 2^-69). The errors of the rest of a
-    /// product, 2^-74, and of low's sum, 2^-70, are less than that place: where one more and one less give the same
-    /// number, that is the rounded one.
+    /// With products below 1 for `2^top`, high parts' products are multiples of 2^-44 and the rest of a product is
+    /// below 2^-22. A state is the sum of `high`, a multiple of 2^-44 below 2^9 (so that its sums are exact), and of
+    /// `low`, which 8 steps leave within 2^-18 around `bias` (so that its last place is 2^-69). The errors of the rest
+    /// of a product, 2^-74, and of low's sum, 2^-70, are less than that place: where one more and one less give the
+    /// same number, that is the rounded one.
     #[inline(always)]
     fn quick(a: &[f64], b: &[[f64; NR]], d: &[f64; NR], top: i32) -> Option<[f64; NR]> {
         let one = power(top);

@@ -1,4 +1,5 @@
-//! Formats that nobody lists: every kernel that takes them gives the reference's bits, and what is no format is refused.
+//! Formats that nobody lists: every kernel that takes them gives the reference's bits, and what is no format is
+//! refused.
 
 use crate::custom::{self, Random};
 use crate::kernels_more::{Problem, isas};

@@ -98,8 +98,8 @@ impl Problem {
     }
 }
 
-/// Codes in memory, in the narrowest integers that hold so many bits: each row's one after another, with something between
-/// rows, and ones in the bits above a code.
+/// Codes in memory, in the narrowest integers that hold so many bits: each row's one after another, with something
+/// between rows, and ones in the bits above a code.
 pub(crate) enum Stored {
     U8(Vec<u8>),
     U16(Vec<u16>),
@@ -455,7 +455,8 @@ fn magnitudes() -> impl Strategy<Value = Magnitudes> {
     })
 }
 
-/// Block scales around a power of two: one for all, or one for each line, or for each step of it too; or now and then any.
+/// Block scales around a power of two: one for all, or one for each line, or for each step of it too; or now and then
+/// any.
 #[derive(Clone, Copy, Debug)]
 struct Scales {
     manner: u64,

@@ -1,8 +1,10 @@
 //! All tests of the library, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
+mod canonical;
 mod chains;
 mod custom;
+mod flips;
 mod formats;
 #[cfg(feature = "half")]
 mod gemm;

@@ -66,8 +66,8 @@ fn evaluators_know_the_floor_of_alignment() {
     assert_eq!(Evaluator::new(&unit).eval(&v).unwrap(), 1 << 7);
 }
 
-/// Zeros of both signs, beside a product that is zero, vanishes, or is none of the two: whose sum is -0 depends on nothing
-/// but the unit's rules.
+/// Zeros of both signs, beside a product that is zero, vanishes, or is none of the two: whose sum is -0 depends on
+/// nothing but the unit's rules.
 #[test]
 fn evaluators_know_the_signs_of_zero() {
     let rules = [

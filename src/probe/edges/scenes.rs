@@ -146,8 +146,8 @@ impl Edges {
         if self.random.one_in(2) { Rest::Bit(end) } else { Rest::From(end) }
     }
 
-    /// Two products that cancel, a small term where their exponent cuts bits off, and one beside it that makes the result
-    /// normal.
+    /// Two products that cancel, a small term where their exponent cuts bits off, and one beside it that makes the
+    /// result normal.
     pub(super) fn left_over(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32, rest: Rest) {
         let i = self.bench.interface;
         let (mut lead, mut places) = (lead, self.blocks[step].clone());
@@ -240,8 +240,8 @@ impl Edges {
         }
     }
 
-    /// Products below the smallest normal result whose sum is one, or a product of 2 or more times its exponent's power, and
-    /// bits where their exponent cuts: bits that a floor at that result cuts too, or not.
+    /// Products below the smallest normal result whose sum is one, or a product of 2 or more times its exponent's
+    /// power, and bits where their exponent cuts: bits that a floor at that result cuts too, or not.
     pub(super) fn barely_normal(&mut self, input: &mut Input, step: usize, negative: bool) {
         let emin = self.bench.interface.d.emin();
         let mut places = self.blocks[step].clone();
@@ -310,8 +310,8 @@ impl Edges {
     }
 
     /// A product that is not written as 1 <= s < 2, and one bit of another term where its exponent, or the one it has
-    /// normalised, begins to cut: the result has all of the product's bits, so a directed rounding shows the bit, and a tie
-    /// any other.
+    /// normalised, begins to cut: the result has all of the product's bits, so a directed rounding shows the bit, and a
+    /// tie any other.
     pub(super) fn beside_unnormalised(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32) {
         let i = self.bench.interface;
         let gap = self.pick(|s| &s.gaps);

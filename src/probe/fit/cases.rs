@@ -173,8 +173,8 @@ impl Compact {
         Self::of(case, at, &blocks, interface)
     }
 
-    /// The compact form of a sparse case for a model's own cut, runs of empty blocks shortened: [`reduced`] of all of K's
-    /// blocks, which cost more to cut than to sum.
+    /// The compact form of a sparse case for a model's own cut, runs of empty blocks shortened: [`reduced`] of all of
+    /// K's blocks, which cost more to cut than to sum.
     fn cut(case: &Case, model: &GenericDot, interface: &Interface) -> Self {
         let (k, block) = (interface.k, model.block.max(1));
         let mut places: Vec<(usize, usize)> =

@@ -144,8 +144,8 @@ impl Search<'_> {
         None
     }
 
-    /// Models two changes away, each of which the sample likes as much: a third may be what it takes. Of the values of a
-    /// parameter that are alike, the first, the middle and the last.
+    /// Models two changes away, each of which the sample likes as much: a third may be what it takes. Of the values of
+    /// a parameter that are alike, the first, the middle and the last.
     fn level(&self, cuts: &[Structure], sample: &mut Jury<Case>) -> Vec<Recipe> {
         let mut seen = HashSet::from([self.best.0]);
         let mut edge = vec![self.best.0];

@@ -10,7 +10,8 @@ use crate::special::NanRule;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Models kept per structure, and of these with one ending: more only differ in what the middle of the range cannot show.
+/// Models kept per structure, and of these with one ending: more only differ in what the middle of the range cannot
+/// show.
 const KEPT: (usize, usize) = (400, 60);
 
 /// Roundings of known designs, or all there are.

@@ -1,8 +1,8 @@
 //! The FDA micro-kernel for AVX2: 8 rows by 64 columns in three passes over a few KiB.
 //!
 //! First e_max and where accumulators begin, and what to add to their sums: c, and a unit for each negative product.
-//! Then the products, rounded toward zero (`round_to_zero`). Last, sums become results; where they are truncated to f32, the
-//! second pass has done so.
+//! Then the products, rounded toward zero (`round_to_zero`). Last, sums become results; where they are truncated to
+//! f32, the second pass has done so.
 //!
 //! No closures here: the library's functions that would call them lack the instructions, so they would not be inlined.
 
@@ -91,8 +91,9 @@ unsafe fn step<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, mut skip:
     }
 }
 
-/// The exponent fields of the largest product exponents of four rows from `row` on: two vectors of 32 bytes a row, byte `4 j + t` of vector `h` that of column `16 t + 8 h + j`. And a mask of the pieces
-/// in which a tiny operand might matter.
+/// The exponent fields of the largest product exponents of four rows from `row` on: two vectors of 32 bytes a row, byte
+/// `4 j + t` of vector `h` that of column `16 t + 8 h + j`. And a mask of the pieces in which a tiny operand might
+/// matter.
 ///
 /// # Safety
 /// As `step_fast`.

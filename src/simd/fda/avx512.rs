@@ -17,8 +17,8 @@ pub(super) const ODD: __mmask16 = 0xAAAA;
 pub(super) const EXP32: i32 = 0x7F80_0000;
 /// The pieces of a vector of columns.
 pub(super) const ROWS: u32 = 0x1111_1111;
-/// A's and B's values are scaled by `2^A_SCALE` and `2^(B_SCALE + F)`: then the accumulator `1.5 * 2^(e_max + 127 - 1023)`,
-/// whose bits are those of the f32 `1.5 * 2^e_max` moved into place, has `q` as its unit in the last place.
+/// A's and B's values are scaled by `2^A_SCALE` and `2^(B_SCALE + F)`: then the accumulator `1.5 * 2^(e_max + 127 -
+/// 1023)`, whose bits are those of the f32 `1.5 * 2^e_max` moved into place, has `q` as its unit in the last place.
 pub(super) const A_SCALE: i32 = -400;
 pub(super) const B_SCALE: i32 = -948 - A_SCALE;
 
@@ -93,8 +93,8 @@ impl Consts {
     }
 }
 
-/// Exponent fields of the largest exponents among `products` of R rows, byte `4 j + t` that of column `16 t + j`, and a mask of
-/// the pieces in which a tiny operand might matter.
+/// Exponent fields of the largest exponents among `products` of R rows, byte `4 j + t` that of column `16 t + j`, and a
+/// mask of the pieces in which a tiny operand might matter.
 ///
 /// # Safety
 /// `p` points into panels of at least this step.
@@ -144,8 +144,8 @@ pub(super) fn powers(bytes: __m512i, t: usize) -> __m512 {
 /// `p` points into panels of at least this step and to `MR` rows of state.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn step_fast<const OUT: u8>(p: &Step, q: &Consts, skip: u32) -> u32 {
-    // SAFETY: the caller's promise, handed on. Steps of more than 16 products look at their sums. Lengths of 4 and 8 are
-    // faster unknown: unrolled, the compiler spills the accumulators.
+    // SAFETY: the caller's promise, handed on. Steps of more than 16 products look at their sums. Lengths of 4 and 8
+    // are faster unknown: unrolled, the compiler spills the accumulators.
     unsafe {
         match q.block {
             16 => step::<OUT, false, 16>(p, q, skip),

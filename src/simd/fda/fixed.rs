@@ -5,8 +5,8 @@
 //! product's last place is `2^(e_max - F)` or above, and c's, truncation takes nothing, the step's sum is c plus an
 //! integer dot product, 16 bits by 16, two products an instruction instead of half of one, and e_max does not matter.
 //! Nor need it be known: the product of both lines' largest numbers bounds it, and the lowest places of groups of
-//! products bound theirs. Where these bounds do not prove it, rows of 16 columns are done again by FMAs. Of block scales
-//! a line has one, which is part of its unit. Sums that round down are the same wherever no floor takes a bit.
+//! products bound theirs. Where these bounds do not prove it, rows of 16 columns are done again by FMAs. Of block
+//! scales a line has one, which is part of its unit. Sums that round down are the same wherever no floor takes a bit.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]

@@ -21,8 +21,8 @@ pub(super) struct Settled {
 /// The kernels of one instruction set.
 pub(super) trait Micro: Copy {
     /// One FDA step of 8 rows by 64 columns for operands within the window and states within range.
-    /// Returns a mask, bit `4 row + vector`, of the pieces left as they were, those of `skip` and more, and of those that
-    /// are done and have an infinite f16.
+    /// Returns a mask, bit `4 row + vector`, of the pieces left as they were, those of `skip` and more, and of those
+    /// that are done and have an infinite f16.
     ///
     /// # Safety
     /// `p` points into panels of at least this step and to `MR` rows of state.

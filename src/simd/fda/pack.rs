@@ -426,7 +426,8 @@ impl Rows<'_> {
         }
     }
 
-    /// Block scales of 16 lanes from FDA `s` on: blocks of scales are whole FDAs of 16 lanes or more, or all lanes' own.
+    /// Block scales of 16 lanes from FDA `s` on: blocks of scales are whole FDAs of 16 lanes or more, or all lanes'
+    /// own.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn shifts(&self, row: usize, s: usize, to: &Packed) -> Option<__m512i> {

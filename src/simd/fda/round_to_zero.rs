@@ -32,8 +32,8 @@ pub(super) const HALF: u32 = 1 << 22;
 /// Sums that are watched begin here, so that bits 31 to 50 show when one leaves 31 bits.
 pub(super) const OFFSET: i64 = 1 << 30;
 
-/// MXCSR: round toward zero, all exceptions masked, no subnormal flushed; and all exceptions flagged, for the first that
-/// is newly flagged costs some 200 cycles.
+/// MXCSR: round toward zero, all exceptions masked, no subnormal flushed; and all exceptions flagged, for the first
+/// that is newly flagged costs some 200 cycles.
 const ROUND_TO_ZERO: u32 = 0x7FBF;
 
 /// What the assembly reads besides pointers.
@@ -122,8 +122,8 @@ macro_rules! f32_products {
     )*) };
 }
 
-/// 8 columns' f64 accumulators: the exponent field of `top` moves from bit 23 to 52. All that is left of the column above
-/// are the lowest bits of its `top`, which are zero.
+/// 8 columns' f64 accumulators: the exponent field of `top` moves from bit 23 to 52. All that is left of the column
+/// above are the lowest bits of its `top`, which are zero.
 macro_rules! f64_start {
     ($at:literal, $even:literal, $odd:literal) => {
         concat!(
@@ -277,13 +277,14 @@ macro_rules! f64_rows {
 }
 
 /// The sums of a step of `length` products with `more` added, f64 accumulators, 8 rows by `vectors` times 16 columns,
-/// rounded toward zero to f32. With `SCALED` times `2^(e_max - F)`; otherwise `more` becomes the sums. With `CHECK`, `bits`.
+/// rounded toward zero to f32. With `SCALED` times `2^(e_max - F)`; otherwise `more` becomes the sums. With `CHECK`,
+/// `bits`.
 ///
 /// Results go to `d`, whose rows are as far apart as the buffers'.
 ///
 /// # Safety
-/// `UNROLL` is 1, or 4 where it divides `length`, which is not 0; `vectors` is 1 to 4. `a` and `b` point into the step's
-/// panels, `top` and `more` of the columns are filled, and `d` has room for them.
+/// `UNROLL` is 1, or 4 where it divides `length`, which is not 0; `vectors` is 1 to 4. `a` and `b` point into the
+/// step's panels, `top` and `more` of the columns are filled, and `d` has room for them.
 #[target_feature(enable = "avx2,fma")]
 pub(super) unsafe fn sums_f64<const UNROLL: usize, const CHECK: bool, const SCALED: bool>(
     buffers: *mut Buffers,
@@ -295,8 +296,9 @@ pub(super) unsafe fn sums_f64<const UNROLL: usize, const CHECK: bool, const SCAL
     let mut control = Control::new(length, vectors, 3);
     control.down = [0_u32.wrapping_sub(((frac_bits as u32) << 23) + HALF); 8];
     // SAFETY: reads and writes panels, buffers, `d` and `control` within their bounds, as the caller promises. MXCSR's
-    // control bits are on exit what they were on entry, as the language asks (the flags of exceptions may be left set), and
-    // between its two writes there are only the instructions below, which want the mode they run under. Scaling is exact.
+    // control bits are on exit what they were on entry, as the language asks (the flags of exceptions may be left set),
+    // and between its two writes there are only the instructions below, which want the mode they run under. Scaling is
+    // exact.
     unsafe {
         asm!(
             "vstmxcsr [{ctl} + 4]",

@@ -285,8 +285,8 @@ impl<M: Micro> TileRun<'_, M> {
     }
 
     /// Parks what is not finite in a piece, 0 standing for states that finite operands can no longer change, and notes
-    /// whether the fast kernel takes the rest. What is parked already stands: only rule (S) can change it. Returns whether
-    /// something was not finite.
+    /// whether the fast kernel takes the rest. What is parked already stands: only rule (S) can change it. Returns
+    /// whether something was not finite.
     #[inline]
     fn settle(&mut self, g: usize, piece: u32) -> bool {
         let at = Self::piece(g, piece);
@@ -392,7 +392,8 @@ impl<M: Micro> TileRun<'_, M> {
         (0..32).filter(|piece| pieces >> piece & 1 == 1 && self.settle(g, *piece)).fold(0, |m, piece| m | 1 << piece)
     }
 
-    /// Gives the integer dot products up once too many have been done again: a third of the pieces costs what is gained.
+    /// Gives the integer dot products up once too many have been done again: a third of the pieces costs what is
+    /// gained.
     const fn weigh(&mut self, again: u32) {
         self.balance = if self.balance < -128 { -128 } else { self.balance } + again as i32 - 12;
         if self.balance > 128 {

@@ -14,7 +14,8 @@ const AND_OR: i32 = 0xEA;
 /// Sentinel exponent of zero for the wide kernel.
 const NO_EXPONENT: i16 = -8000;
 
-/// In this order, so that all arrays are aligned to 64 bytes. The wide kernel's exponents, made when needed: A's for one step and row group, B's for one step and column group.
+/// In this order, so that all arrays are aligned to 64 bytes. The wide kernel's exponents, made when needed: A's for
+/// one step and row group, B's for one step and column group.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Scratch {

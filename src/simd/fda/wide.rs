@@ -9,9 +9,9 @@ use super::micro::is_ordinary;
 use super::{NR, out};
 use std::arch::x86_64::*;
 
-/// FDA steps of R rows (from row `row` of the tile) by vectors `2 half` and `2 half + 1`, of those that are wanted, for all
-/// finite operands and states and F up to 40. Returns which pieces, bit `4 row + vector`,
-/// have states out of the fast kernel's range, and which have some that are not finite.
+/// FDA steps of R rows (from row `row` of the tile) by vectors `2 half` and `2 half + 1`, of those that are wanted, for
+/// all finite operands and states and F up to 40. Returns which pieces, bit `4 row + vector`, have states out of the
+/// fast kernel's range, and which have some that are not finite.
 ///
 /// # Safety
 /// As `step_fast`, and the exponents are filled in.

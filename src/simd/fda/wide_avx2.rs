@@ -1,5 +1,5 @@
-//! The FDA step for all finite operands and states, and F up to 40, on AVX2: SPEC section 3, steps 3 to 6, by the letter
-//! on 16 columns at once.
+//! The FDA step for all finite operands and states, and F up to 40, on AVX2: SPEC section 3, steps 3 to 6, by the
+//! letter on 16 columns at once.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]

@@ -138,8 +138,8 @@ pub(super) trait Code: Copy + 'static {
     /// The lanes of the mask can be read, and the instructions are there.
     unsafe fn load(from: *const Self, lanes: __mmask16) -> __m512i;
 
-    /// Numbers of 32 columns at four positions, from 0 up, a column's four in one word. Columns beyond the mask have code 0,
-    /// a zero in formats with subnormals.
+    /// Numbers of 32 columns at four positions, from 0 up, a column's four in one word. Columns beyond the mask have
+    /// code 0, a zero in formats with subnormals.
     ///
     /// # Safety
     /// The lanes of the mask can be read from all pointers, and the instructions are there.

@@ -160,7 +160,8 @@ macro_rules! sfma {
                 }
             }
 
-            /// A tile of tame rows and columns from `j` on; `false`, and nothing done, where that is not the plain chain.
+            /// A tile of tame rows and columns from `j` on; `false`, and nothing done, where that is not the plain
+            /// chain.
             #[target_feature(enable = "avx512f")]
             fn tame_tile(&self, a: &[$ty], reach: Reach, b: &Right<'_>, j: usize, state: State<'_, $ty>) -> bool {
                 let Some(columns) = b.columns.tame::<$ty>() else { return false };

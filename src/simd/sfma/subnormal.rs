@@ -1,8 +1,8 @@
 //! Chains beside subnormal operands, at the pace of others.
 //!
 //! An FMA with a subnormal operand takes some hundred cycles. But its product hardly ever counts: where the sum is not
-//! zero, it is far below half of the sum's last place. So each subnormal number is replaced by the smallest normal one of
-//! its sign, operands are scaled by powers of two to magnitudes below 1, and the chains run as always:
+//! zero, it is far below half of the sum's last place. So each subnormal number is replaced by the smallest normal one
+//! of its sign, operands are scaled by powers of two to magnitudes below 1, and the chains run as always:
 //!
 //! - Products of all other operands are multiples of a number q, and so is every sum of them, rounded or not. `Scales` sees
 //!   to it that q is so large that a sum of at least q absorbs the replaced products as it does the true ones, and that
@@ -261,8 +261,8 @@ impl<T: Real> Scales<T> {
     }
 }
 
-/// First steps of chains, without products of subnormal numbers, until no sum is zero: how many, or none where that does
-/// not come about soon or a product that is left out may have counted.
+/// First steps of chains, without products of subnormal numbers, until no sum is zero: how many, or none where that
+/// does not come about soon or a product that is left out may have counted.
 #[inline(always)]
 pub(super) fn begin<T: Real, const N: usize>(a: &[&[T]; MR], b: &[[T; N]], c: &mut [[T; N]; MR]) -> Option<usize> {
     for (k, b) in b.iter().enumerate().take(START) {

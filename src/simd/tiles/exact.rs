@@ -1,12 +1,13 @@
 //! Exact(G) on register tiles: sums of products and c that f64 holds without error, then one rounding.
 //!
-//! Operands are scaled by powers of two so that a group's products sum to less than 1/2 in magnitude; states below 2 then
-//! leave 50 fraction bits. Where the last places of a step's products are all at or above 2^-50, so is every state that comes
-//! of them, and nothing rounds but the last operation of a group: to 24 bits, ties to even, by adding and taking away
-//! `1.5 * 2^29` times the sum's power of two. States stay in f64 in between.
+//! Operands are scaled by powers of two so that a group's products sum to less than 1/2 in magnitude; states below 2
+//! then leave 50 fraction bits. Where the last places of a step's products are all at or above 2^-50, so is every state
+//! that comes of them, and nothing rounds but the last operation of a group: to 24 bits, ties to even, by adding and
+//! taking away `1.5 * 2^29` times the sum's power of two. States stay in f64 in between.
 //!
-//! Where exponents do not prove this, a few groups are tried all the same, and the processor's flags say whether a sum was
-//! rounded. If one was, they are done again with a look at each sum: its error is small, and matters only near a tie.
+//! Where exponents do not prove this, a few groups are tried all the same, and the processor's flags say whether a sum
+//! was rounded. If one was, they are done again with a look at each sum: its error is small, and matters only near a
+//! tie.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
@@ -35,8 +36,8 @@ const GRID: f64 = 6.0;
 const LEAST: i32 = -149;
 /// Positions of K that are tried together.
 const TOGETHER: usize = 64;
-/// The exponent of the last place of sums' high parts. The low ones are below 2^-40 and, of 64 products within the bounds
-/// of `select`, multiples of 2^-91.
+/// The exponent of the last place of sums' high parts. The low ones are below 2^-40 and, of 64 products within the
+/// bounds of `select`, multiples of 2^-91.
 const LAST_HIGH: i32 = -45;
 /// A rounding of its own: the usual one, but no flag is raised.
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
@@ -167,8 +168,8 @@ impl Sums {
         self.last(fields.map(Fields::all)) + scales.a + scales.b >= LAST
     }
 
-    /// All groups of a run, of `G` products, or with 0 of any number, on states that are all multiples of the last place
-    /// or not. False where a state left the range.
+    /// All groups of a run, of `G` products, or with 0 of any number, on states that are all multiples of the last
+    /// place or not. False where a state left the range.
     ///
     /// # Safety
     /// As `Family::steps`.
@@ -261,8 +262,8 @@ impl Sums {
         below_two(beyond)
     }
 
-    /// Vectors of a mask, bit `2 row + half`, without any error: a group on the states `before`. Returns whether all are
-    /// multiples of the last place.
+    /// Vectors of a mask, bit `2 row + half`, without any error: a group on the states `before`. Returns whether all
+    /// are multiples of the last place.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
     fn redo(&self, [a, b]: [&[f64]; 2], scale: i32, mut vectors: u16, before: &States, states: &mut States) -> bool {
@@ -345,8 +346,8 @@ fn round(x: __m512d) -> __m512d {
 }
 
 /// Lanes of sums of so many products whose rounding to 24 bits their own errors do not change. All but the last sum are
-/// below 4, so that errors are below 2^-52 for each product. Where a sum is so large that this is no more than `NEAR` of
-/// its last places, it must be so far from ties.
+/// below 4, so that errors are below 2^-52 for each product. Where a sum is so large that this is no more than `NEAR`
+/// of its last places, it must be so far from ties.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 fn clear_of_ties(x: __m512d, group: usize) -> __mmask8 {

@@ -27,8 +27,8 @@ use pack::{Fields, Packed, Source};
 
 /// Rows of a register tile.
 const MR: usize = 8;
-/// Bytes of 16 columns of B's panel that meet all rows before the next are read: more than the first-level cache holds, for
-/// states come and go half as often.
+/// Bytes of 16 columns of B's panel that meet all rows before the next are read: more than the first-level cache holds,
+/// for states come and go half as often.
 const NEAR: usize = 1 << 16;
 
 /// States of a register tile.
@@ -67,8 +67,8 @@ trait Family: Debug + Send + Sync + 'static {
     /// What holds for them, for the body.
     fn flags(&self, a: Fields, b: Fields) -> u8;
 
-    /// Ordinary steps on the states of a register tile. Returns the rows that are done, a bit each, and leaves the others
-    /// as they were.
+    /// Ordinary steps on the states of a register tile. Returns the rows that are done, a bit each, and leaves the
+    /// others as they were.
     ///
     /// # Safety
     /// The instructions are there, and the run's pointers are to `k * MR` and `k * NR` values aligned to 64 bytes.
@@ -247,7 +247,8 @@ impl<F: Family> Job<'_, F> {
         }
     }
 
-    /// The step whose operands start at these positions of the panels, by the body of all sets, on rows that it changes.
+    /// The step whose operands start at these positions of the panels, by the body of all sets, on rows that it
+    /// changes.
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
     fn hard(&mut self, [a, b]: [usize; 2], flags: u8, rows: u8, tile: &mut Tile) {

@@ -1,7 +1,7 @@
 //! SPEC section 5, literally: one output element at a time, one instruction at a time, exact arithmetic throughout.
 //!
-//! IEEE operations of the schedule are the oracle's own exact ones (`ieee_add`, `ieee_mul`, `ieee_fma`), not the host's,
-//! so NaN payloads never travel: a NaN is a class, and gets its bits where D is stored.
+//! IEEE operations of the schedule are the oracle's own exact ones (`ieee_add`, `ieee_mul`, `ieee_fma`), not the
+//! host's, so NaN payloads never travel: a NaN is a class, and gets its bits where D is stored.
 
 use super::formats::{Val, decode, exact_bits, ieee_add, ieee_fma, ieee_mul, ieee_round};
 pub(crate) use super::gemm_options::{Epilogue, Options, Reduce, Tail};

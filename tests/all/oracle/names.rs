@@ -271,7 +271,8 @@ fn amd(arch: &str, instruction: &str) -> Option<Desc> {
     None
 }
 
-/// Every canonical name, with the canonical M and N of wgmma and tcgen05: found by asking [`describe`] about candidates.
+/// Every canonical name, with the canonical M and N of wgmma and tcgen05: found by asking [`describe`] about
+/// candidates.
 pub(crate) fn all_units() -> Vec<String> {
     let mut names = Vec::new();
     for arch in ["cdna1", "cdna2", "cdna3"] {

@@ -259,7 +259,8 @@ impl Fda {
             let lanes = first(rows - row);
             // Two row groups, which lie together.
             let line = to.at_a(row / MR, s) * MR;
-            // SAFETY (whole function): the lanes of the mask are rows of K codes, and the panels have room for 16 lines.
+            // SAFETY (whole function): the lanes of the mask are rows of K codes, and the panels have room for 16
+            // lines.
             for (i, raw) in raw[..l].iter_mut().enumerate() {
                 let from = codes.as_ptr().wrapping_add(row * k + self.place(s * l + i));
                 *raw = unsafe { _mm512_mask_i32gather_epi32::<4>(*raw, lanes, by(k), from.cast()) };

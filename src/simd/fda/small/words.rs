@@ -94,7 +94,8 @@ impl Decoder {
         _mm512_maskz_add_epi16(!(far | none), above, _mm512_set1_epi16(WINDOW_BYTE))
     }
 
-    /// The values of eight words, each at the top of its lane; with `SMALL`, subnormal ones and zeros may be among them.
+    /// The values of eight words, each at the top of its lane; with `SMALL`, subnormal ones and zeros may be among
+    /// them.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn values<const SMALL: bool>(&self, x: __m512i) -> __m512d {
