@@ -5,6 +5,7 @@
 //! sum. Random inputs rarely stand there; these are built there from the model's own parameters.
 
 mod parameters;
+mod products;
 mod scenes;
 
 use self::parameters::{parameters, results, sums};
@@ -209,6 +210,10 @@ impl Edges {
             self.two_small(&mut input, first, lead);
             return input;
         }
+        if self.random.one_in(if self.blocks[first].len() > 1 { 24 } else { 96 }) {
+            self.alike(&mut input, first, lead);
+            return input;
+        }
         if self.random.one_in(24) {
             self.alone(&mut input, first, negative, lead);
             return input;
@@ -380,19 +385,22 @@ impl Edges {
             2 => members.clone(),
             _ => (0..i.k).collect(),
         };
-        if self.random.one_in(3) {
-            places.push(i.k);
-        }
         let rest = if self.random.one_in(3) { Rest::Ones } else { rest };
         let largest = self.random.one_in(3);
+        let under = !largest && self.random.one_in(3);
+        if self.random.one_in(if under { 1 } else { 3 }) {
+            places.push(i.k);
+        }
         let lead = if largest { top(&i.a) + top(&i.b) } else { e };
         let sum = lead + self.random.range(0, places.len().ilog2() as i32 + 1);
         for &k in &places {
             if largest && k < i.k {
                 (input.a[k], input.b[k]) = (i.a.max_code(negative), i.b.max_code(false));
+            } else if under && k < i.k && !self.aims_scales {
+                (input.a[k], input.b[k]) = self.nearly_two(negative, lead);
             } else {
                 // c's last bit that is kept may be the sum's that is not.
-                let bit = k == i.k && self.random.one_in(2);
+                let bit = k == i.k && (under || self.random.one_in(2));
                 let rest = if bit { Rest::Bit(lead - self.pick(|s| &s.gaps)) } else { rest };
                 self.put_at(input, k, negative, lead, rest);
             }

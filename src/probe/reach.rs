@@ -117,31 +117,44 @@ pub(super) struct Reach {
 
 /// Fraction bits below which the output's rounding turns: to nearest, halfway between two results.
 fn rounded(x: &GenericDot, i: &Interface) -> i32 {
-    let sticky = x.sticky && x.alignment == Rounding::TowardZero;
-    x.output_bits.unwrap_or(i.d.fraction_bits) as i32 + i32::from(sticky)
+    let directed = [Rounding::TowardZero, Rounding::AwayFromZero, Rounding::Down, Rounding::Up];
+    let halves = x.sticky && x.alignment == Rounding::TowardZero && !directed.contains(&x.output_rounding);
+    x.output_bits.unwrap_or(i.d.fraction_bits) as i32 + i32::from(halves)
 }
 
 /// Fraction bits that alignment keeps: where one bit is cut, a sticky bit in its place is that bit.
 pub(super) fn bits_kept(x: &GenericDot) -> i32 {
-    let directed = matches!(x.alignment, Rounding::TowardZero | Rounding::Down | Rounding::Up);
-    x.frac_bits as i32 + i32::from(x.sticky && directed)
+    // A tie is one bit, too.
+    let stands = matches!(x.alignment, Rounding::TowardZero | Rounding::Down | Rounding::Up | Rounding::NearestZero);
+    x.frac_bits as i32 + i32::from(x.sticky && stands)
 }
 
 const fn carries(terms: usize) -> i32 {
     terms.next_power_of_two().trailing_zeros() as i32
 }
 
-/// Bits by which a chain of blocks may grow past the sum of its terms, because each block rounds what the earlier ones
-/// left. Each term has a factor of `width` fraction bits at most.
-fn growth(x: &GenericDot, blocks: usize, kept: i32, width: u32) -> i32 {
-    let part = |bits: i32| f64::from(-bits.min(1000)).exp2();
-    let output = if x.output_rounding == Rounding::TowardZero { 0.0 } else { part(kept) };
+/// The natural logarithm of the factor by which a chain of blocks may grow past the sum of its terms, because each block
+/// rounds what the earlier ones left, to `kept` bits.
+fn growth(x: &GenericDot, blocks: usize, kept: i32) -> f64 {
+    let output = if x.output_rounding == Rounding::TowardZero { 0.0 } else { power(-kept) };
     // Each term may become larger by one unit of the last bit that alignment keeps.
-    let aligned = !x.exact && (x.sticky || x.alignment != Rounding::TowardZero);
-    let alignment = if aligned { (x.block as f64 + 1.0) * part(x.frac_bits as i32) } else { 0.0 };
-    let most = (blocks as f64) * (output + alignment);
-    // A significand of `width` bits is below 2 by half of its last bit, which is room for that much.
-    if most <= part(width as i32 + 2) { 0 } else { (most * std::f64::consts::LOG2_E).ceil().min(1e6) as i32 }
+    let alignment = if grows_by_alignment(x) { (x.block as f64 + 1.0) * power(-(x.frac_bits as i32)) } else { 0.0 };
+    blocks as f64 * (output + alignment)
+}
+
+/// Whether a term may become larger where it is aligned.
+fn grows_by_alignment(x: &GenericDot) -> bool {
+    !x.exact && (x.sticky || x.alignment != Rounding::TowardZero)
+}
+
+/// 2 to a power that no bound exceeds, nor goes below.
+fn power(e: i32) -> f64 {
+    f64::from(e.clamp(-900, 900)).exp2()
+}
+
+/// The least power of two above a positive number, which may be too small by its own rounding.
+fn above(x: f64) -> i32 {
+    ((x * (1.0 + power(-45))).to_bits() >> 52) as i32 - 1022
 }
 
 impl Reach {
@@ -170,26 +183,35 @@ impl Reach {
         // Rounded up, a small term becomes one unit of the floor's or the zeros' alignment.
         let coarsest = floor.unwrap_or(i32::MIN).max(zeros.map_or(i32::MIN, |z| z.1));
         let unit = coarsest.saturating_sub(x.frac_bits as i32).saturating_add(1);
-        // A sticky bit and roundings away from zero may each double a sum, not more.
-        let terms = |largest: i32, n: usize| largest.max(unit) + carries(n) + i32::from(!x.exact);
-        let largest_sum = match (x.c, c) {
-            (CPosition::Late, _) => terms(products.largest, x.block),
-            (_, None) => terms(products.largest, i.k),
-            (_, Some(c)) => terms(products.largest.max(c.largest), i.k + 1),
-        };
-        let last = products.last.min(c.map_or(products.last, |c| c.last));
+        // What is rounded up, or has a sticky bit, may double a sum, not more.
+        let inexact = i32::from(grows_by_alignment(x));
         let kept = x.output_bits.unwrap_or(i.d.fraction_bits) as i32;
         let chained = blocks > 1 && x.c != CPosition::Late;
-        let largest_sum = if chained {
-            let narrower = i.a.fraction_bits.min(i.b.fraction_bits);
-            let width = if c.is_some() { narrower.max(i.c.fraction_bits) } else { narrower };
-            largest_sum.saturating_add(growth(x, blocks, kept, width))
-        } else {
-            largest_sum
+        let growth = if chained { growth(x, blocks, kept) } else { 0.0 };
+        let carried = |largest: i32, n: usize| largest.max(unit) + carries(n) + inexact;
+        let scaled = i.scale.is_some();
+        // A bound on the sum of `n` products, and c if it is among them.
+        let sum = |n: usize| match c {
+            None if !scaled => {
+                let whole = above(peak as f64 * n as f64 * growth.min(600.0).exp()) + high - products.width;
+                whole.max(unit + carries(n)) + inexact
+            }
+            _ => {
+                // A factor of `width` bits is below 2 by half of its last bit, which is room for that much.
+                let width = i.a.fraction_bits.min(i.b.fraction_bits).max(c.map_or(0, |_| i.c.fraction_bits));
+                let room = growth <= power(-(width as i32) - 2);
+                let more = if room { 0 } else { (growth * std::f64::consts::LOG2_E).ceil().min(1e6) as i32 };
+                let largest = products.largest.max(c.map_or(i32::MIN, |c| c.largest));
+                carried(largest, n + usize::from(c.is_some())).saturating_add(more)
+            }
         };
+        let late = x.c == CPosition::Late;
+        let largest_sum = sum(if late { x.block.min(i.k) } else { i.k });
+        let last = products.last.min(c.map_or(products.last, |c| c.last));
+        let earlier = blocks.saturating_sub(1).saturating_mul(x.block);
         let previous = chained.then(|| {
             let d = Range::of(&i.d, x.flush_inputs, normalised_c);
-            Range { top: d.top.min(largest_sum - 1), last: d.last.max(last), ..d }
+            Range { top: d.top.min(sum(earlier) - 1), last: d.last.max(last), ..d }
         });
         let addend = match (c, previous) {
             (Some(c), Some(d)) => Some(c.and(d)),
@@ -197,14 +219,13 @@ impl Reach {
         };
         let sure_floor = floor.filter(|_| x.floor != Floor::ZeroC);
         let alone = x.block == 1 && addend.is_none() && i.scale.is_none();
-        let scaled = i.scale.is_some();
         Self {
             products,
             zeros,
             addend,
             peak,
             high,
-            earlier: blocks.saturating_sub(1).saturating_mul(x.block),
+            earlier,
             kept,
             last_result: i.d.emin() - kept,
             alone,
@@ -327,9 +348,9 @@ impl Reach {
         if self.alone {
             return f >= width || f >= depth + rounded;
         }
-        let width = width.max(self.addend.map_or(0, |c| c.width));
         // A term that loses bits is at most half of the other one.
-        f >= depth + width + 2 && f > depth + rounded
+        let width = (width + 2).max(self.addend.map_or(0, |c| c.width + 1));
+        f >= depth + width && f > depth + rounded
     }
 
     /// Whether of two terms one is only cut where it is so far below the other that no more than its sign shows, or
@@ -393,38 +414,70 @@ impl Reach {
         if self.alone {
             bits = bits.min(self.products.width + 2);
         }
-        if !x.exact && !self.scaled {
-            bits = bits.min(self.units(x));
+        if !self.scaled {
+            bits = bits.min(self.sum_bits(x));
         }
         // A number below the smallest normal one by its last bit is still not rounded to that.
         let flushed = x.flush_results && !x.negative_zero && bits <= kept;
         bits <= kept + 1 && (flushed || quantum >= d.emin() - kept)
     }
 
-    /// No sum of a block, in units of the last bit kept, exceeds 2 to this power.
-    fn units(&self, x: &GenericDot) -> i32 {
-        // 60 are already more than any format keeps.
-        let f = x.frac_bits.min(60);
-        // A term at the largest exponent, perhaps rounded up, and with a sticky bit behind; smaller ones are at most
-        // half of it.
-        let aligned = |most: u128, width: i32| {
-            let width = width.max(0) as u32;
-            let (whole, cut) = if width <= f {
-                (most.checked_shl(f - width).filter(|m| m.leading_zeros() > 20).unwrap_or(u128::MAX >> 20), false)
-            } else {
-                ((most >> (width - f)) + u128::from(x.alignment != Rounding::TowardZero), true)
-            };
-            if x.sticky { 2 * whole + u128::from(cut) } else { whole }
+    /// The bits of a block's sum, at most, from its leading one to the last that is kept.
+    fn sum_bits(&self, x: &GenericDot) -> i32 {
+        let floor = self.floor.unwrap_or(i32::MIN);
+        let products_top = if x.normalise_products { self.products.largest - 1 } else { self.products.top };
+        let addend_top = self.addend.map_or(i32::MIN, |c| c.top);
+        let highest = floor.max(self.zero_top()).max(products_top).max(addend_top);
+        if x.exact {
+            return self.whole_bits(x, highest);
+        }
+        // Alignment starts at one of these.
+        let lowest = self.lowest_without_addend().max(self.lowest_term()).min(highest);
+        let first_cut = self.last.saturating_add(x.frac_bits as i32 + 1);
+        let whole = (lowest < first_cut).then(|| self.whole_bits(x, highest.min(first_cut - 1)));
+        let cut = (lowest.max(first_cut)..=highest).map(|e| self.cut_bits(x, e)).max();
+        whole.max(cut).unwrap_or(i32::MAX)
+    }
+
+    /// The largest product whose exponent is `e` or less, and the largest addend, in units of 2^e.
+    fn largest_at(&self, x: &GenericDot, e: i32) -> [f64; 2] {
+        let product = self.peak as f64 * power(self.high.saturating_sub(e).min(0) - self.products.width);
+        let product = match x.normalise_products {
+            false => product,
+            true => {
+                let all = self.peak as f64 * power(self.high.saturating_sub(e) - self.products.width);
+                all.min(2.0 - power(-self.products.width - 1))
+            }
         };
-        let (most, width) = match x.normalise_products {
-            true => ((4 << self.products.width.min(120)) - 1, self.products.width + 1),
-            false => (self.peak, self.products.width),
+        let addend = |c: Range| (2.0 - power(-c.width)) * power(c.top.saturating_sub(e).min(0));
+        [product, self.addend.map_or(0.0, addend)]
+    }
+
+    /// The bits where alignment starts at `e` or below and cuts nothing.
+    fn whole_bits(&self, x: &GenericDot, e: i32) -> i32 {
+        let [product, addend] = self.largest_at(x, e);
+        // A term that has the last bit is not larger than its width allows; a later last bit leaves no more bits.
+        let small = |width: i32| power(self.last.saturating_add(width).saturating_sub(e));
+        let n = x.block as f64;
+        let of_product = (n - 1.0) * product + product.min(small(self.products.width + 2)) + addend;
+        let of_addend = self.addend.map_or(0.0, |c| n * product + addend.min(small(c.width + 1)));
+        above(of_product.max(of_addend)).saturating_sub(self.last.saturating_sub(e))
+    }
+
+    /// The bits where alignment starts at `e` and cuts.
+    fn cut_bits(&self, x: &GenericDot, e: i32) -> i32 {
+        let f = x.frac_bits as i32;
+        let more = if x.alignment == Rounding::TowardZero { 0.0 } else { 1.0 } + if x.sticky { 0.5 } else { 0.0 };
+        let cut = |most: f64| ((most * power(f)).floor() + more) * power(-f);
+        // The largest term may have no bit that is cut; others are at most half of it.
+        let aligned = |most: f64, top: i32, width: i32| {
+            if e.saturating_sub(top).max(0).saturating_add(width) <= f { most.max(cut(most / 2.0)) } else { cut(most) }
         };
-        let addend = self.addend.map_or(0, |c| aligned((2 << c.width.min(120)) - 1, c.width));
-        // Where few bits are kept, what is rounded up may be more than half of the largest term.
-        let few = if f < 4 { 2 } else { 1 };
-        let most = aligned(most, width).saturating_mul(x.block as u128).saturating_add(addend).saturating_mul(few);
-        128 - most.saturating_sub(1).leading_zeros() as i32
+        let [product, addend] = self.largest_at(x, e);
+        let carry = i32::from(x.normalise_products);
+        let products = aligned(product, self.products.top, self.products.width + carry) * x.block as f64;
+        let addend = self.addend.map_or(0.0, |c| aligned(addend, c.top, c.width));
+        above(products + addend).saturating_sub(self.unit(x, e).saturating_sub(e))
     }
 
     /// Whether terms whose exponents are all below `floor` have a sum that is a subnormal result, however it is

@@ -188,6 +188,7 @@ fn generic(mut x: GenericDot, interface: &Interface, reasons: &mut Vec<Reason>) 
     }
     as_f16(&mut x, interface, blocks, reasons);
     lone_products(&mut x, interface, blocks, reasons);
+    vanished_sign(&mut x, interface, blocks, reasons);
     no_floor(&mut x, interface, blocks, reasons);
     let reach = Reach::new(&x, blocks, interface);
     if !x.exact && reach.cuts_nothing(&x) {
@@ -272,6 +273,8 @@ fn no_floor(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &
     let low = reach.lowest_term();
     let why = if e <= low {
         format!("no term's exponent is below 2^{low}")
+    } else if x.floor == Floor::ZeroC && e <= reach.products.low {
+        format!("no product's exponent is below 2^{}, and it counts beside a zero c alone", reach.products.low)
     } else if e <= reach.lowest_counted() {
         format!("each block has a product, zero or not, whose exponent is at least {e}")
     } else if !x.negative_zero && reach.is_flushed_below(x, interface, e) {
@@ -309,6 +312,8 @@ fn exponents(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: 
     if reach.alone && !x.via_f16 && f >= width {
         let why = format!("a lone product has {width} fraction bits at most, none of which it cuts itself");
         plain("normalise", &mut x.normalise_products, false, why, reasons);
+    } else if reach.products.largest - 1 - f <= reach.last {
+        plain("normalise", &mut x.normalise_products, false, "no product's exponent is one that cuts a bit", reasons);
     }
     let counted = GenericDot { zero_products: ZeroProducts::OwnExponent, ..*x };
     let zero_top = Reach::new(&counted, blocks, interface).zero_top();
@@ -392,10 +397,17 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
     if x.flush_results && (result >= emin || normal) {
         plain("flush-out", &mut x.flush_results, false, "no result is subnormal", reasons);
     }
+    vanished_sign(x, interface, blocks, reasons);
+}
+
+/// The sign of a sum that rounds to zero, where none does or none shows.
+fn vanished_sign(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
+    let reach = Reach::new(x, blocks, interface);
+    let least = interface.d.emin() - x.output_bits.unwrap_or(interface.d.fraction_bits) as i32;
     let rounds_to_zero = !matches!(x.output_rounding, Rounding::AwayFromZero | Rounding::Down);
     // The last block's terms are products and what the block before rounded, a multiple of d's smallest number.
-    let after_another = blocks > 1 && x.c != CPosition::Late && reach.products.last >= emin - kept;
-    let never = smallest >= emin - kept || !rounds_to_zero;
+    let after_another = blocks > 1 && x.c != CPosition::Late && reach.products.last >= least;
+    let never = reach.smallest_sum(x) >= least || !rounds_to_zero;
     if x.negative_zero && (never || after_another) {
         let why = if never {
             "no negative sum rounds to zero"

@@ -83,6 +83,21 @@ fn edges_reach_what_was_missed() {
             "block=2:pattern=even-odd:F=36:align=rne:sticky=yes:e_zero=emin-6:c=last:flush-in=yes:negative-zero=yes",
         ),
         (
+            "k8.f32.e3m2.e4m3.f32",
+            "block=8:F=20:normalise=yes:e_zero=none:subnormal-c=normalised:out=ru:via-f16=yes",
+            "block=8:F=20:normalise=yes:e_zero=none:subnormal-c=normalised:via-f16=yes",
+        ),
+        (
+            "k32.f16.e3m2.e3m2.f16",
+            "block=27:pattern=pairs:F=37:e_zero=none:c=last:flush-in=yes:negative-zero=yes",
+            "block=27:pattern=pairs:F=20:e_zero=none:c=last:flush-in=yes:negative-zero=yes",
+        ),
+        (
+            "k16.f16.e3m2.e3m2.f16",
+            "block=14:pattern=pairs:F=35:sticky=yes:e_zero=zero-c:c=last:out=rd:via-f16=yes:negative-zero=yes",
+            "block=14:pattern=pairs:F=19:sticky=yes:e_zero=zero-c:c=last:out=rd:via-f16=yes:negative-zero=yes",
+        ),
+        (
             "k1.f32.bf16.bf16.f32",
             "F=9:align=rne:normalise=yes:e_zero=none:flush-out=yes",
             "F=9:align=rne:normalise=yes:e_zero=zero-c:flush-out=yes",
