@@ -133,8 +133,8 @@ const fn carries(terms: usize) -> i32 {
     terms.next_power_of_two().trailing_zeros() as i32
 }
 
-/// The natural logarithm of the factor by which a chain of blocks may grow past the sum of its terms, because each block
-/// rounds what the earlier ones left, to `kept` bits.
+/// The natural logarithm of the factor by which a chain of blocks may grow past the sum of its terms, because each
+/// block rounds what the earlier ones left, to `kept` bits.
 fn growth(x: &GenericDot, blocks: usize, kept: i32) -> f64 {
     let output = if x.output_rounding == Rounding::TowardZero { 0.0 } else { power(-kept) };
     // Each term may become larger by one unit of the last bit that alignment keeps.
@@ -183,10 +183,13 @@ impl Reach {
         // Rounded up, a small term becomes one unit of the floor's or the zeros' alignment.
         let coarsest = floor.unwrap_or(i32::MIN).max(zeros.map_or(i32::MIN, |z| z.1));
         let unit = coarsest.saturating_sub(x.frac_bits as i32).saturating_add(1);
+        let chained = blocks > 1 && x.c != CPosition::Late;
+        // And a small sum one unit of the subnormal results'.
+        let rounds_up = chained && x.output_rounding != Rounding::TowardZero;
+        let unit = if rounds_up { unit.max(i.d.emin() + 1) } else { unit };
         // What is rounded up, or has a sticky bit, may double a sum, not more.
         let inexact = i32::from(grows_by_alignment(x));
         let kept = x.output_bits.unwrap_or(i.d.fraction_bits) as i32;
-        let chained = blocks > 1 && x.c != CPosition::Late;
         let growth = if chained { growth(x, blocks, kept) } else { 0.0 };
         let carried = |largest: i32, n: usize| largest.max(unit) + carries(n) + inexact;
         let scaled = i.scale.is_some();

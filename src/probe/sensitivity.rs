@@ -132,8 +132,8 @@ fn neighbours(units: u64, mut use_of: impl FnMut(&Unit, &'static str, &Recipe)) 
     }
 }
 
-/// All but a twentieth of the neighbours that are not provably the same are told apart; the others are printed: where edges
-/// are missing. `STUDY_COUNT` units drawn from `STUDY_SEED` make it a study.
+/// All but a twentieth of the neighbours that are not provably the same are told apart; the others are printed: where
+/// edges are missing. `STUDY_COUNT` units drawn from `STUDY_SEED` make it a study.
 #[test]
 fn neighbours_are_told_at_the_edges() {
     let (mut asked, mut hard, mut last) = (0, 0, (String::new(), "", 0));

@@ -20,7 +20,8 @@ fn canonical_forms_are_the_same_function() {
     }
 }
 
-/// Where `canonical` says that what alignment cuts off decides no rounding, it decides none: one to three terms of every size.
+/// Where `canonical` says that what alignment cuts off decides no rounding, it decides none: one to three terms of
+/// every size.
 #[test]
 fn cuts_that_decide_no_rounding_change_no_bit() {
     const CLAIMS: usize = 300;
@@ -135,8 +136,8 @@ fn exact_sums_of_two_families_are_known_to_be_one_function() {
     }
 }
 
-/// Lone products, and two terms of which a sticky bit stands for what one loses: F and the floor show only together, in the
-/// last bit kept there. One F more or less, or a floor one off, is another function.
+/// Lone products, and two terms of which a sticky bit stands for what one loses: F and the floor show only together, in
+/// the last bit kept there. One F more or less, or a floor one off, is another function.
 #[test]
 fn a_floor_and_a_width_that_show_only_together_are_one_function() {
     let mut r = Random(9);
@@ -186,8 +187,8 @@ fn a_floor_and_a_width_that_show_only_together_are_one_function() {
     }
 }
 
-/// Whether a negative sum that rounds to zero keeps its sign shows in the last block alone, and not there if its terms are no
-/// finer than results are.
+/// Whether a negative sum that rounds to zero keeps its sign shows in the last block alone, and not there if its terms
+/// are no finer than results are.
 #[test]
 fn the_sign_of_a_vanished_sum_is_forgotten_by_the_next_block() {
     let one_function = [
@@ -231,9 +232,9 @@ fn canonical_names_what_cannot_be_seen() {
     assert_eq!(canonical(&plain, &interface).0, plain, "canonical forms are fixed points");
 }
 
-/// Pairs that rules once joined, each with an input that tells them apart: a chain whose every result is rounded up grows past the
-/// sum of its products; a negative sum that alignment has cut to nothing is no negative zero; c may be subnormal in its own
-/// format and normal in d.
+/// Pairs that rules once joined, each with an input that tells them apart: a chain whose every result is rounded up
+/// grows past the sum of its products; a negative sum that alignment has cut to nothing is no negative zero; c may be
+/// subnormal in its own format and normal in d.
 #[test]
 fn what_was_called_one_function_wrongly_is_not() {
     let ones = |first: u64, n: usize| [vec![first], vec![1; n - 1]].concat();
@@ -267,8 +268,8 @@ fn what_was_called_one_function_wrongly_is_not() {
     }
 }
 
-/// Every rule of `canonical`, for parameters of every kind and narrow formats, long chains and few result bits among them: no
-/// input tells the canonical form apart.
+/// Every rule of `canonical`, for parameters of every kind and narrow formats, long chains and few result bits among
+/// them: no input tells the canonical form apart.
 #[test]
 fn canonical_forms_of_narrow_units_are_the_same_function() {
     let mut r = Random(std::env::var("STUDY_SEED").map_or(1, |seed| seed.parse().unwrap()));

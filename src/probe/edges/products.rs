@@ -10,11 +10,11 @@ impl Edges {
     pub(super) fn nearly_two(&mut self, negative: bool, e: i32) -> (u64, u64) {
         let Interface { a, b, .. } = self.bench.interface;
         let (ea, eb) = self.bench.shared(e);
-        let (one, two) = (|bits: u32| 1u64 << bits, |bits: u32| 2u64 << bits);
-        let limit = u128::from(two(a.fraction_bits + b.fraction_bits) - 1);
+        let one = |bits: u32| 1u64 << bits;
+        let limit = (2u128 << (a.fraction_bits + b.fraction_bits)) - 1;
         let mut pair = || {
             let x = one(a.fraction_bits) + self.random.below(one(a.fraction_bits));
-            (x, (limit / u128::from(x)).min(u128::from(two(b.fraction_bits) - 1)) as u64)
+            (x, (limit / u128::from(x)).min(u128::from(2 * one(b.fraction_bits) - 1)) as u64)
         };
         let most = if a.fraction_bits < 5 { 12 } else { 1 };
         let drawn = (0..most).map(|_| pair()).max_by_key(|&(x, y)| u128::from(x) * u128::from(y));
