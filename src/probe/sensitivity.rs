@@ -98,6 +98,11 @@ fn edges_reach_what_was_missed() {
             "block=14:pattern=pairs:F=19:sticky=yes:e_zero=zero-c:c=last:out=rd:via-f16=yes:negative-zero=yes",
         ),
         (
+            "k2.f16.f16.f16.f16",
+            "block=1:F=25:align=rd:e_zero=emin-4:out=ru:flush-in=yes:negative-zero=yes",
+            "block=1:F=25:align=rd:out=ru:flush-in=yes:negative-zero=yes",
+        ),
+        (
             "k1.f32.bf16.bf16.f32",
             "F=9:align=rne:normalise=yes:e_zero=none:flush-out=yes",
             "F=9:align=rne:normalise=yes:e_zero=zero-c:flush-out=yes",

@@ -79,6 +79,14 @@ fn fit_tells_the_floor_of_units_that_flush_results() {
     }
 }
 
+/// A floor three places from that of a known design, which only a lone product just below the smallest result shows: other
+/// floors that nothing tells from the model's come first.
+#[test]
+fn fit_asks_at_the_floors_about_its_own() {
+    let rules = "block=1:F=25:align=rd:e_zero=emin-4:subnormal-c=normalised:out=ru:flush-in=yes:negative-zero=yes";
+    fits(&Unit::find(&format!("custom/m1n1k2.f16.f16.f16.f16/dot:{rules}")).unwrap());
+}
+
 /// All answers but those at the floor say that the sum is exact and rounded to 14 bits: five parameters would have to
 /// change at once, were the other ending not among the starts.
 #[test]

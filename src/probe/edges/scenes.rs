@@ -11,6 +11,9 @@ impl Edges {
     pub(super) fn vanishing(&mut self, input: &mut Input) {
         let Interface { c, d, k, .. } = self.bench.interface;
         let negative = self.random.one_in(2);
+        if !self.floors.is_empty() && self.random.one_in(4) {
+            return self.nearly_a_result(input, negative);
+        }
         let places: Vec<usize> = if self.random.one_in(2) {
             vec![self.random.below(k as u64) as usize]
         } else {
@@ -30,6 +33,21 @@ impl Edges {
         }
         if c.has_negative_zero() && self.random.one_in(2) {
             input.c = negative_zero(&c);
+        }
+    }
+
+    /// A lone product that is less than the smallest result, or half of it, by hardly more than is cut at the floor.
+    fn nearly_a_result(&mut self, input: &mut Input, negative: bool) {
+        let (k, emin) = (self.bench.interface.k, self.bench.interface.d.emin());
+        let place = self.random.below(k as u64) as usize;
+        let end = self.pick(|s| &s.floors) - self.random.range(0, 2);
+        let n = self.result_bit(emin) - self.random.range(0, 1) - end;
+        if !(3..64).contains(&n) {
+            return;
+        }
+        let found = [1, 2, 3, 5, 7].into_iter().find_map(|less| self.bench.split(negative, (1 << n) - less, end));
+        if let Some(operands) = found {
+            (input.a[place], input.b[place]) = operands;
         }
     }
 

@@ -475,7 +475,7 @@ const NEIGHBOUR_POOL: usize = 2500;
 const NEIGHBOUR_EDGES: (usize, usize) = (40_000, 400_000);
 
 /// Values of one parameter that nothing tells apart from the model's, before the others are left.
-const OPEN: usize = 4;
+const OPEN: usize = 8;
 
 /// X - X + y and more: what alignment keeps of y shows undisturbed by the output rounding.
 fn cancelling(bench: &Bench, seed: u64, count: usize) -> Vec<Input> {

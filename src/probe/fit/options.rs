@@ -26,6 +26,18 @@ pub(crate) fn floors() -> impl Iterator<Item = Floor> {
     known.into_iter().chain([Floor::None, Floor::ZeroC]).chain(more)
 }
 
+/// The same, after those of known designs the ones near the present one.
+fn floors_about(now: Floor) -> Vec<Floor> {
+    let mut all: Vec<Floor> = floors().collect();
+    if let Floor::BelowEmin(now) = now {
+        all[KNOWN_FLOORS..].sort_by_key(|f| if let Floor::BelowEmin(n) = f { n.abs_diff(now) } else { 0 });
+    }
+    all
+}
+
+/// How many of the alignment floors are those of known designs, none, and that of a zero c.
+const KNOWN_FLOORS: usize = 6;
+
 /// The values of a range, those near the present one first.
 fn nearest(range: core::ops::RangeInclusive<u32>, now: u32) -> Vec<u32> {
     let mut values: Vec<u32> = range.collect();
@@ -74,7 +86,7 @@ fn generic(x: GenericDot, interface: &Interface, structures: &[Structure]) -> Op
         "align" => alignment: roundings(),
         "sticky" => sticky: BOTH,
         "normalise" => normalise_products: BOTH,
-        "e_zero" => floor: floors(),
+        "e_zero" => floor: floors_about(x.floor),
         "zero-products" => zero_products: [ZeroProducts::Ignored, ZeroProducts::OwnExponent],
         "subnormal-c" => subnormal_c: [SubnormalC::Stored, SubnormalC::Normalised],
         "c" => c: [CPosition::With, CPosition::Last, CPosition::Late],
