@@ -1,11 +1,14 @@
 //! How far the numbers inside a generic unit reach: exponents, last bits and sums, bounded from
 //! formats and parameters alone.
 
+mod hidden;
+
 use super::bench::top;
 use super::black_box::Interface;
 use crate::accumulate::{CPosition, Floor, GenericDot, SubnormalC, ZeroProducts};
 use crate::format::{F16, FormatSpec};
 use crate::round::Rounding;
+use core::f64::consts::LN_2;
 
 /// The weight of a format's last bit.
 pub(super) const fn last_bit(f: &FormatSpec) -> i32 {
@@ -96,8 +99,6 @@ pub(super) struct Reach {
     /// No product exceeds peak 2^(high - products.width).
     peak: u128,
     high: i32,
-    /// Products before the last block.
-    earlier: usize,
     /// The fraction bits that results keep.
     kept: i32,
     /// The weight of the smallest result's last bit.
@@ -113,13 +114,6 @@ pub(super) struct Reach {
     pub(super) last: i32,
     /// No block's exact sum reaches 2^largest_sum.
     pub(super) largest_sum: i32,
-}
-
-/// Fraction bits below which the output's rounding turns: to nearest, halfway between two results.
-fn rounded(x: &GenericDot, i: &Interface) -> i32 {
-    let directed = [Rounding::TowardZero, Rounding::AwayFromZero, Rounding::Down, Rounding::Up];
-    let halves = x.sticky && x.alignment == Rounding::TowardZero && !directed.contains(&x.output_rounding);
-    x.output_bits.unwrap_or(i.d.fraction_bits) as i32 + i32::from(halves)
 }
 
 /// Fraction bits that alignment keeps: where one bit is cut, a sticky bit in its place is that bit.
@@ -180,40 +174,40 @@ impl Reach {
             Floor::None => None,
         };
         let zeros = (x.zero_products == ZeroProducts::OwnExponent).then_some(zeros);
-        // Rounded up, a small term becomes one unit of the floor's or the zeros' alignment.
-        let coarsest = floor.unwrap_or(i32::MIN).max(zeros.map_or(i32::MIN, |z| z.1));
-        let unit = coarsest.saturating_sub(x.frac_bits as i32).saturating_add(1);
+        let (kept, scaled) = (x.output_bits.unwrap_or(i.d.fraction_bits) as i32, i.scale.is_some());
         let chained = blocks > 1 && x.c != CPosition::Late;
-        // And a small sum one unit of the subnormal results'.
+        // Rounded up, a small term becomes one unit of the floor's or the zeros' alignment, and a small result one of
+        // the subnormal results'.
+        let coarsest = floor.unwrap_or(i32::MIN).max(zeros.map_or(i32::MIN, |z| z.1));
+        let aligned = if x.exact { i32::MIN } else { coarsest.saturating_sub(x.frac_bits as i32).saturating_add(1) };
         let rounds_up = chained && x.output_rounding != Rounding::TowardZero;
-        let unit = if rounds_up { unit.max(i.d.emin() + 1) } else { unit };
+        let unit = if rounds_up { aligned.max(i.d.emin() + 1) } else { aligned };
         // What is rounded up, or has a sticky bit, may double a sum, not more.
         let inexact = i32::from(grows_by_alignment(x));
-        let kept = x.output_bits.unwrap_or(i.d.fraction_bits) as i32;
+        // Earlier blocks' sums grow by a factor of 1 to 2, and so many bits.
         let growth = if chained { growth(x, blocks, kept) } else { 0.0 };
-        let carried = |largest: i32, n: usize| largest.max(unit) + carries(n) + inexact;
-        let scaled = i.scale.is_some();
-        // A bound on the sum of `n` products, and c if it is among them.
-        let sum = |n: usize| match c {
-            None if !scaled => {
-                let whole = above(peak as f64 * n as f64 * growth.min(600.0).exp()) + high - products.width;
-                whole.max(unit + carries(n)) + inexact
-            }
-            _ => {
-                // A factor of `width` bits is below 2 by half of its last bit, which is room for that much.
-                let width = i.a.fraction_bits.min(i.b.fraction_bits).max(c.map_or(0, |_| i.c.fraction_bits));
-                let room = growth <= power(-(width as i32) - 2);
-                let more = if room { 0 } else { (growth * std::f64::consts::LOG2_E).ceil().min(1e6) as i32 };
-                let largest = products.largest.max(c.map_or(i32::MIN, |c| c.largest));
-                carried(largest, n + usize::from(c.is_some())).saturating_add(more)
-            }
+        let more = (growth / LN_2).floor().min(1e6);
+        let (factor, more) = ((growth - more * LN_2).clamp(0.0, LN_2).exp(), more as i32);
+        // The sum of `n` products, and of c if it is among them, is below 2 to this power.
+        let sum = |n: usize| {
+            let terms = n + usize::from(c.is_some());
+            let largest = match c {
+                None if !scaled => above(peak as f64 * n as f64 * factor) + high - products.width,
+                _ => {
+                    // A factor of `width` bits is below 2 by half of its last bit, which is room for that much.
+                    let width = i.a.fraction_bits.min(i.b.fraction_bits).max(c.map_or(0, |_| i.c.fraction_bits));
+                    let room = growth <= power(-(width as i32) - 2);
+                    let largest = products.largest.max(c.map_or(i32::MIN, |c| c.largest));
+                    largest + carries(terms) + i32::from(!room)
+                }
+            };
+            largest.max(unit.saturating_add(carries(terms))) + inexact + more
         };
-        let late = x.c == CPosition::Late;
-        let largest_sum = sum(if late { x.block.min(i.k) } else { i.k });
+        let largest_sum = sum(if x.c == CPosition::Late { x.block.min(i.k) } else { i.k });
         let last = products.last.min(c.map_or(products.last, |c| c.last));
-        let earlier = blocks.saturating_sub(1).saturating_mul(x.block);
         let previous = chained.then(|| {
             let d = Range::of(&i.d, x.flush_inputs, normalised_c);
+            let earlier = (blocks - 1).saturating_mul(x.block);
             Range { top: d.top.min(sum(earlier) - 1), last: d.last.max(last), ..d }
         });
         let addend = match (c, previous) {
@@ -228,7 +222,6 @@ impl Reach {
             addend,
             peak,
             high,
-            earlier,
             kept,
             last_result: i.d.emin() - kept,
             alone,
@@ -284,130 +277,19 @@ impl Reach {
     }
 
     /// Whether no bit of any term is ever cut off: neither by its own exponent, nor by another term's.
-    pub(super) fn cuts_nothing(&self, x: &GenericDot) -> bool {
-        let kept = bits_kept(x);
-        let floor = self.floor.unwrap_or(i32::MIN);
-        let products = Range { width: self.products.width + i32::from(x.normalise_products), ..self.products };
-        let products_top = products.top.max(self.zero_top());
-        let other_products = if x.block > 1 || self.scaled { products_top } else { i32::MIN };
-        // What earlier blocks left is the rounded sum of whole products, as long as this holds for them.
-        let sum = self.peak.saturating_mul(self.earlier.max(1) as u128);
-        let blocks = (self.earlier / x.block.max(1) + 1) as u128;
-        let rounded = sum.saturating_add((sum >> self.kept.clamp(0, 100)).saturating_add(1).saturating_mul(2 * blocks));
-        let sum_top = rounded.ilog2() as i32 + self.high - self.products.width;
-        // Few bits, rounded up in many blocks, are more than twice the rounding errors' sum.
-        let few_errors = blocks >> self.kept.clamp(0, 100) <= 1;
-        let whole_sums = few_errors && !self.scaled && x.c != CPosition::With && self.products.last >= self.last_result;
-        let addend = self.addend.map(|c| Range { top: if whole_sums { c.top.min(sum_top) } else { c.top }, ..c });
-        let addend_top = addend.map_or(i32::MIN, |c| c.top);
+    pub(super) fn cuts_nothing(x: &GenericDot, blocks: usize, i: &Interface) -> bool {
+        // As long as this holds for earlier blocks, what they left is the rounded sum of whole products.
+        let reach = Self::new(&GenericDot { exact: true, ..*x }, blocks, i);
+        let (kept, floor) = (bits_kept(x), reach.floor.unwrap_or(i32::MIN));
+        let products = Range { width: reach.products.width + i32::from(x.normalise_products), ..reach.products };
+        let products_top = products.top.max(reach.zero_top());
+        let other_products = if x.block > 1 || reach.scaled { products_top } else { i32::MIN };
+        let addend_top = reach.addend.map_or(i32::MIN, |c| c.top);
         let whole = |term: Range, others: i32| {
             let by_others = floor.max(others).saturating_sub(kept);
             (term.width <= kept || term.top - kept <= term.last) && by_others <= term.last
         };
-        whole(products, other_products.max(addend_top)) && addend.is_none_or(|c| whole(c, products_top))
-    }
-
-    /// Whether what alignment cuts off never changes what the output's rounding makes of the sum, the floor's cut
-    /// included: where the output's rounding turns there is no finer bit than alignment keeps.
-    pub(super) fn cut_is_rounding(&self, x: &GenericDot, i: &Interface) -> bool {
-        let cut = self.floor.map(|e| e - x.frac_bits as i32);
-        let finest = i.d.emin() - rounded(x, i);
-        let other = self.addend.map_or(self.products.last, |c| c.last);
-        let one_cut_at_floor = cut.is_none_or(|cut| cut <= finest && (self.alone || cut <= other));
-        let no_cut_at_floor = cut.is_none_or(|cut| cut <= self.last);
-        (self.terms_hide_cut(x, i) && (one_cut_at_floor || no_cut_at_floor))
-            || (self.far_terms_hide_cut(x, i) && no_cut_at_floor)
-    }
-
-    /// Whether a block has two terms at most, which are as they were stored.
-    fn two_terms(&self, x: &GenericDot) -> bool {
-        // A zero product leaves its block's other term.
-        let other = self.addend.map_or(self.products.last, |c| c.last);
-        let zeros_cut = self.zeros.is_some() && !self.alone && self.zero_top() - x.frac_bits as i32 > other;
-        let two = self.alone || x.block + usize::from(self.addend.is_some()) == 2;
-        two && !self.scaled && !x.via_f16 && !zeros_cut
-    }
-
-    /// Whether what is cut off below the largest term, no floor being above that, changes no rounding: a product alone,
-    /// or one of two terms, is cut in the direction in which it is rounded, or the sticky bit stands for what is cut.
-    fn terms_hide_cut(&self, x: &GenericDot, i: &Interface) -> bool {
-        // Toward zero or away from it, another term's sign would count.
-        let directed: &[Rounding] = match self.alone {
-            true => &[Rounding::TowardZero, Rounding::Down, Rounding::Up, Rounding::AwayFromZero],
-            false => &[Rounding::Down, Rounding::Up],
-        };
-        let one_way = x.alignment == x.output_rounding && directed.contains(&x.alignment);
-        // Of a negative sum cut to nothing no sign is left.
-        let vanishes = matches!(x.alignment, Rounding::TowardZero | Rounding::Up);
-        let same_direction = one_way && !x.sticky && !(x.negative_zero && vanishes);
-        let sticky = x.sticky && x.alignment == Rounding::TowardZero;
-        if !self.two_terms(x) || !(same_direction || sticky) {
-            return false;
-        }
-        let (f, rounded) = (x.frac_bits as i32, rounded(x, i));
-        // Bits are cut above this exponent.
-        let depth = self.depth(x, i, self.last.max(i.d.emin() - rounded) + f);
-        let width = self.products.width + i32::from(x.normalise_products);
-        if self.alone {
-            return f >= width || f >= depth + rounded;
-        }
-        // A term that loses bits is at most half of the other one.
-        let width = (width + 2).max(self.addend.map_or(0, |c| c.width + 1));
-        f >= depth + width && f > depth + rounded
-    }
-
-    /// Whether of two terms one is only cut where it is so far below the other that no more than its sign shows, or
-    /// nothing of it.
-    fn far_terms_hide_cut(&self, x: &GenericDot, i: &Interface) -> bool {
-        let f = x.frac_bits as i32;
-        let carry = i32::from(!x.normalise_products);
-        let products = Range { width: self.products.width + 1 - carry, ..self.products };
-        // A large term whose number has `bits` fraction bits, and a small one.
-        let hides = |large: Range, bits: i32, small: Range| {
-            // Twice the largest result, and what is beside it is too small to change that.
-            let overflow = top(&i.d) + 1;
-            let capped = self.depth(x, i, overflow) == 0 && f >= small.width + 2;
-            let highest = if capped { large.top.min(overflow) } else { large.top };
-            if highest - f <= small.last {
-                return true;
-            }
-            // Nearer to the large term than the next number of its width, and than half a result.
-            let depth = self.depth(x, i, small.last + f);
-            let far = f >= small.width + (large.width + 2).max(depth + self.kept + 4);
-            let nearest = [Rounding::NearestEven, Rounding::NearestAway].contains(&x.output_rounding);
-            let is_result = bits <= self.kept && large.last >= self.last_result;
-            far && (x.sticky || (nearest && is_result))
-        };
-        self.two_terms(x)
-            && match self.addend {
-                Some(c) => hides(products, products.width + carry, c) && hides(c, c.width, products),
-                None => !self.alone && hides(products, products.width + carry, products),
-            }
-    }
-
-    /// The least F of which the floor's cut, at the same place, is all that shows: below the largest term nothing is
-    /// cut, or no rounding changed. None where F shows otherwise.
-    pub(super) fn least_width(&self, x: &GenericDot, i: &Interface) -> Option<u32> {
-        let width = (self.products.width + i32::from(x.normalise_products)) as u32;
-        let holds = |f: u32| {
-            let whole = self.alone && !x.via_f16 && f >= width;
-            let narrower = GenericDot { frac_bits: f, ..*x };
-            whole || self.terms_hide_cut(&narrower, i) || self.far_terms_hide_cut(&narrower, i)
-        };
-        (0..=x.frac_bits).rev().take_while(|&f| holds(f)).last()
-    }
-
-    /// How far below its exponent the leading bit of a term can be, if that exponent is above `e`.
-    fn depth(&self, x: &GenericDot, i: &Interface, e: i32) -> i32 {
-        if x.flush_inputs {
-            return 0;
-        }
-        let [a, b] = [&i.a, &i.b];
-        let subnormal = |x: &FormatSpec, y: i32| if x.emin() + y > e { x.fraction_bits as i32 } else { 0 };
-        let both = if a.emin() + b.emin() > e { (a.fraction_bits + b.fraction_bits) as i32 } else { 0 };
-        let product = both.max(subnormal(a, top(b))).max(subnormal(b, top(a)));
-        let addend = if self.addend.is_some() { subnormal(&i.c, 0).max(subnormal(&i.d, 0)) } else { 0 };
-        addend.max(if x.normalise_products { 0 } else { product })
+        whole(products, other_products.max(addend_top)) && reach.addend.is_none_or(|c| whole(c, products_top))
     }
 
     /// Whether every block's sum, unless too large for `d`, is a number that `kept` fraction bits hold.
@@ -444,14 +326,10 @@ impl Reach {
 
     /// The largest product whose exponent is `e` or less, and the largest addend, in units of 2^e.
     fn largest_at(&self, x: &GenericDot, e: i32) -> [f64; 2] {
-        let product = self.peak as f64 * power(self.high.saturating_sub(e).min(0) - self.products.width);
-        let product = match x.normalise_products {
-            false => product,
-            true => {
-                let all = self.peak as f64 * power(self.high.saturating_sub(e) - self.products.width);
-                all.min(2.0 - power(-self.products.width - 1))
-            }
-        };
+        let at = |exponent: i32| self.peak as f64 * power(exponent - self.products.width);
+        let above = self.high.saturating_sub(e);
+        let product =
+            if x.normalise_products { at(above).min(2.0 - power(-self.products.width - 1)) } else { at(above.min(0)) };
         let addend = |c: Range| (2.0 - power(-c.width)) * power(c.top.saturating_sub(e).min(0));
         [product, self.addend.map_or(0.0, addend)]
     }
@@ -470,7 +348,7 @@ impl Reach {
     /// The bits where alignment starts at `e` and cuts.
     fn cut_bits(&self, x: &GenericDot, e: i32) -> i32 {
         let f = x.frac_bits as i32;
-        let more = if x.alignment == Rounding::TowardZero { 0.0 } else { 1.0 } + if x.sticky { 0.5 } else { 0.0 };
+        let more = f64::from(u8::from(x.alignment != Rounding::TowardZero)) + 0.5 * f64::from(u8::from(x.sticky));
         let cut = |most: f64| ((most * power(f)).floor() + more) * power(-f);
         // The largest term may have no bit that is cut; others are at most half of it.
         let aligned = |most: f64, top: i32, width: i32| {

@@ -191,7 +191,7 @@ fn generic(mut x: GenericDot, interface: &Interface, reasons: &mut Vec<Reason>) 
     vanished_sign(&mut x, interface, blocks, reasons);
     no_floor(&mut x, interface, blocks, reasons);
     let reach = Reach::new(&x, blocks, interface);
-    if !x.exact && reach.cuts_nothing(&x) {
+    if !x.exact && Reach::cuts_nothing(&x, blocks, interface) {
         plain("exact", &mut x.exact, true, format!("no term loses a bit at F = {}", x.frac_bits), reasons);
     }
     if !x.exact && reach.cut_is_rounding(&x, interface) {

@@ -1,14 +1,18 @@
 //! How often inputs at the edges tell a unit from its neighbours: what a fit can see.
 
+use super::bench::Bench;
 use super::black_box::{BlackBox, Input};
 use super::edges::Edges;
 use super::fit::{parameter_options, structures};
-use super::same::same_function;
+use super::same::{canonical, same_function};
 use crate::Unit;
-use crate::accumulate::Recipe;
+use crate::accumulate::{CPosition, Floor, GenericDot, Recipe, SubnormalC, ZeroProducts};
+use crate::format::FormatSpec;
 use crate::gemm::{AnyMatrix, Codes, CodesMut, Gemm, Plan, Start, Workspace};
+use crate::round::Rounding;
 use crate::simd::Isa;
 use crate::view::{View, ViewMut};
+use custom::variable;
 use std::collections::HashSet;
 
 #[path = "../../tests/all/custom.rs"]
@@ -116,11 +120,6 @@ fn edges_reach_what_was_missed() {
     }
 }
 
-/// A number from the environment, for studies longer than a test.
-fn variable(name: &str, usual: u64) -> u64 {
-    std::env::var(name).map_or(usual, |text| text.parse().unwrap())
-}
-
 /// Inputs at the edges of either model, and how many of them must tell the two apart.
 const ASKED: usize = 10_000;
 const FEW: usize = 2;
@@ -178,6 +177,84 @@ fn neighbours_said_to_be_the_same_are() {
         }
     });
     assert!(asked > 40, "{asked}");
+}
+
+/// Every rule of `canonical`, for parameters of every kind and narrow formats, long chains and few result bits among
+/// them: no input at the edges tells a unit from its canonical form.
+#[test]
+fn canonical_forms_of_narrow_units_are_the_same() {
+    let mut r = custom::Random(variable("STUDY_SEED", 1));
+    let units = variable("STUDY_COUNT", 2000);
+    let mut joined = 0;
+    for _ in 0..units {
+        let unit = narrow_unit(&mut r);
+        let own = unit.recipe.unwrap();
+        let (plain, why) = canonical(&own, &unit.interface());
+        if plain != own {
+            joined += 1;
+            let told = [&own, &plain].map(|edges| telling(&unit, [edges, &own, &plain], 300));
+            assert_eq!(told, [0, 0], "{unit} and {plain}: {why:?}");
+            let chains: Vec<Input> = (0..40).map(|_| chain(&mut r, &unit)).collect();
+            let [x, y] = [own, plain].map(|recipe| unit.interface().unit(recipe).unwrap().dot_adds(&chains).unwrap());
+            assert_eq!(x, y, "{unit} and {plain}: {why:?}");
+        }
+    }
+    assert!(2 * joined > units, "{joined} of {units}");
+}
+
+/// The largest products first, the smallest after them, or the other way round, all of one sign: sums that grow by
+/// their roundings.
+fn chain(r: &mut custom::Random, unit: &Unit) -> Input {
+    let (k, small, negative) = (unit.shape.k, 1 + r.below(3), r.one_in(2));
+    let (from, large_first) = (r.below(1 + k as u64) as usize, r.one_in(2));
+    let codes = |f: &FormatSpec, negative: bool| -> Vec<u64> {
+        let smallest = f.max_code(negative) & !f.max_code(false) | small << f.ignored_low_bits;
+        (0..k).map(|n| if (n < from) == large_first { f.max_code(negative) } else { smallest }).collect()
+    };
+    let mut input = Bench::new(unit.interface()).zeros();
+    (input.a, input.b) = (codes(&unit.a, negative), codes(&unit.b, false));
+    input
+}
+
+/// Parameters that narrow formats can show, more often at their extremes than `custom::unit` has them.
+fn narrow_unit(r: &mut custom::Random) -> Unit {
+    use Rounding::{AwayFromZero, Down, NearestAway, NearestEven, NearestZero, TowardZero, Up};
+    let roundings =
+        [TowardZero, TowardZero, Down, Up, NearestEven, [NearestAway, NearestZero, AwayFromZero][r.below(3) as usize]];
+    // Long chains of results of few bits grow.
+    let grows = r.one_in(4);
+    let k = if grows { 64 } else { r.pick(&[1, 1, 2, 2, 3, 4, 7, 16]) };
+    let operands = r.pick(&["e2m1.e2m1", "e4m3.e2m1", "e4m3.e4m3", "e5m2.e5m2", "e3m2.e2m3", "bf16.bf16"]);
+    let d = r.pick(&["f16", "e5m2", "e4m3", "bf16"]);
+    let c = if r.one_in(3) { r.pick(&["f32", "f16", "bf16", "e5m2", "e4m3"]) } else { d };
+    let frac_bits = if r.one_in(4) { r.below(4) } else { r.below(40) } as u32;
+    let alignment = r.pick(&roundings);
+    let x = GenericDot {
+        block: if grows || r.one_in(2) { 1 } else { 1 + r.below(k) as usize },
+        exact: r.one_in(8),
+        frac_bits,
+        alignment,
+        sticky: r.one_in(3),
+        normalise_products: r.one_in(3),
+        output_rounding: if r.one_in(3) { alignment } else { r.pick(&roundings) },
+        output_bits: (grows || r.one_in(2)).then_some(1 + r.below(if grows { 4 } else { 10 }) as u32),
+        floor: match r.below(4) {
+            0 => Floor::None,
+            1 => Floor::ZeroC,
+            _ => Floor::BelowEmin(r.below(40) as i32 - 10),
+        },
+        c: r.pick(&[CPosition::With, CPosition::Late, CPosition::Last]),
+        via_f16: !operands.contains("bf16") && r.one_in(4),
+        flush_inputs: r.one_in(3),
+        flush_results: r.one_in(3),
+        zero_products: r.pick(&[ZeroProducts::Ignored, ZeroProducts::OwnExponent]),
+        subnormal_c: r.pick(&[SubnormalC::Stored, SubnormalC::Normalised]),
+        negative_zero: r.one_in(3),
+        product_limit: r.one_in(4),
+        ..GenericDot::default()
+    };
+    let unit = Unit::find(&format!("custom/m1n1k{k}.{d}.{operands}.{c}/dot")).unwrap();
+    unit.with_accumulator(x).unwrap()
 }
 
 /// Inputs at the edges, which kernels meet nowhere else: units of every family with one to three parameters changed.

@@ -30,6 +30,12 @@ impl Random {
     }
 }
 
+/// A number from the environment, for studies longer than a test.
+#[allow(dead_code, reason = "not every test binary uses it")]
+pub(crate) fn variable(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().unwrap())
+}
+
 fn formats(r: &mut Random) -> [FormatSpec; 4] {
     use format::{BF16, E2M1, E3M2, E4M3, E5M2, F16, F32, TF32};
     let a = r.pick(&[F16, F16, BF16, BF16, TF32, E4M3, E5M2, E4M3, E3M2, E2M1]);

@@ -40,7 +40,7 @@ impl Edges {
             for &place in &earlier[..count] {
                 (input.a[place], input.b[place]) = (a.max_code(negative), b.max_code(false));
             }
-            let significand = |f: &FormatSpec| f.decode(f.max_code(false)).significand as f64 / fraction_unit(f);
+            let significand = |f: &FormatSpec| f.max().significand as f64 / f64::from(f.fraction_bits).exp2();
             let sum = count as f64 * significand(&a) * significand(&b);
             lead = top(&a) + top(&b) + sum.log2() as i32;
         } else {
@@ -67,9 +67,4 @@ impl Edges {
             (input.a[place], input.b[place]) = operands;
         }
     }
-}
-
-/// The significand of 1.
-fn fraction_unit(f: &FormatSpec) -> f64 {
-    f64::from(f.fraction_bits).exp2()
 }

@@ -21,22 +21,19 @@ pub(crate) fn roundings() -> impl Iterator<Item = Rounding> {
 
 /// Alignment floors tried, those of known designs first.
 pub(crate) fn floors() -> impl Iterator<Item = Floor> {
+    floors_about(Floor::None)
+}
+
+/// The same, those near the present one before others.
+fn floors_about(now: Floor) -> impl Iterator<Item = Floor> {
     let known = [7, 6, 5, 13].map(Floor::BelowEmin);
-    let more = (-20..=90).map(Floor::BelowEmin).filter(move |f| !known.contains(f));
+    let mut more: Vec<i32> = (-20..=90).collect();
+    if let Floor::BelowEmin(now) = now {
+        more.sort_by_key(|n| n.abs_diff(now));
+    }
+    let more = more.into_iter().map(Floor::BelowEmin).filter(move |f| !known.contains(f));
     known.into_iter().chain([Floor::None, Floor::ZeroC]).chain(more)
 }
-
-/// The same, after those of known designs the ones near the present one.
-fn floors_about(now: Floor) -> Vec<Floor> {
-    let mut all: Vec<Floor> = floors().collect();
-    if let Floor::BelowEmin(now) = now {
-        all[KNOWN_FLOORS..].sort_by_key(|f| if let Floor::BelowEmin(n) = f { n.abs_diff(now) } else { 0 });
-    }
-    all
-}
-
-/// How many of the alignment floors are those of known designs, none, and that of a zero c.
-const KNOWN_FLOORS: usize = 6;
 
 /// The values of a range, those near the present one first.
 fn nearest(range: core::ops::RangeInclusive<u32>, now: u32) -> Vec<u32> {
