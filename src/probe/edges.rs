@@ -4,6 +4,7 @@
 //! term, at the alignment floor, one place below the result's last bit, in the block after a large
 //! sum. Random inputs rarely stand there; these are built there from the model's own parameters.
 
+mod bottom;
 mod parameters;
 mod products;
 mod scenes;
@@ -31,6 +32,7 @@ pub(crate) struct Edges {
     levels: Vec<i32>,
     /// Those among the smallest results and below.
     depths: Vec<i32>,
+    floor: Option<i32>,
     /// The last bits kept where alignment starts at the floor.
     floors: Vec<i32>,
     /// Widths of sums, of more bits than a result has: only ties show those.
@@ -103,6 +105,7 @@ impl Edges {
             gaps,
             levels,
             depths,
+            floor,
             floors,
             sums: sums(recipe),
             results: results(recipe, kept),
@@ -214,12 +217,20 @@ impl Edges {
             self.alike(&mut input, first, lead);
             return input;
         }
+        if self.random.one_in(48) {
+            self.cut_ones(&mut input, first, lead);
+            return input;
+        }
         if self.random.one_in(24) {
             self.alone(&mut input, first, negative, lead);
             return input;
         }
         if self.random.one_in(12) {
             self.beside_unnormalised(&mut input, first, negative, lead);
+            return input;
+        }
+        if self.random.one_in(if self.flushes { 16 } else { 96 }) {
+            self.below_floor(&mut input, first, negative);
             return input;
         }
         if self.flushes && self.random.one_in(6) {

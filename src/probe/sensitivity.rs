@@ -190,6 +190,7 @@ fn canonical_forms_of_narrow_units_are_the_same() {
         let unit = narrow_unit(&mut r);
         let own = unit.recipe.unwrap();
         let (plain, why) = canonical(&own, &unit.interface());
+        assert_eq!(canonical(&plain, &unit.interface()).0, plain, "{unit}: a canonical form is its own");
         if plain != own {
             joined += 1;
             let told = [&own, &plain].map(|edges| telling(&unit, [edges, &own, &plain], 300));

@@ -53,8 +53,10 @@ impl Edges {
         let by = if self.random.one_in(3) { self.random.range(-2, 1) } else { i32::from(doubled) - 2 };
         let end = lead - self.pick(|s| &s.gaps) + by;
         let negative = self.random.one_in(2);
+        // Few bits, or as many as a product has: there may be no smaller ones.
+        let bits = if self.random.one_in(2) { 5 } else { (a.fraction_bits + b.fraction_bits + 1).min(40) };
         let terms = (0..8).find_map(|_| {
-            let one = u128::from(2 * self.random.below(32) + 1);
+            let one = u128::from(2 * self.random.below(1 << bits) + 1);
             let first = (self.bench.split(negative, one, end)?, places[0]);
             if doubled {
                 let twice = self.bench.split(!negative, one, end + 1)?;

@@ -7,50 +7,6 @@ use super::{Edges, Rest, last_bit};
 use crate::format::FormatSpec;
 
 impl Edges {
-    /// A product too small for a result, alone or one in every step, beside a zero c: what its sign makes of zero.
-    pub(super) fn vanishing(&mut self, input: &mut Input) {
-        let Interface { c, d, k, .. } = self.bench.interface;
-        let negative = self.random.one_in(2);
-        if !self.floors.is_empty() && self.random.one_in(4) {
-            return self.nearly_a_result(input, negative);
-        }
-        let places: Vec<usize> = if self.random.one_in(2) {
-            vec![self.random.below(k as u64) as usize]
-        } else {
-            self.blocks.iter().map(|block| block[self.random.below(block.len() as u64) as usize]).collect()
-        };
-        // Results may have fewer bits than their format.
-        let above = if self.random.one_in(2) { d.fraction_bits as i32 } else { 0 };
-        // Or where alignment begins to leave nothing of it.
-        let (e, rest) = if !self.floors.is_empty() && self.random.one_in(2) {
-            let rest = if self.random.one_in(2) { Rest::Nothing } else { Rest::Anything };
-            (self.pick(|s| &s.floors) + self.random.range(-2, 1), rest)
-        } else {
-            (last_bit(&d) + self.random.range(-4, above), Rest::Nothing)
-        };
-        for place in places {
-            self.put_at(input, place, negative, e, rest);
-        }
-        if c.has_negative_zero() && self.random.one_in(2) {
-            input.c = negative_zero(&c);
-        }
-    }
-
-    /// A lone product that is less than the smallest result, or half of it, by hardly more than is cut at the floor.
-    fn nearly_a_result(&mut self, input: &mut Input, negative: bool) {
-        let (k, emin) = (self.bench.interface.k, self.bench.interface.d.emin());
-        let place = self.random.below(k as u64) as usize;
-        let end = self.pick(|s| &s.floors) - self.random.range(0, 2);
-        let n = self.result_bit(emin) - self.random.range(0, 1) - end;
-        if !(3..64).contains(&n) {
-            return;
-        }
-        let found = [1, 2, 3, 5, 7].into_iter().find_map(|less| self.bench.split(negative, (1 << n) - less, end));
-        if let Some(operands) = found {
-            (input.a[place], input.b[place]) = operands;
-        }
-    }
-
     /// Two small terms of different signs where alignment cuts, beside a power of two, an earlier one or none.
     pub(super) fn two_small(&mut self, input: &mut Input, step: usize, lead: i32) {
         let k = self.bench.interface.k;
@@ -84,6 +40,26 @@ impl Edges {
         let c = self.bench.interface.c;
         if input.c == 0 && c.has_negative_zero() && self.random.one_in(2) {
             input.c = negative_zero(&c);
+        }
+    }
+
+    /// A large product, and ones from about the last bit of its result down to where it cuts: c, or what two earlier
+    /// products left. Rounded up, or with a sticky bit, they are a power of two and more.
+    pub(super) fn cut_ones(&mut self, input: &mut Input, step: usize, lead: i32) {
+        let end = lead - self.pick(|s| &s.gaps) + self.random.range(-2, 0);
+        let power = (self.result_bit(lead) + self.random.range(-1, 2)).max(end + 1);
+        let members = &self.blocks[step];
+        let place = members[self.random.below(members.len() as u64) as usize];
+        let [negative, opposite] = [(); 2].map(|()| self.random.one_in(2));
+        self.put_at(input, place, negative, lead, Rest::Nothing);
+        let mut earlier = self.blocks[..step].concat();
+        if earlier.len() > 1 && self.random.one_in(2) {
+            for (negative, e) in [(opposite, power), (!opposite, end)] {
+                let place = earlier.swap_remove(self.random.below(earlier.len() as u64) as usize);
+                self.put_at(input, place, negative, e, Rest::Nothing);
+            }
+        } else {
+            self.put_at(input, self.bench.interface.k, opposite, power - 1, Rest::From(end));
         }
     }
 
@@ -258,75 +234,6 @@ impl Edges {
         }
     }
 
-    /// Products below the smallest normal result whose sum is one, or a product of 2 or more times its exponent's
-    /// power, and bits where their exponent cuts: bits that a floor at that result cuts too, or not.
-    pub(super) fn barely_normal(&mut self, input: &mut Input, step: usize, negative: bool) {
-        let emin = self.bench.interface.d.emin();
-        let mut places = self.blocks[step].clone();
-        let mut beside = Vec::new();
-        if self.random.one_in(4) {
-            // Or one product just below it, or c, which rounds to it where enough bits are cut.
-            let n = (self.pick(|s| &s.gaps) + self.random.range(-1, 1)).clamp(1, 100);
-            if self.random.one_in(2) {
-                let c = self.bench.interface.c;
-                let zeros = (c.fraction_bits as i32 + 1 - n).max(0) as u32;
-                input.c = around(&c, negative, emin - 1, u64::MAX.checked_shl(zeros).unwrap_or(0));
-                if self.random.one_in(2) {
-                    let (negative, by) = (self.random.one_in(2), self.random.range(-2, 1));
-                    self.put_at(input, places[0], negative, emin - n + by, Rest::Nothing);
-                }
-            } else if let Some(operands) = self.bench.split(negative, (1 << n) - 1, emin - n) {
-                (input.a[places[0]], input.b[places[0]]) = operands;
-            }
-            return;
-        }
-        // Two bits of either sign may leave a sticky bit, or none.
-        for _ in 0..self.random.below(3) {
-            if places.len() > 2 {
-                beside.push(places.swap_remove(self.random.below(places.len() as u64) as usize));
-            }
-        }
-        // Up to twice each term's power, and c may be one of them.
-        let mut below = self.random.range(1, (places.len() + 1).ilog2().max(1) as i32);
-        let rest = match self.random.below(3) {
-            0 => Rest::Anything,
-            1 => Rest::Bit(emin - below - self.pick(|s| &s.gaps)),
-            _ => Rest::Nothing,
-        };
-        if self.random.one_in(2) {
-            below = 1;
-            let place = places[0];
-            (input.a[place], input.b[place]) = self.carrying(negative, emin - below);
-            beside.extend(places.get(1).filter(|_| beside.is_empty()));
-        } else {
-            for place in places {
-                self.put_at(input, place, negative, emin - below, rest);
-            }
-        }
-        let end = emin - below - self.pick(|s| &s.gaps);
-        for place in beside {
-            let (negative, by) = (self.random.one_in(2), self.random.range(-2, 1));
-            self.put_at(input, place, negative, end + by, Rest::Nothing);
-        }
-        if self.random.one_in(3) {
-            // A subnormal c has the exponent of normal ones, or its own.
-            let (c, rest) = (input.a.len(), if self.random.one_in(2) { Rest::Ones } else { Rest::Anything });
-            let below = if self.random.one_in(2) { below } else { 1 };
-            self.put_at(input, c, negative, emin - below, rest);
-        }
-    }
-
-    /// A product of which c leaves a subnormal result.
-    pub(super) fn barely_subnormal(&mut self, input: &mut Input, step: usize, negative: bool) {
-        let Interface { c, d, .. } = self.bench.interface;
-        let product = self.blocks[step][0];
-        let (lowest, highest) = self.bench.product_range();
-        let e = (d.emin() + self.random.range(0, c.fraction_bits as i32)).clamp(lowest, highest);
-        let left = self.random.range(last_bit(&c).max(last_bit(&d)), d.emin() - 1);
-        self.put_at(input, product, negative, e, Rest::Nothing);
-        self.put_at(input, input.a.len(), !negative, e, Rest::Bit(left));
-    }
-
     /// A product that is not written as 1 <= s < 2, and one bit of another term where its exponent, or the one it has
     /// normalised, begins to cut: the result has all of the product's bits, so a directed rounding shows the bit, and a
     /// tie any other.
@@ -370,7 +277,7 @@ impl Edges {
     }
 
     /// Operands of a product of 2 or more times 2^e, of no more bits than a result has, or of one more: a tie.
-    fn carrying(&mut self, negative: bool, e: i32) -> (u64, u64) {
+    pub(super) fn carrying(&mut self, negative: bool, e: i32) -> (u64, u64) {
         let Interface { a, b, .. } = self.bench.interface;
         let (ea, eb) = self.bench.shared(e);
         // The carry is one of the result's bits.

@@ -4,7 +4,7 @@
 use super::super::bench::top;
 use super::super::black_box::Interface;
 use super::{Range, Reach};
-use crate::accumulate::GenericDot;
+use crate::accumulate::{CPosition, GenericDot, SubnormalC};
 use crate::format::FormatSpec;
 use crate::round::Rounding;
 
@@ -13,6 +13,18 @@ fn rounded(x: &GenericDot, i: &Interface) -> i32 {
     let directed = [Rounding::TowardZero, Rounding::AwayFromZero, Rounding::Down, Rounding::Up];
     let halves = x.sticky && x.alignment == Rounding::TowardZero && !directed.contains(&x.output_rounding);
     x.output_bits.unwrap_or(i.d.fraction_bits) as i32 + i32::from(halves)
+}
+
+/// Whether a term alone, or one of two, is cut in the direction in which the output is rounded, or a sticky bit stands
+/// for what is cut.
+fn follows_rounding(x: &GenericDot, alone: bool) -> bool {
+    use Rounding::{AwayFromZero, Down, TowardZero, Up};
+    // Toward zero or away from it, another term's sign would count.
+    let directed: &[Rounding] = if alone { &[TowardZero, Down, Up, AwayFromZero] } else { &[Down, Up] };
+    let one_way = x.alignment == x.output_rounding && directed.contains(&x.alignment);
+    // Of a negative sum cut to nothing no sign is left.
+    let vanishes = matches!(x.alignment, TowardZero | Up);
+    (one_way && !x.sticky && !(x.negative_zero && vanishes)) || (x.sticky && x.alignment == TowardZero)
 }
 
 impl Reach {
@@ -40,17 +52,7 @@ impl Reach {
     /// Whether what is cut off below the largest term, no floor being above that, changes no rounding: a product alone,
     /// or one of two terms, is cut in the direction in which it is rounded, or the sticky bit stands for what is cut.
     fn terms_hide_cut(&self, x: &GenericDot, i: &Interface) -> bool {
-        // Toward zero or away from it, another term's sign would count.
-        let directed: &[Rounding] = match self.alone {
-            true => &[Rounding::TowardZero, Rounding::Down, Rounding::Up, Rounding::AwayFromZero],
-            false => &[Rounding::Down, Rounding::Up],
-        };
-        let one_way = x.alignment == x.output_rounding && directed.contains(&x.alignment);
-        // Of a negative sum cut to nothing no sign is left.
-        let vanishes = matches!(x.alignment, Rounding::TowardZero | Rounding::Up);
-        let same_direction = one_way && !x.sticky && !(x.negative_zero && vanishes);
-        let sticky = x.sticky && x.alignment == Rounding::TowardZero;
-        if !self.two_terms(x) || !(same_direction || sticky) {
+        if !self.two_terms(x) || !follows_rounding(x, self.alone) {
             return false;
         }
         let (f, rounded) = (x.frac_bits as i32, rounded(x, i));
@@ -68,30 +70,79 @@ impl Reach {
     /// Whether of two terms one is only cut where it is so far below the other that no more than its sign shows, or
     /// nothing of it.
     fn far_terms_hide_cut(&self, x: &GenericDot, i: &Interface) -> bool {
+        use Rounding::{NearestAway, NearestEven, NearestZero};
         let f = x.frac_bits as i32;
-        let carry = i32::from(!x.normalise_products);
-        let products = Range { width: self.products.width + 1 - carry, ..self.products };
-        // A large term whose number has `bits` fraction bits, and a small one.
-        let hides = |large: Range, bits: i32, small: Range| {
+        let nearest = [NearestEven, NearestAway, NearestZero].contains(&x.output_rounding);
+        // A large term, its last bit `width` below its exponent, and a small one that is less than 2^bits of its last
+        // bit, cut or not.
+        let hides = |large: Range, width: i32, small: Range, bits: i32| {
             // Twice the largest result, and what is beside it is too small to change that.
             let overflow = top(&i.d) + 1;
-            let capped = self.depth(x, i, overflow) == 0 && f >= small.width + 2;
+            let capped = self.depth(x, i, overflow) == 0 && f > bits;
             let highest = if capped { large.top.min(overflow) } else { large.top };
             if highest - f <= small.last {
                 return true;
             }
-            // Nearer to the large term than the next number of its width, and than half a result.
+            // Nearer to the large term than the next number of its width, and than where results turn, which just
+            // below a power of two lie twice as close.
             let depth = self.depth(x, i, small.last + f);
-            let far = f >= small.width + (large.width + 2).max(depth + self.kept + 4);
-            let nearest = [Rounding::NearestEven, Rounding::NearestAway].contains(&x.output_rounding);
-            let is_result = bits <= self.kept && large.last >= self.last_result;
-            far && (x.sticky || (nearest && is_result))
+            let far = f >= bits - 1 + width.max(depth + self.kept + 1 + i32::from(nearest));
+            let keeps_sign = x.sticky || small.smallest >= highest - f;
+            let is_result = large.width <= self.kept && large.last >= self.last_result;
+            far && (keeps_sign || (nearest && is_result))
         };
+        let width = self.products.width + i32::from(x.normalise_products);
+        // All ones times all ones leaves room to be rounded up; c does not.
+        let bits = self.products.width + 2 + i32::from(i.a.fraction_bits.min(i.b.fraction_bits) == 0);
+        let products = Range { width: self.products.width + 1, ..self.products };
         self.two_terms(x)
             && match self.addend {
-                Some(c) => hides(products, products.width + carry, c) && hides(c, c.width, products),
-                None => !self.alone && hides(products, products.width + carry, products),
+                Some(c) => {
+                    let bits_of_c = c.width + 1 + i32::from(x.alignment != Rounding::TowardZero);
+                    hides(products, width, c, bits_of_c) && hides(c, c.width, products, bits)
+                }
+                None => !self.alone && hides(products, width, products, bits),
             }
+    }
+
+    /// Whether a floor at `e` cuts nothing that a result shows: the terms that may all be below it are one, or a product
+    /// and an addend, and what of them has bits that it cuts is rounded in one way or is too small to show but its sign.
+    pub(in super::super) fn hides_floor(&self, x: &GenericDot, i: &Interface, e: i32) -> bool {
+        use Rounding::{AwayFromZero, Down, NearestAway, NearestEven, NearestZero, TowardZero, Up};
+        let product = self.products.low < e;
+        let addend = self.addend.filter(|c| c.low < e);
+        if product && (x.block != 1 || self.scaled || x.via_f16) {
+            return false;
+        }
+        let cut = e.saturating_sub(x.frac_bits as i32);
+        let one = !product || addend.is_none();
+        if one && cut <= i.d.emin() - rounded(x, i) && follows_rounding(x, true) {
+            return true;
+        }
+        let width = self.products.width + i32::from(x.normalise_products);
+        if product && one && x.flush_results && !x.negative_zero && cut <= e - 1 - width {
+            // Smaller products are flushed, and those of the exponent below are cut nowhere.
+            return self.is_flushed_below(x, i, e - 1);
+        }
+        // What has a bit below 2^cut is smaller than 2^most, cut or not.
+        let (most, smallest) = match addend {
+            // Rounded up, and with a sticky bit, all ones are that power and more.
+            Some(c) if !product => (cut + c.width + i32::from(x.alignment != TowardZero), c.smallest),
+            // All ones times all ones leaves room for both.
+            _ => (
+                cut + self.products.width + 1 + i32::from(i.a.fraction_bits.min(i.b.fraction_bits) == 0),
+                self.products.smallest,
+            ),
+        };
+        let nearest = [NearestEven, NearestAway, NearestZero].contains(&x.output_rounding);
+        // Results turn at multiples of this power, and so, with the other term, do sums.
+        let turn = self.last_result - i32::from(nearest);
+        let beside = addend.filter(|_| product);
+        let keeps_sign = x.sticky || x.alignment == AwayFromZero || smallest >= cut;
+        let on_results = beside.is_none_or(|c| c.width <= self.kept && c.last >= self.last_result);
+        let one_way = x.alignment == x.output_rounding && [Down, Up].contains(&x.alignment);
+        let no_sign = nearest || one_way || (one && x.output_rounding == TowardZero);
+        most <= beside.map_or(turn, |c| turn.min(c.last)) && (keeps_sign || (on_results && no_sign && !x.negative_zero))
     }
 
     /// The least F of which the floor's cut, at the same place, is all that shows: below the largest term nothing is
@@ -115,7 +166,9 @@ impl Reach {
         let subnormal = |x: &FormatSpec, y: i32| if x.emin() + y > e { x.fraction_bits as i32 } else { 0 };
         let both = if a.emin() + b.emin() > e { (a.fraction_bits + b.fraction_bits) as i32 } else { 0 };
         let product = both.max(subnormal(a, top(b))).max(subnormal(b, top(a)));
-        let addend = if self.addend.is_some() { subnormal(&i.c, 0).max(subnormal(&i.d, 0)) } else { 0 };
-        addend.max(if x.normalise_products { 0 } else { product })
+        let stored = self.addend.is_some() && x.subnormal_c == SubnormalC::Stored;
+        let c = if stored && x.c == CPosition::With { subnormal(&i.c, 0) } else { 0 };
+        let previous = if stored && !x.flush_results { subnormal(&i.d, 0) } else { 0 };
+        c.max(previous).max(if x.normalise_products { 0 } else { product })
     }
 }

@@ -1,0 +1,169 @@
+//! Whole inputs among the smallest results: where the alignment floor counts, sums vanish and results are flushed.
+
+use super::super::bench::{around, normal};
+use super::super::black_box::{Input, Interface};
+use super::super::generate::negative_zero;
+use super::{Edges, Rest, last_bit};
+use crate::format::FormatSpec;
+
+impl Edges {
+    /// A product too small for a result, alone or one in every step, beside a zero c: what its sign makes of zero.
+    pub(super) fn vanishing(&mut self, input: &mut Input) {
+        let Interface { c, d, k, .. } = self.bench.interface;
+        let negative = self.random.one_in(2);
+        if !self.floors.is_empty() && self.random.one_in(4) {
+            return self.nearly_a_result(input, negative);
+        }
+        let places: Vec<usize> = if self.random.one_in(2) {
+            vec![self.random.below(k as u64) as usize]
+        } else {
+            self.blocks.iter().map(|block| block[self.random.below(block.len() as u64) as usize]).collect()
+        };
+        // Results may have fewer bits than their format.
+        let above = if self.random.one_in(2) { d.fraction_bits as i32 } else { 0 };
+        // Or where alignment begins to leave nothing of it.
+        let (e, rest) = if !self.floors.is_empty() && self.random.one_in(2) {
+            let rest = if self.random.one_in(2) { Rest::Nothing } else { Rest::Anything };
+            (self.pick(|s| &s.floors) + self.random.range(-2, 1), rest)
+        } else {
+            (last_bit(&d) + self.random.range(-4, above), Rest::Nothing)
+        };
+        for place in places {
+            self.put_at(input, place, negative, e, rest);
+        }
+        if c.has_negative_zero() && self.random.one_in(2) {
+            input.c = negative_zero(&c);
+        }
+    }
+
+    /// A product that is less than the smallest result, or half of it, by hardly more than is cut at the floor; alone, or
+    /// beside one that is cut to nothing.
+    fn nearly_a_result(&mut self, input: &mut Input, negative: bool) {
+        let (k, emin) = (self.bench.interface.k, self.bench.interface.d.emin());
+        let place = self.random.below(k as u64) as usize;
+        let end = self.pick(|s| &s.floors) - self.random.range(0, 2);
+        let n = self.result_bit(emin) - self.random.range(0, 1) - end;
+        if !(3..64).contains(&n) {
+            return;
+        }
+        let found = [1, 2, 3, 5, 7].into_iter().find_map(|less| self.bench.split(negative, (1 << n) - less, end));
+        if let Some(operands) = found {
+            (input.a[place], input.b[place]) = operands;
+        }
+        let step = self.blocks.iter().find(|step| step.contains(&place)).filter(|step| step.len() > 1);
+        if let Some(step) = step.cloned().filter(|_| self.random.one_in(2)) {
+            // Two sticky bits may be what is missing.
+            let (other, negative) = (step[self.random.below(step.len() as u64) as usize], self.random.one_in(2));
+            let end = end + self.random.range(-4, 1);
+            if other != place {
+                self.put_at(input, other, negative, end, Rest::Nothing);
+            }
+        }
+    }
+
+    /// Products below the smallest normal result whose sum is one, or a product of 2 or more times its exponent's
+    /// power, and bits where their exponent cuts: bits that a floor at that result cuts too, or not.
+    pub(super) fn barely_normal(&mut self, input: &mut Input, step: usize, negative: bool) {
+        let emin = self.bench.interface.d.emin();
+        let mut places = self.blocks[step].clone();
+        let mut beside = Vec::new();
+        if self.random.one_in(4) {
+            // Or one product just below it, or c, which rounds to it where enough bits are cut.
+            let n = (self.pick(|s| &s.gaps) + self.random.range(-1, 1)).clamp(1, 100);
+            if self.random.one_in(2) {
+                let c = self.bench.interface.c;
+                let zeros = (c.fraction_bits as i32 + 1 - n).max(0) as u32;
+                input.c = around(&c, negative, emin - 1, u64::MAX.checked_shl(zeros).unwrap_or(0));
+                if self.random.one_in(2) {
+                    let (negative, by) = (self.random.one_in(2), self.random.range(-2, 1));
+                    self.put_at(input, places[0], negative, emin - n + by, Rest::Nothing);
+                }
+            } else if let Some(operands) = self.bench.split(negative, (1 << n) - 1, emin - n) {
+                (input.a[places[0]], input.b[places[0]]) = operands;
+            }
+            return;
+        }
+        // Two bits of either sign may leave a sticky bit, or none.
+        for _ in 0..self.random.below(3) {
+            if places.len() > 2 {
+                beside.push(places.swap_remove(self.random.below(places.len() as u64) as usize));
+            }
+        }
+        // Up to twice each term's power, and c may be one of them.
+        let mut below = self.random.range(1, (places.len() + 1).ilog2().max(1) as i32);
+        let rest = match self.random.below(3) {
+            0 => Rest::Anything,
+            1 => Rest::Bit(emin - below - self.pick(|s| &s.gaps)),
+            _ => Rest::Nothing,
+        };
+        if self.random.one_in(2) {
+            below = 1;
+            let place = places[0];
+            (input.a[place], input.b[place]) = self.carrying(negative, emin - below);
+            beside.extend(places.get(1).filter(|_| beside.is_empty()));
+        } else {
+            for place in places {
+                self.put_at(input, place, negative, emin - below, rest);
+            }
+        }
+        let end = emin - below - self.pick(|s| &s.gaps);
+        for place in beside {
+            let (negative, by) = (self.random.one_in(2), self.random.range(-2, 1));
+            self.put_at(input, place, negative, end + by, Rest::Nothing);
+        }
+        if self.random.one_in(3) {
+            // A subnormal c has the exponent of normal ones, or its own.
+            let (c, rest) = (input.a.len(), if self.random.one_in(2) { Rest::Ones } else { Rest::Anything });
+            let below = if self.random.one_in(2) { below } else { 1 };
+            self.put_at(input, c, negative, emin - below, rest);
+        }
+    }
+
+    /// Products as large as the floor leaves room for, one small bit where it cuts, and perhaps half of the smallest
+    /// result: many of them make a normal sum.
+    pub(super) fn below_floor(&mut self, input: &mut Input, step: usize, negative: bool) {
+        let Interface { a, b, d, k, .. } = self.bench.interface;
+        let Some(floor) = self.floor else { return };
+        let (end, e) = (self.pick(|s| &s.floors) + self.random.range(-2, 1), floor - self.random.range(1, 2));
+        let mut places = self.blocks[step].clone();
+        if self.random.one_in(4) {
+            places.push(k);
+        }
+        let half = self.result_bit(d.emin()) - self.random.range(0, 1);
+        let small = [Some(end), Some(half).filter(|_| self.random.one_in(3))];
+        for e in small.into_iter().flatten() {
+            let place = places.swap_remove(self.random.below(places.len() as u64) as usize);
+            let negative = self.random.one_in(2);
+            self.put_at(input, place, negative, e, Rest::Nothing);
+            if places.is_empty() {
+                return;
+            }
+        }
+        // 1.5, 1.75 and so on leave bits of the result free; others make any sum.
+        let few = self.random.one_in(2);
+        let (ea, eb) = self.bench.shared(e);
+        for place in places {
+            if place == k {
+                self.put_at(input, place, negative, e, Rest::Bit(e - 1));
+                continue;
+            }
+            let mut significand = |f: &FormatSpec| {
+                let (one, ones) = (1u64 << f.fraction_bits, self.random.range(1, 3).min(f.fraction_bits as i32));
+                if few { 2 * one - (one >> ones) } else { one + one / 2 + self.random.below(one.div_ceil(2)) }
+            };
+            let (x, y) = (significand(&a), significand(&b));
+            (input.a[place], input.b[place]) = (normal(&a, negative, ea, x), normal(&b, false, eb, y));
+        }
+    }
+
+    /// A product of which c leaves a subnormal result.
+    pub(super) fn barely_subnormal(&mut self, input: &mut Input, step: usize, negative: bool) {
+        let Interface { c, d, .. } = self.bench.interface;
+        let product = self.blocks[step][0];
+        let (lowest, highest) = self.bench.product_range();
+        let e = (d.emin() + self.random.range(0, c.fraction_bits as i32)).clamp(lowest, highest);
+        let left = self.random.range(last_bit(&c).max(last_bit(&d)), d.emin() - 1);
+        self.put_at(input, product, negative, e, Rest::Nothing);
+        self.put_at(input, input.a.len(), !negative, e, Rest::Bit(left));
+    }
+}
