@@ -16,7 +16,8 @@ use crate::special::NanRule;
 /// Why a parameter does not matter.
 pub(crate) type Reason = (&'static str, String);
 
-/// A recipe with every parameter that cannot be observed at its plainest value, and why.
+/// A recipe with every parameter that cannot be observed at its plainest value, and why. What no unit has is left as it
+/// is: an interface that [`Interface::unit`] refuses, or refuses for this recipe.
 ///
 /// ```
 /// use gemmulate::probe::{BlackBox, canonical};
@@ -28,6 +29,9 @@ pub(crate) type Reason = (&'static str, String);
 /// ```
 pub fn canonical(recipe: &Recipe, interface: &Interface) -> (Recipe, Vec<(&'static str, String)>) {
     let mut reasons = Vec::new();
+    if interface.check().is_err() || !interface.accepts(recipe) {
+        return (*recipe, reasons);
+    }
     let k = interface.k;
     let recipe = match *recipe {
         Recipe::Generic(x) => Recipe::Generic(generic(x, interface, &mut reasons)),

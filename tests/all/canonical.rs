@@ -4,7 +4,8 @@ use crate::custom::{self, Random};
 use crate::models::same_on_vectors;
 use gemmulate::Unit;
 use gemmulate::accumulate::{CPosition, Floor, GenericDot, Recipe, ZeroProducts};
-use gemmulate::format::{E4M3, E5M2, F32, FormatSpec};
+use gemmulate::format::{E4M3, E5M2, F32, FormatSpec, UE8M0};
+use gemmulate::instr::ScaleRule;
 use gemmulate::probe::{BlackBox, Interface, canonical, same_function};
 use gemmulate::round::Rounding;
 
@@ -230,6 +231,28 @@ fn canonical_names_what_cannot_be_seen() {
     let names: Vec<&str> = reasons.iter().map(|(name, _)| *name).collect();
     assert!(["block", "out-bits", "sticky", "e_zero"].iter().all(|n| names.contains(n)), "{names:?}");
     assert_eq!(canonical(&plain, &interface).0, plain, "canonical forms are fixed points");
+}
+
+#[test]
+fn canonical_leaves_what_no_unit_has() {
+    let good = Interface { k: 8, a: E4M3, b: E5M2, c: F32, d: F32, scale: None };
+    let wide = FormatSpec { exponent_bits: 40, bias: i32::MAX, ..E4M3 };
+    let scaled = |block| Some(ScaleRule { format: UE8M0, block });
+    let bad = [
+        Interface { k: 0, ..good },
+        Interface { k: usize::MAX, ..good },
+        Interface { a: wide, ..good },
+        Interface { d: FormatSpec { fraction_bits: 60, ..F32 }, ..good },
+        Interface { scale: scaled(0), ..good },
+        Interface { scale: scaled(3), ..good },
+    ];
+    let generic = Recipe::Generic(GenericDot { block: 99, ..GenericDot::default() });
+    let refused = Recipe::Generic(GenericDot { block: 0, ..GenericDot::default() });
+    assert!(good.unit(refused).is_err());
+    for (recipe, interface) in bad.map(|i| (generic, i)).into_iter().chain([(refused, good)]) {
+        assert_eq!(canonical(&recipe, &interface), (recipe, Vec::new()), "{interface:?}");
+        assert_eq!(same_function(&recipe, &generic, &interface).is_some(), recipe == generic);
+    }
 }
 
 /// Pairs that rules once joined, each with an input that tells them apart: a chain whose every result is rounded up
