@@ -81,7 +81,9 @@ fn operand(x: &GenericDot, f: &FormatSpec) -> (Range, i32) {
         return (Range::of(&F16, false, false), zero);
     }
     let stored = Range::of(f, x.flush_inputs, true);
-    (Range { low: stored.low.max(zero), ..stored }, zero)
+    // Numbers below f16's normal ones have its smallest exponent.
+    let (low, top, width) = (stored.low.max(zero), stored.top.max(zero), stored.width.max(zero - stored.last));
+    (Range { low, top, width, ..stored }, zero)
 }
 
 /// Whether f16 holds every number of a format.
@@ -209,8 +211,12 @@ impl Reach {
         let previous = chained.then(|| {
             let d = Range::of(&i.d, x.flush_inputs || x.flush_results, normalised_c);
             let earlier = (blocks - 1).saturating_mul(x.block);
-            Range { top: d.top.min(sum(earlier) - 1), last: d.last.max(last), ..d }
+            // What overflows may be the largest number, of any products.
+            let saturates = matches!(x.output_rounding, Rounding::Down | Rounding::Up) || !i.d.has_infinity();
+            let of_largest = if saturates && largest_sum > top(&i.d) { top(&i.d) - kept } else { i32::MAX };
+            Range { top: d.top.min(sum(earlier) - 1), last: d.last.max(last.min(of_largest)), ..d }
         });
+        let last = previous.map_or(last, |d| d.last.min(last));
         let addend = match (c, previous) {
             (Some(c), Some(d)) => Some(c.and(d)),
             (c, d) => c.or(d),

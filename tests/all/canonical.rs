@@ -283,6 +283,55 @@ fn what_was_called_one_function_wrongly_is_not() {
             vec![0],
             0x007f_0040,
         ),
+        // Results that turn halfway, whichever way ties go.
+        (
+            "m1n1k1.f16.f16.bf16.f16",
+            [
+                "F=20:align=rnu:sticky=yes:c=last:out=rnu:e_zero=emin-8",
+                "F=20:align=rnu:sticky=yes:c=last:out=rnu:e_zero=none",
+            ],
+            vec![0x17b3],
+            vec![0x3785],
+            0,
+        ),
+        (
+            "m1n1k1.f16.e5m2.e4m3.f16",
+            ["F=22:align=rne:sticky=yes:e_zero=none:out=rnu:flush-in=yes", "exact=yes:out=rnu:flush-in=yes"],
+            vec![0x3c],
+            vec![0x38],
+            0x8bff,
+        ),
+        // Flushed, unless rounded up at the floor.
+        (
+            "m1n1k1.f32.ue8m0.ue8m0.f32",
+            ["F=1:align=ru:c=last:flush-out=yes:e_zero=emin+1", "F=1:align=ru:c=last:flush-out=yes:e_zero=none"],
+            vec![0x10],
+            vec![0x10],
+            0,
+        ),
+        // Numbers below f16's normal ones.
+        (
+            "m1n1k1.f32.e5m2fnuz.e5m2fnuz.f32",
+            ["F=4:e_zero=none:c=last:via-f16=yes", "F=4:e_zero=none:c=last"],
+            vec![1],
+            vec![1],
+            0,
+        ),
+        // A product of 2^128 or more of which alignment leaves nothing.
+        (
+            "m1n1k1.f32.bf16.bf16.f32",
+            ["F=20:e_zero=emin+300:c=last:out=rne:limit=yes", "F=20:e_zero=emin+300:c=last:out=rne"],
+            vec![0x6080],
+            vec![0x6080],
+            0,
+        ),
+        (
+            "m1n1k1.f32.f32.f64.f32",
+            ["F=20:e_zero=none:c=last:limit=yes", "F=20:e_zero=none:c=last"],
+            vec![1],
+            vec![0x58f0_0000_0000_0000],
+            0,
+        ),
     ] {
         let [one, other] = plain.map(|recipe| Unit::find(&format!("custom/{name}/dot:{recipe}")).unwrap());
         assert_ne!(one.dot_add_bits(&a, &b, c), other.dot_add_bits(&a, &b, c), "{one} {other}");

@@ -8,10 +8,14 @@ use crate::accumulate::{CPosition, GenericDot, SubnormalC};
 use crate::format::FormatSpec;
 use crate::round::Rounding;
 
+/// Whether the output's rounding turns halfway between two results, whichever way ties go.
+fn turns_halfway(x: &GenericDot) -> bool {
+    ![Rounding::TowardZero, Rounding::AwayFromZero, Rounding::Down, Rounding::Up].contains(&x.output_rounding)
+}
+
 /// Fraction bits below which the output's rounding turns: to nearest, halfway between two results.
 fn rounded(x: &GenericDot, i: &Interface) -> i32 {
-    let directed = [Rounding::TowardZero, Rounding::AwayFromZero, Rounding::Down, Rounding::Up];
-    let halves = x.sticky && x.alignment == Rounding::TowardZero && !directed.contains(&x.output_rounding);
+    let halves = x.sticky && x.alignment == Rounding::TowardZero && turns_halfway(x);
     x.output_bits.unwrap_or(i.d.fraction_bits) as i32 + i32::from(halves)
 }
 
@@ -86,7 +90,7 @@ impl Reach {
             // Nearer to the large term than the next number of its width, and than where results turn, which just
             // below a power of two lie twice as close.
             let depth = self.depth(x, i, small.last + f);
-            let far = f >= bits - 1 + width.max(depth + self.kept + 1 + i32::from(nearest));
+            let far = f >= bits - 1 + width.max(depth + self.kept + 1 + i32::from(turns_halfway(x)));
             let keeps_sign = x.sticky || small.smallest >= highest - f;
             let is_result = large.width <= self.kept && large.last >= self.last_result;
             far && (keeps_sign || (nearest && is_result))
@@ -95,7 +99,9 @@ impl Reach {
         // All ones times all ones leaves room to be rounded up; c does not.
         let bits = self.products.width + 2 + i32::from(i.a.fraction_bits.min(i.b.fraction_bits) == 0);
         let products = Range { width: self.products.width + 1, ..self.products };
+        let cuts_itself = width > f || self.addend.is_some_and(|c| c.width > f);
         self.two_terms(x)
+            && !cuts_itself
             && match self.addend {
                 Some(c) => {
                     let bits_of_c = c.width + 1 + i32::from(x.alignment != Rounding::TowardZero);
@@ -122,7 +128,7 @@ impl Reach {
         let width = self.products.width + i32::from(x.normalise_products);
         if product && one && x.flush_results && !x.negative_zero && cut <= e - 1 - width {
             // Smaller products are flushed, and those of the exponent below are cut nowhere.
-            return self.is_flushed_below(x, i, e - 1);
+            return self.is_flushed_below(x, i, e - 1, e);
         }
         // What has a bit below 2^cut is smaller than 2^most, cut or not.
         let (most, smallest) = match addend {
@@ -136,7 +142,7 @@ impl Reach {
         };
         let nearest = [NearestEven, NearestAway, NearestZero].contains(&x.output_rounding);
         // Results turn at multiples of this power, and so, with the other term, do sums.
-        let turn = self.last_result - i32::from(nearest);
+        let turn = self.last_result - i32::from(turns_halfway(x));
         let beside = addend.filter(|_| product);
         let keeps_sign = x.sticky || x.alignment == AwayFromZero || smallest >= cut;
         let on_results = beside.is_none_or(|c| c.width <= self.kept && c.last >= self.last_result);
@@ -158,7 +164,7 @@ impl Reach {
     }
 
     /// How far below its exponent the leading bit of a term can be, if that exponent is above `e`.
-    fn depth(&self, x: &GenericDot, i: &Interface, e: i32) -> i32 {
+    pub(in super::super) fn depth(&self, x: &GenericDot, i: &Interface, e: i32) -> i32 {
         if x.flush_inputs {
             return 0;
         }

@@ -76,14 +76,14 @@ impl Reach {
         above(products + addend).saturating_sub(self.unit(x, e).saturating_sub(e))
     }
 
-    /// Whether terms whose exponents are all below `floor` have a sum that is a subnormal result, however it is
-    /// aligned.
-    pub(in super::super) fn is_flushed_below(&self, x: &GenericDot, i: &Interface, floor: i32) -> bool {
-        if !x.flush_results || self.scaled || floor > i.d.emin() {
+    /// Whether terms whose exponents are all below `e` have a sum that is a subnormal result, aligned to the largest of
+    /// them or to a floor.
+    pub(in super::super) fn is_flushed_below(&self, x: &GenericDot, i: &Interface, e: i32, floor: i32) -> bool {
+        if !x.flush_results || self.scaled || e > i.d.emin() {
             return false;
         }
         let nearest = [Rounding::NearestEven, Rounding::NearestAway, Rounding::NearestZero];
-        // In units of 2^(floor - 1), aligned there or at the floor, the largest term.
+        // In units of 2^(e - 1), aligned there or at the floor, the largest term.
         let aligned = |most: f64| {
             let at = |grid: f64| {
                 let cut = match x.alignment {
@@ -93,13 +93,13 @@ impl Reach {
                 };
                 (cut + if x.sticky { 0.5 } else { 0.0 }) * grid
             };
-            let fine = power(-(x.frac_bits as i32));
-            most.max(at(fine)).max(at(2.0 * fine))
+            let fine = -(x.frac_bits as i32);
+            most.max(at(power(fine))).max(at(power(fine + floor - (e - 1))))
         };
         let width = -self.products.width;
         let product = if x.normalise_products { 2.0 - power(width) } else { self.peak as f64 * power(width) };
-        let addend = self.addend.filter(|c| c.low < floor).map_or(0.0, |c| aligned(2.0 - power(-c.width)));
-        let most = (x.block as f64 * aligned(product) + addend) * power(floor - 1 - i.d.emin());
+        let addend = self.addend.filter(|c| c.low < e).map_or(0.0, |c| aligned(2.0 - power(-c.width)));
+        let most = (x.block as f64 * aligned(product) + addend) * power(e - 1 - i.d.emin());
         most < 1.0 - power(-self.kept)
     }
 }

@@ -118,7 +118,7 @@ fn no_floor(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &
         format!("no product's exponent is below 2^{}, and it counts beside a zero c alone", reach.products.low)
     } else if e <= reach.lowest_counted() {
         format!("each block has a product, zero or not, whose exponent is at least {e}")
-    } else if !x.negative_zero && reach.is_flushed_below(x, interface, e) {
+    } else if !x.negative_zero && reach.is_flushed_below(x, interface, e, e) {
         "where it counts, sums are subnormal, and flushed".into()
     } else if reach.hides_floor(x, interface, e) {
         "what is cut where it counts changes no rounding of the result".into()
@@ -185,11 +185,12 @@ fn as_f16(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mu
     if !x.via_f16 || !keeps_values_in_f16(a) || !keeps_values_in_f16(b) {
         return;
     }
-    let subnormal_top = (a.emin() + top(b)).max(top(a) + b.emin());
+    let emin = |f: &FormatSpec| f.emin().max(F16.emin());
+    let subnormal_top = (emin(a) + top(b)).max(top(a) + emin(b));
     let reach = Reach::new(&GenericDot { via_f16: false, ..*x }, blocks, interface);
     let zeros = x.zero_products == ZeroProducts::OwnExponent;
     let cut = subnormal_top - x.frac_bits as i32 > reach.last;
-    let same = |f: &FormatSpec| f.emin() <= F16.emin() || (x.flush_inputs && !zeros);
+    let same = |f: &FormatSpec| f.emin() == F16.emin() || (f.emin() > F16.emin() && x.flush_inputs && !zeros);
     if x.exact || (x.normalise_products && !zeros) || (interface.scale.is_none() && !cut) || (same(a) && same(b)) {
         plain("via-f16", &mut x.via_f16, false, "no operand's exponent in f16 cuts a bit more or less", reasons);
     }
@@ -200,7 +201,8 @@ fn is_result(x: &GenericDot, interface: &Interface, blocks: usize) -> bool {
     let (d, reach) = (&interface.d, Reach::new(x, blocks, interface));
     let kept = x.output_bits.unwrap_or(d.fraction_bits) as i32;
     let whole = reach.rounds_nothing(x, kept, d) && reach.stays_finite(x, d);
-    whole && (!x.flush_results || reach.smallest_sum(x) >= d.emin())
+    // A later block reads it as an input.
+    whole && (!(x.flush_results || x.flush_inputs) || reach.smallest_sum(x) >= d.emin())
 }
 
 /// c in an exact sum rounded to nearest is c added to that sum, if the sum alone is a number of d.
@@ -229,7 +231,8 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
         let (d, why) = (GenericDot::default(), "no block's sum has more bits than d");
         plain("out", &mut x.output_rounding, d.output_rounding, why, reasons);
         plain("out-bits", &mut x.output_bits, None, why, reasons);
-        let steady = x.exact && finite && (!x.flush_results || reach.quantum(x) >= emin);
+        let flushes = x.flush_results || x.flush_inputs;
+        let steady = x.exact && finite && (!flushes || reach.quantum(x) >= emin);
         if steady && x.c == CPosition::Last {
             plain("block", &mut x.block, interface.k, why, reasons);
             plain("pattern", &mut x.pattern, Pattern::Runs, why, reasons);
@@ -240,14 +243,19 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
     if x.exact && x.c == CPosition::Last && interface.k == 2 && x.block == 1 && is_result(&lone, interface, blocks) {
         plain("block", &mut x.block, 2, "the first product is a number of d", reasons);
     }
-    if x.product_limit && reach.alone && overflows {
+    // Alignment leaves the leading bit of such a product.
+    let f = x.frac_bits as i32;
+    let whole = x.exact || (f >= reach.depth(x, interface, 127) && reach.floor.is_none_or(|e| e - f <= 128));
+    if x.product_limit && reach.alone && overflows && whole {
         plain("limit", &mut x.product_limit, false, "a lone product of 2^128 overflows", reasons);
     }
     // Late c is added to a sum: the result is a multiple of the smaller one's last bit.
-    let result = if x.c == CPosition::With { smallest } else { reach.products.last.min(last_bit(&interface.c)) };
+    let result = if x.c == CPosition::With { smallest } else { reach.last.min(last_bit(&interface.c)) };
     let apart = x.c != CPosition::With || x.exact;
     let normal = apart && x.flush_inputs && keeps_results_normal(interface);
-    if x.flush_results && (result >= emin || normal) {
+    // The largest number, which stands for what overflows, may leave any bits.
+    let saturates = !finite && (directed || !interface.d.has_infinity());
+    if x.flush_results && !saturates && (result >= emin || normal) {
         plain("flush-out", &mut x.flush_results, false, "no result is subnormal", reasons);
     }
 }
