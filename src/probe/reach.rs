@@ -126,6 +126,16 @@ pub(super) fn bits_kept(x: &GenericDot) -> i32 {
     x.frac_bits as i32 + i32::from(x.sticky && stands)
 }
 
+/// Whether a rounding turns halfway between two neighbours, whichever way ties go.
+const fn to_nearest(rounding: Rounding) -> bool {
+    !matches!(rounding, Rounding::TowardZero | Rounding::AwayFromZero | Rounding::Down | Rounding::Up)
+}
+
+/// Whether what overflows `d` may become its largest number.
+pub(super) const fn saturates(x: &GenericDot, d: &FormatSpec) -> bool {
+    matches!(x.output_rounding, Rounding::Down | Rounding::Up) || !d.has_infinity()
+}
+
 const fn carries(terms: usize) -> i32 {
     terms.next_power_of_two().trailing_zeros() as i32
 }
@@ -212,8 +222,7 @@ impl Reach {
             let d = Range::of(&i.d, x.flush_inputs || x.flush_results, normalised_c);
             let earlier = (blocks - 1).saturating_mul(x.block);
             // What overflows may be the largest number, of any products.
-            let saturates = matches!(x.output_rounding, Rounding::Down | Rounding::Up) || !i.d.has_infinity();
-            let of_largest = if saturates && largest_sum > top(&i.d) { top(&i.d) - kept } else { i32::MAX };
+            let of_largest = if saturates(x, &i.d) && largest_sum > top(&i.d) { top(&i.d) - kept } else { i32::MAX };
             Range { top: d.top.min(sum(earlier) - 1), last: d.last.max(last.min(of_largest)), ..d }
         });
         let last = previous.map_or(last, |d| d.last.min(last));

@@ -9,7 +9,7 @@ use crate::Unit;
 use crate::accumulate::{CPosition, Floor, GenericDot, Recipe, SubnormalC, ZeroProducts};
 use crate::format::FormatSpec;
 use crate::gemm::{AnyMatrix, Codes, CodesMut, Gemm, Plan, Start, Workspace};
-use crate::round::Rounding;
+use crate::round::{ROUNDINGS, Rounding};
 use crate::simd::Isa;
 use crate::view::{View, ViewMut};
 use custom::variable;
@@ -219,9 +219,9 @@ fn chain(r: &mut custom::Random, unit: &Unit) -> Input {
 
 /// Parameters that narrow formats can show, more often at their extremes than `custom::unit` has them.
 fn narrow_unit(r: &mut custom::Random) -> Unit {
-    use Rounding::{AwayFromZero, Down, NearestAway, NearestEven, NearestZero, TowardZero, Up};
-    let roundings =
-        [TowardZero, TowardZero, Down, Up, NearestEven, [NearestAway, NearestZero, AwayFromZero][r.below(3) as usize]];
+    use Rounding::{Down, NearestEven, TowardZero, Up};
+    let any = r.pick(&ROUNDINGS).0;
+    let roundings = [TowardZero, TowardZero, Down, Up, NearestEven, any];
     // Long chains of results of few bits grow.
     let grows = r.one_in(4);
     let k = if grows { 64 } else { r.pick(&[1, 1, 2, 2, 3, 4, 7, 16]) };

@@ -3,19 +3,14 @@
 
 use super::super::bench::top;
 use super::super::black_box::Interface;
-use super::{Range, Reach};
+use super::{Range, Reach, to_nearest};
 use crate::accumulate::{CPosition, GenericDot, SubnormalC};
 use crate::format::FormatSpec;
 use crate::round::Rounding;
 
-/// Whether the output's rounding turns halfway between two results, whichever way ties go.
-fn turns_halfway(x: &GenericDot) -> bool {
-    ![Rounding::TowardZero, Rounding::AwayFromZero, Rounding::Down, Rounding::Up].contains(&x.output_rounding)
-}
-
 /// Fraction bits below which the output's rounding turns: to nearest, halfway between two results.
 fn rounded(x: &GenericDot, i: &Interface) -> i32 {
-    let halves = x.sticky && x.alignment == Rounding::TowardZero && turns_halfway(x);
+    let halves = x.sticky && x.alignment == Rounding::TowardZero && to_nearest(x.output_rounding);
     x.output_bits.unwrap_or(i.d.fraction_bits) as i32 + i32::from(halves)
 }
 
@@ -74,9 +69,8 @@ impl Reach {
     /// Whether of two terms one is only cut where it is so far below the other that no more than its sign shows, or
     /// nothing of it.
     fn far_terms_hide_cut(&self, x: &GenericDot, i: &Interface) -> bool {
-        use Rounding::{NearestAway, NearestEven, NearestZero};
         let f = x.frac_bits as i32;
-        let nearest = [NearestEven, NearestAway, NearestZero].contains(&x.output_rounding);
+        let nearest = to_nearest(x.output_rounding);
         // A large term, its last bit `width` below its exponent, and a small one that is less than 2^bits of its last
         // bit, cut or not.
         let hides = |large: Range, width: i32, small: Range, bits: i32| {
@@ -90,7 +84,7 @@ impl Reach {
             // Nearer to the large term than the next number of its width, and than where results turn, which just
             // below a power of two lie twice as close.
             let depth = self.depth(x, i, small.last + f);
-            let far = f >= bits - 1 + width.max(depth + self.kept + 1 + i32::from(turns_halfway(x)));
+            let far = f >= bits - 1 + width.max(depth + self.kept + 1 + i32::from(nearest));
             let keeps_sign = x.sticky || small.smallest >= highest - f;
             let is_result = large.width <= self.kept && large.last >= self.last_result;
             far && (keeps_sign || (nearest && is_result))
@@ -114,7 +108,7 @@ impl Reach {
     /// Whether a floor at `e` cuts nothing that a result shows: the terms that may all be below it are one, or a product
     /// and an addend, and what of them has bits that it cuts is rounded in one way or is too small to show but its sign.
     pub(in super::super) fn hides_floor(&self, x: &GenericDot, i: &Interface, e: i32) -> bool {
-        use Rounding::{AwayFromZero, Down, NearestAway, NearestEven, NearestZero, TowardZero, Up};
+        use Rounding::{AwayFromZero, Down, TowardZero, Up};
         let product = self.products.low < e;
         let addend = self.addend.filter(|c| c.low < e);
         if product && (x.block != 1 || self.scaled || x.via_f16) {
@@ -140,9 +134,9 @@ impl Reach {
                 self.products.smallest,
             ),
         };
-        let nearest = [NearestEven, NearestAway, NearestZero].contains(&x.output_rounding);
+        let nearest = to_nearest(x.output_rounding);
         // Results turn at multiples of this power, and so, with the other term, do sums.
-        let turn = self.last_result - i32::from(turns_halfway(x));
+        let turn = self.last_result - i32::from(nearest);
         let beside = addend.filter(|_| product);
         let keeps_sign = x.sticky || x.alignment == AwayFromZero || smallest >= cut;
         let on_results = beside.is_none_or(|c| c.width <= self.kept && c.last >= self.last_result);

@@ -1,7 +1,7 @@
 //! How many bits a block's sum has, and how large it is.
 
 use super::super::black_box::Interface;
-use super::{Range, Reach, above, power};
+use super::{Range, Reach, above, power, to_nearest};
 use crate::accumulate::GenericDot;
 use crate::format::FormatSpec;
 use crate::round::Rounding;
@@ -82,13 +82,12 @@ impl Reach {
         if !x.flush_results || self.scaled || e > i.d.emin() {
             return false;
         }
-        let nearest = [Rounding::NearestEven, Rounding::NearestAway, Rounding::NearestZero];
         // In units of 2^(e - 1), aligned there or at the floor, the largest term.
         let aligned = |most: f64| {
             let at = |grid: f64| {
                 let cut = match x.alignment {
                     Rounding::TowardZero => (most / grid).floor(),
-                    r if nearest.contains(&r) => (most / grid + 0.5).floor(),
+                    r if to_nearest(r) => (most / grid + 0.5).floor(),
                     _ => (most / grid).ceil(),
                 };
                 (cut + if x.sticky { 0.5 } else { 0.0 }) * grid

@@ -2,7 +2,7 @@
 
 use super::super::bench::top;
 use super::super::black_box::Interface;
-use super::super::reach::{Reach, bits_kept, keeps_values_in_f16, last_bit};
+use super::super::reach::{Reach, bits_kept, keeps_values_in_f16, last_bit, saturates};
 use super::{Reason, clamp, keeps_results_normal, plain, reaches_limit};
 use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, SubnormalC, ZeroProducts};
 use crate::format::{F16, F32, FormatSpec};
@@ -254,8 +254,8 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
     let apart = x.c != CPosition::With || x.exact;
     let normal = apart && x.flush_inputs && keeps_results_normal(interface);
     // The largest number, which stands for what overflows, may leave any bits.
-    let saturates = !finite && (directed || !interface.d.has_infinity());
-    if x.flush_results && !saturates && (result >= emin || normal) {
+    let saturated = !finite && saturates(x, &interface.d);
+    if x.flush_results && !saturated && (result >= emin || normal) {
         plain("flush-out", &mut x.flush_results, false, "no result is subnormal", reasons);
     }
 }
