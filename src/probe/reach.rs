@@ -223,7 +223,9 @@ impl Reach {
             let earlier = (blocks - 1).saturating_mul(x.block);
             // What overflows may be the largest number, of any products.
             let of_largest = if saturates(x, &i.d) && largest_sum > top(&i.d) { top(&i.d) - kept } else { i32::MAX };
-            Range { top: d.top.min(sum(earlier) - 1), last: d.last.max(last.min(of_largest)), ..d }
+            // A subnormal result has the exponent that it is stored with.
+            let top = d.top.min((sum(earlier) - 1).max(d.low));
+            Range { top, last: d.last.max(last.min(of_largest)), ..d }
         });
         let last = previous.map_or(last, |d| d.last.min(last));
         let addend = match (c, previous) {

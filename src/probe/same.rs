@@ -37,7 +37,7 @@ pub fn canonical(recipe: &Recipe, interface: &Interface) -> (Recipe, Vec<(&'stat
         Recipe::Generic(x) => Recipe::Generic(generic(x, interface, &mut reasons)),
         Recipe::Pairwise(mut x) => {
             clamp("G", &mut x.group, k, &mut reasons);
-            if x.flush_inputs && keeps_results_normal(interface) {
+            if x.flush_inputs && keeps_results_normal(interface, x.group) {
                 plain("flush-out", &mut x.flush_results, true, "no sum is subnormal", &mut reasons);
             }
             let sum = ExactThenC { group: x.group, flush_inputs: true, flush_results: x.flush_results, nan: x.nan };
@@ -115,12 +115,15 @@ fn beyond_total(x: &mut RoundDown, interface: &Interface, reasons: &mut Vec<Reas
     }
 }
 
-/// Whether a sum of products and a c that is normal or zero is never subnormal: where c cancels
-/// products, what is left is a multiple of c's last bit.
-fn keeps_results_normal(interface: &Interface) -> bool {
+/// Whether a sum of a group of products, none of them of subnormal factors, and a c that is normal or zero is never
+/// subnormal: where c cancels products, what is left is a multiple of the last bit of either.
+fn keeps_results_normal(interface: &Interface, group: usize) -> bool {
     let like = GenericDot { flush_inputs: true, ..GenericDot::default() };
-    let last = Reach::new(&like, 1, interface).products.last;
-    interface.c == interface.d && last - interface.d.fraction_bits as i32 > interface.d.emin()
+    let products = Reach::new(&like, 1, interface).products;
+    let bits = interface.d.fraction_bits as i32;
+    let lone = (group == 1 || interface.k == 1) && products.width <= bits;
+    let least = if lone { products.smallest } else { products.last };
+    interface.c == interface.d && least - bits > interface.d.emin()
 }
 
 /// Groups of products that IEEE operations sum exactly, each then added to c in RNE, by whichever family.
@@ -149,11 +152,11 @@ impl ExactThenC {
         let d = &interface.d;
         let reach = Reach::new(&x, blocks, interface);
         let lone = group == 1 || interface.k == 1;
+        // Of a later group, the generic form reads what the earlier ones left as it reads c.
+        let flushes = flush_results || (flush_inputs && blocks > 1);
         // A flushed sum keeps its sign here, and not in the generic form.
-        let normal = match flush_results {
-            true => keeps_results_normal(interface) && (lone || reach.products.last >= d.emin()),
-            false => true,
-        };
+        let keeps_sign = !flush_results || lone || reach.products.last >= d.emin();
+        let normal = !flushes || (keeps_results_normal(interface, group) && keeps_sign);
         if interface.c != *d
             || !normal
             || reach.products.smallest < d.emin()

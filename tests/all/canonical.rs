@@ -85,7 +85,13 @@ fn canonical_pairwise_sums_are_the_same_function() {
             }
         }
     }
-    assert_eq!(joined, 18);
+    assert_eq!(joined, 19);
+    // What c leaves of the first group's sum is subnormal; the generic family's second block reads it as zero.
+    let [pairwise, generic] = ["pairwise:G=2:flush-out=no", "dot:block=2:exact=yes:c=late:out=rne:flush-in=yes"]
+        .map(|recipe| Unit::find(&format!("custom/m1n1k4.f16.e3m2.e2m3.f16/{recipe}")).unwrap());
+    let [own, other] = [&pairwise, &generic].map(|unit| unit.dot_add_bits(&[5, 0x24, 0, 0], &[9, 0xb, 0, 0], 0xa001));
+    assert_eq!((own.unwrap(), other.unwrap()), (0x8080, 0));
+    assert_eq!(same_function(&pairwise.recipe.unwrap(), &generic.recipe.unwrap(), &pairwise.interface()), None);
 }
 
 /// Drawn units whose fit ended with another family: the same function, and why.

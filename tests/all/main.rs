@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
 mod canonical;
+mod canonical_small;
 mod chains;
 mod custom;
 mod flips;

@@ -152,10 +152,12 @@ fn exponents(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: 
         plain("e_zero", &mut x.floor, Floor::None, why, reasons);
     }
     let width = reach.products.width + 1;
+    // By way of f16, the exponents of small operands are far above them.
+    let stored = Reach::new(&GenericDot { normalise_products: false, ..*x }, blocks, interface).products;
     if reach.alone && !x.via_f16 && f >= width {
         let why = format!("a lone product has {width} fraction bits at most, none of which it cuts itself");
         plain("normalise", &mut x.normalise_products, false, why, reasons);
-    } else if reach.products.largest - 1 - f <= reach.last {
+    } else if stored.top.max(stored.largest - 1) - f <= reach.last {
         plain("normalise", &mut x.normalise_products, false, "no product's exponent is one that cuts a bit", reasons);
     }
     let counted = GenericDot { zero_products: ZeroProducts::OwnExponent, ..*x };
@@ -185,8 +187,9 @@ fn as_f16(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mu
     if !x.via_f16 || !keeps_values_in_f16(a) || !keeps_values_in_f16(b) {
         return;
     }
-    let emin = |f: &FormatSpec| f.emin().max(F16.emin());
-    let subnormal_top = (emin(a) + top(b)).max(top(a) + emin(b));
+    // Both operands' exponents in f16, where one of them is that of subnormal numbers.
+    let [emin_a, emin_b, top_a, top_b] = [a.emin(), b.emin(), top(a), top(b)].map(|e| e.max(F16.emin()));
+    let subnormal_top = (emin_a + top_b).max(top_a + emin_b);
     let reach = Reach::new(&GenericDot { via_f16: false, ..*x }, blocks, interface);
     let zeros = x.zero_products == ZeroProducts::OwnExponent;
     let cut = subnormal_top - x.frac_bits as i32 > reach.last;
@@ -252,7 +255,7 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
     // Late c is added to a sum: the result is a multiple of the smaller one's last bit.
     let result = if x.c == CPosition::With { smallest } else { reach.last.min(last_bit(&interface.c)) };
     let apart = x.c != CPosition::With || x.exact;
-    let normal = apart && x.flush_inputs && keeps_results_normal(interface);
+    let normal = apart && x.flush_inputs && keeps_results_normal(interface, x.block);
     // The largest number, which stands for what overflows, may leave any bits.
     let saturated = !finite && saturates(x, &interface.d);
     if x.flush_results && !saturated && (result >= emin || normal) {
