@@ -107,6 +107,11 @@ fn edges_reach_what_was_missed() {
             "block=1:F=25:align=rd:out=ru:flush-in=yes:negative-zero=yes",
         ),
         (
+            "k4.f32.tf32.tf32.f32",
+            "block=1:F=36:align=rd:e_zero=emin-5:c=late:out=rne:flush-in=yes:limit=yes:negative-zero=yes",
+            "block=1:F=36:align=rd:e_zero=none:c=late:out=rne:flush-in=yes:limit=yes:negative-zero=yes",
+        ),
+        (
             "k1.f32.bf16.bf16.f32",
             "F=9:align=rne:normalise=yes:e_zero=none:flush-out=yes",
             "F=9:align=rne:normalise=yes:e_zero=zero-c:flush-out=yes",

@@ -87,6 +87,16 @@ fn fit_asks_at_the_floors_about_its_own() {
     fits(&Unit::find(&format!("custom/m1n1k2.f16.f16.f16.f16/dot:{rules}")).unwrap());
 }
 
+/// All answers are those of exact sums but where a lone product is above half the smallest result by less than the floor
+/// cuts: an exact sum has no floor whose neighbours could be asked about.
+#[test]
+fn fit_asks_exact_sums_about_low_floors() {
+    let rules = "block=1:F=36:align=rd:e_zero=emin-5:c=late:out=rne:flush-in=yes:limit=yes:negative-zero=yes:nan=quiet";
+    let unit = Unit::find(&format!("custom/m1n1k4.f32.tf32.tf32.f32/dot:{rules}")).unwrap();
+    let found = fits(&unit);
+    assert!(same_function(&found.recipe, &unit.recipe.unwrap(), &unit.interface()).is_some(), "{}", found.recipe);
+}
+
 /// All answers but those at the floor say that the sum is exact and rounded to 14 bits: five parameters would have to
 /// change at once, were the other ending not among the starts.
 #[test]

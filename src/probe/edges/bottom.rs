@@ -36,8 +36,8 @@ impl Edges {
         }
     }
 
-    /// A product that is less than the smallest result, or half of it, by hardly more than is cut at the floor; alone, or
-    /// beside one that is cut to nothing.
+    /// A product that is less than the smallest result, or half of it, by hardly more than is cut at the floor, or greater
+    /// by less than that; alone, or beside one that is cut to nothing.
     fn nearly_a_result(&mut self, input: &mut Input, negative: bool) {
         let (k, emin) = (self.bench.interface.k, self.bench.interface.d.emin());
         let place = self.random.below(k as u64) as usize;
@@ -46,7 +46,9 @@ impl Edges {
         if !(3..64).contains(&n) {
             return;
         }
-        let found = [1, 2, 3, 5, 7].into_iter().find_map(|less| self.bench.split(negative, (1 << n) - less, end));
+        let sign = if self.random.one_in(3) { 1 } else { -1 };
+        let products = [1, 2, 3, 5, 7].into_iter().map(|by| ((1i128 << n) + sign * by).unsigned_abs());
+        let found = products.into_iter().find_map(|product| self.bench.split(negative, product, end));
         if let Some(operands) = found {
             (input.a[place], input.b[place]) = operands;
         }

@@ -73,6 +73,9 @@ fn generic(x: GenericDot, interface: &Interface, structures: &[Structure]) -> Op
         let along = |w: u32| GenericDot { frac_bits: w, floor: Floor::BelowEmin(last - w as i32), ..x };
         all.push(("F", nearest(WIDTHS, x.frac_bits).into_iter().map(|w| Recipe::Generic(along(w))).collect()));
     }
+    if x.exact {
+        all.push(("e_zero", low_floors(x, interface).map(Recipe::Generic).filter(|r| interface.accepts(r)).collect()));
+    }
     // A sticky bit is one more place: with it or without it, sums keep as many.
     let frac_bits = if x.sticky { x.frac_bits.saturating_add(1) } else { x.frac_bits.saturating_sub(1) };
     if !x.exact && WIDTHS.contains(&frac_bits) {
@@ -97,6 +100,20 @@ fn generic(x: GenericDot, interface: &Interface, structures: &[Structure]) -> Op
         "nan" => nan: NANS,
     ]);
     all
+}
+
+/// Sums that are exact but for bits below a floor, and those a product's bits below the smallest result at most; the
+/// least of them first.
+fn low_floors(x: GenericDot, interface: &Interface) -> impl Iterator<Item = GenericDot> {
+    let Interface { a, b, d, .. } = *interface;
+    let bits = (a.fraction_bits + b.fraction_bits + 2) as i32;
+    // Subnormal operands' leading bits are lower than their exponents by as many.
+    let frac_bits = (2 * bits as u32).min(*WIDTHS.end());
+    let last = d.fraction_bits as i32;
+    (last - 2..=last + 1 + bits).rev().flat_map(move |last| {
+        let floor = Floor::BelowEmin(last - frac_bits as i32);
+        roundings().take(4).map(move |alignment| GenericDot { exact: false, frac_bits, alignment, floor, ..x })
+    })
 }
 
 fn totals() -> impl Iterator<Item = Option<u32>> {
