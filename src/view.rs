@@ -233,10 +233,19 @@ fn are_words<T: 'static, U: 'static>() -> bool {
         (is(TypeId::of::<f32>()) && is(TypeId::of::<u32>())) || (is(TypeId::of::<f64>()) && is(TypeId::of::<u64>()));
     #[cfg(feature = "half")]
     let float = float || ((is(TypeId::of::<half::f16>()) || is(TypeId::of::<half::bf16>())) && is(TypeId::of::<u16>()));
+    #[cfg(feature = "float8")]
+    let float =
+        float || ((is(TypeId::of::<float8::F8E4M3>()) || is(TypeId::of::<float8::F8E5M2>())) && is(TypeId::of::<u8>()));
     float
 }
 
 /// Elements as integers of their size, where they are numbers whose codes are their bits in memory.
+pub(crate) fn words<T: 'static, U: 'static>(elements: &[T]) -> Option<&[U]> {
+    // SAFETY: what `are_words` says.
+    are_words::<T, U>().then(|| unsafe { core::slice::from_raw_parts(elements.as_ptr().cast(), elements.len()) })
+}
+
+/// The same, to be written to.
 pub(crate) fn words_mut<T: 'static, U: 'static>(elements: &mut [T]) -> Option<&mut [U]> {
     // SAFETY: what `are_words` says.
     are_words::<T, U>()

@@ -7,14 +7,14 @@ use super::plan::Plan;
 use super::product::{Request, Scales, check_product, no_addend};
 use super::quantise::Quantised;
 use super::sink::{CodesMut, Values};
-use super::small::{Batch, OnProduct};
+use super::small::{Batch, Dense, DenseCodes, DenseMut, OnProduct};
 use super::workspace::Workspace;
 use crate::error::Error;
 use crate::format::{Format, FormatSpec, Overflow, spec_of};
 use crate::round::Rounding;
 use crate::simd::{self, Isa, KernelChoice};
 use crate::unit::{AsUnit, Unit};
-use crate::view::View;
+use crate::view::{View, words, words_mut};
 use core::fmt;
 use core::marker::PhantomData;
 use ndarray::{
@@ -405,10 +405,25 @@ impl<A: Format, B: Format, D: Format> Batch for Stack<'_, A, B, D> {
         }
     }
 
+    fn dense(&mut self) -> Option<Dense<'_>> {
+        let operands = [codes(self.a.as_slice()?)?, codes(self.b.as_slice()?)?];
+        let d = self.d.as_slice_mut().filter(|_| D::SPEC == self.format)?;
+        let d = match size_of::<D>() {
+            2 => DenseMut::Half(words_mut(d)?),
+            _ => DenseMut::Single(words_mut(d)?),
+        };
+        Some(Dense { operands, d })
+    }
+
     fn product(&mut self, t: usize, f: &mut OnProduct<'_>) -> Result<(), Error> {
         let (a, b) = (self.a(t), self.b(t));
         f([&a, &b], &mut Values { array: self.d.index_axis_mut(Axis(0), t), d: self.format })
     }
+}
+
+/// Numbers of at most 16 bits as their codes, where those are the bits in memory.
+fn codes<T: Format>(numbers: &[T]) -> Option<DenseCodes<'_>> {
+    words(numbers).map(DenseCodes::Half).or_else(|| words(numbers).map(DenseCodes::Byte))
 }
 
 /// Room for a result, in zeros.

@@ -13,6 +13,7 @@ use super::sink::{Run, Sink};
 use super::workspace::Workspace;
 use crate::error::Error;
 use crate::unit::Unit;
+use core::array::from_fn;
 use core::fmt::Debug;
 use core::ops::Range;
 
@@ -22,8 +23,6 @@ pub(crate) const ROWS: usize = 16;
 pub(crate) const COLUMNS: usize = 8;
 /// Positions of K, at most.
 pub(crate) const DEPTH: usize = 64;
-/// Positions of K come in slabs of this many, the last one filled up.
-pub(crate) const SLAB: usize = 16;
 /// Tiles that are computed side by side, at most.
 pub(crate) const TILES: usize = 4;
 /// Products that are expected before they are computed.
@@ -33,19 +32,31 @@ const TILES_OF_PRODUCT: usize = 8;
 
 /// Tiles of one size, side by side: all have 16 rows and 8 columns, some of which nobody may want.
 #[derive(Debug)]
-pub(crate) struct Group {
-    /// How many there are.
-    pub(crate) tiles: usize,
-    /// Positions of K.
+pub(crate) struct Tiles<'a> {
+    /// How many there are, at least one; those that are not there are others again.
+    pub(crate) count: usize,
+    /// Positions of K, a multiple of 8.
     pub(crate) k: usize,
     /// Whether `d` holds C to begin with.
     pub(crate) from_c: bool,
-    /// Codes of A: a tile's rows, each in whole slabs.
-    pub(crate) a: [[u16; ROWS * DEPTH]; TILES],
+    /// Codes of A: a tile's rows.
+    pub(crate) a: [&'a [u16]; TILES],
     /// Codes of B: a tile's positions, each of 8 columns.
-    pub(crate) b: [[u16; COLUMNS * DEPTH]; TILES],
-    /// Codes of D.
-    pub(crate) d: [[u32; ROWS * COLUMNS]; TILES],
+    pub(crate) b: [&'a [u16]; TILES],
+    /// Codes of D, as many as there are.
+    pub(crate) d: &'a mut [[u32; ROWS * COLUMNS]],
+}
+
+/// Tiles that are collected, and what for.
+#[derive(Debug)]
+pub(crate) struct Group {
+    tiles: usize,
+    k: usize,
+    from_c: bool,
+    /// As [`Tiles`] has them.
+    a: [[u16; ROWS * DEPTH]; TILES],
+    b: [[u16; COLUMNS * DEPTH]; TILES],
+    d: [[u32; ROWS * COLUMNS]; TILES],
     /// Codes on their way.
     staged: [u32; ROWS * DEPTH],
     /// Rows and columns of a product's tiles.
@@ -72,8 +83,8 @@ impl Default for Group {
 
 /// What computes small tiles, for operands of at most 16 bits, K a multiple of the unit's, c and d of one format.
 pub(crate) trait SmallKernel: Debug + Send + Sync {
-    /// Computes D for all tiles of a group but those of the mask returned, which it leaves to the ordinary kernel.
-    fn run(&self, group: &mut Group) -> u32;
+    /// Computes D for all tiles but those of the mask returned, which it leaves to the ordinary kernel.
+    fn run(&self, tiles: &mut Tiles<'_>) -> u32;
 }
 
 /// Products of one size.
@@ -84,8 +95,99 @@ pub(super) trait Batch {
     /// Has A and B of one of them, if there is one, brought near.
     fn expect(&self, _t: usize) {}
 
+    /// All of them where they are, if they stand one after another.
+    fn dense(&mut self) -> Option<Dense<'_>> {
+        None
+    }
+
     /// Shows A, B and the place of D of one of them.
     fn product(&mut self, t: usize, f: &mut OnProduct<'_>) -> Result<(), Error>;
+}
+
+/// Matrix after matrix, row after row; one matrix of A or B may be that of all products.
+pub(super) struct Dense<'a> {
+    pub(super) operands: [DenseCodes<'a>; 2],
+    pub(super) d: DenseMut<'a>,
+}
+
+/// Codes that stand one after another.
+#[derive(Clone, Copy)]
+pub(super) enum DenseCodes<'a> {
+    Byte(&'a [u8]),
+    Half(&'a [u16]),
+}
+
+/// The same to write to.
+pub(super) enum DenseMut<'a> {
+    Half(&'a mut [u16]),
+    Single(&'a mut [u32]),
+}
+
+impl<'a> DenseCodes<'a> {
+    fn len(self) -> usize {
+        match self {
+            Self::Byte(codes) => codes.len(),
+            Self::Half(codes) => codes.len(),
+        }
+    }
+
+    fn part(self, at: Range<usize>) -> Self {
+        match self {
+            Self::Byte(codes) => Self::Byte(&codes[at]),
+            Self::Half(codes) => Self::Half(&codes[at]),
+        }
+    }
+
+    /// As words, in `room` where they are not.
+    fn words(self, room: &'a mut [u16]) -> &'a [u16] {
+        let codes = match self {
+            Self::Half(codes) => return codes,
+            Self::Byte(codes) => codes,
+        };
+        room.iter_mut().zip(codes).for_each(|(to, &x)| *to = x.into());
+        &room[..codes.len()]
+    }
+
+    fn prefetch(self) {
+        match self {
+            Self::Byte(codes) => prefetch(codes),
+            Self::Half(codes) => prefetch(codes),
+        }
+    }
+}
+
+/// Pieces of an operand, each for so many tiles, and from the first one again after the last.
+#[derive(Clone)]
+struct Pieces<'a> {
+    codes: DenseCodes<'a>,
+    size: usize,
+    times: usize,
+    /// Where the next one is, and how often it was taken.
+    at: usize,
+    taken: usize,
+}
+
+impl<'a> Pieces<'a> {
+    const fn new(codes: DenseCodes<'a>, size: usize, times: usize) -> Self {
+        Self { codes, size, times, at: 0, taken: 0 }
+    }
+
+    fn take(&mut self) -> DenseCodes<'a> {
+        let piece = self.codes.part(self.at..self.at + self.size);
+        self.taken += 1;
+        if self.taken == self.times {
+            (self.taken, self.at) = (0, self.at + self.size);
+            self.at = if self.at == self.codes.len() { 0 } else { self.at };
+        }
+        piece
+    }
+
+    /// The same, so many tiles ahead.
+    fn ahead(&self, tiles: usize) -> Self {
+        let mut ahead = self.clone();
+        (0..tiles).for_each(|_| _ = ahead.take());
+        ahead
+    }
 }
 
 /// What is done with A, B and the place of D.
@@ -130,7 +232,8 @@ impl<D> Gemm<'_, D> {
         let stage = |sources: [&dyn Source; 2], part: usize, group: &mut Group| {
             self.stage(request, sources, converted, part, group)
         };
-        let outcome = group.compute(kernel, batch, stage);
+        let there = if converted == [false; 2] { group.compute_dense(kernel, batch, size) } else { None };
+        let outcome = there.map_or_else(|| group.compute(kernel, batch, stage), Ok);
         workspace.group = Some(group);
         outcome.map(Some)
     }
@@ -176,12 +279,12 @@ impl<D> Gemm<'_, D> {
         part: usize,
         group: &mut Group,
     ) -> Result<(), Error> {
-        let (k, t, ld) = (group.k, group.tiles, group.k.next_multiple_of(SLAB));
+        let (k, t) = (group.k, group.tiles);
         let [rows, columns] = group.parts[part].clone();
         if converted[0] {
             let operand = self.operand("A", sources[0], request.formats[0], &self.unit.a)?;
-            operand.read_narrow([rows.clone(), 0..k], &mut group.staged, ld);
-            narrow(&group.staged, &mut group.a[t][..rows.len() * ld]);
+            operand.read_narrow([rows.clone(), 0..k], &mut group.staged, k);
+            narrow(&group.staged, &mut group.a[t][..rows.len() * k]);
         } else {
             group.copy_a(sources[0], part);
         }
@@ -249,6 +352,14 @@ fn narrow(from: &[u32], to: &mut [u16]) {
     to.iter_mut().zip(from).for_each(|(to, &x)| *to = x as u16);
 }
 
+/// Asks for codes to be brought into the caches.
+fn prefetch<T>(codes: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for code in codes.iter().step_by(64 / size_of::<T>()) {
+        crate::simd::prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }, _>(code);
+    }
+}
+
 /// Fills a matrix of `whole` rows and columns up with what stands in its corner of `there`: operands that nobody
 /// wants must not be special.
 fn repeat_rows(codes: &mut [u16], there: [usize; 2], whole: [usize; 2]) {
@@ -271,6 +382,53 @@ impl Group {
         let parts = blocks(m, ROWS).flat_map(|rows| blocks(n, COLUMNS).map(move |columns| [rows.clone(), columns]));
         self.parts.clear();
         self.parts.extend(parts);
+    }
+
+    /// All tiles of all products, read and written where they are: whole ones, one above another. Returns the products
+    /// with tiles that were left out; `None` where something else is asked for.
+    fn compute_dense(
+        &mut self,
+        kernel: &dyn SmallKernel,
+        batch: &mut dyn Batch,
+        size: [usize; 3],
+    ) -> Option<Vec<usize>> {
+        let ([m, n, k], count) = (size, batch.count());
+        let whole = m.is_multiple_of(ROWS) && n == COLUMNS && !self.from_c;
+        let Dense { operands: [a, b], mut d } = batch.dense().filter(|_| whole)?;
+        let (parts, mut hard) = (m / ROWS, Vec::new());
+        let (mut a, mut b) = (Pieces::new(a, ROWS * k, 1), Pieces::new(b, k * n, parts));
+        let (mut a_ahead, mut b_ahead) = (a.ahead(AHEAD), b.ahead(AHEAD));
+        for first in (0..count * parts).step_by(TILES) {
+            let there = TILES.min(count * parts - first);
+            let mut tiles = Tiles { count: there, k, from_c: false, a: [&[]; TILES], b: [&[]; TILES], d: &mut self.d };
+            for (tile, room) in tiles.a.iter_mut().zip(&mut self.a).take(there) {
+                *tile = a.take().words(room);
+                a_ahead.take().prefetch();
+            }
+            for (tile, room) in tiles.b.iter_mut().zip(&mut self.b).take(there) {
+                *tile = b.take().words(room);
+                b_ahead.take().prefetch();
+            }
+            for t in there..TILES {
+                (tiles.a[t], tiles.b[t]) = (tiles.a[0], tiles.b[0]);
+            }
+            let size = there * ROWS * COLUMNS;
+            let left = match &mut d {
+                DenseMut::Half(d) => {
+                    let left = kernel.run(&mut tiles);
+                    narrow(self.d.as_flattened(), d.split_off_mut(..size)?);
+                    left
+                }
+                DenseMut::Single(d) => {
+                    d.get(AHEAD * ROWS * COLUMNS..).into_iter().for_each(|d| prefetch(&d[..d.len().min(size)]));
+                    tiles.d = d.split_off_mut(..size)?.as_chunks_mut().0;
+                    kernel.run(&mut tiles)
+                }
+            };
+            hard.extend((0..there).filter(|t| left >> t & 1 == 1).map(|t| (first + t) / parts));
+        }
+        hard.dedup();
+        Some(hard)
     }
 
     /// All tiles of all products, each staged first; returns the products with tiles that were left out.
@@ -312,8 +470,8 @@ impl Group {
 
     /// Copies codes of A, as they are, to the next place.
     fn copy_a(&mut self, source: &dyn Source, part: usize) {
-        let (rows, ld) = (self.parts[part][0].clone(), self.k.next_multiple_of(SLAB));
-        stage(source, [rows, 0..self.k], ld, &mut self.a[self.tiles], &mut self.staged);
+        let rows = self.parts[part][0].clone();
+        stage(source, [rows, 0..self.k], self.k, &mut self.a[self.tiles], &mut self.staged);
     }
 
     /// The same of B.
@@ -324,10 +482,10 @@ impl Group {
 
     /// Fills the next place up, and begins at C.
     fn complete(&mut self, part: usize, c: Option<&dyn Source>) {
-        let (t, k, ld) = (self.tiles, self.k, self.k.next_multiple_of(SLAB));
+        let (t, k) = (self.tiles, self.k);
         let [rows, columns] = &self.parts[part];
-        repeat_rows(&mut self.a[t], [rows.len(), k], [ROWS, ld]);
-        repeat_rows(&mut self.b[t], [k, columns.len()], [ld, COLUMNS]);
+        repeat_rows(&mut self.a[t], [rows.len(), k], [ROWS, k]);
+        repeat_rows(&mut self.b[t], [k, columns.len()], [k, COLUMNS]);
         if let (true, Some(c)) = (self.from_c, c) {
             if [rows.len(), columns.len()] != [ROWS, COLUMNS] {
                 self.d[t].fill(0);
@@ -341,7 +499,10 @@ impl Group {
         if self.tiles == 0 {
             return Ok(());
         }
-        let left = kernel.run(self);
+        let Self { tiles: count, k, from_c, a, b, d, .. } = self;
+        let of = |t: usize| if t < *count { t } else { 0 };
+        let (a, b) = (from_fn(|t| &a[of(t)][..]), from_fn(|t| &b[of(t)][..]));
+        let left = kernel.run(&mut Tiles { count: *count, k: *k, from_c: *from_c, a, b, d });
         for (t, &(product, part)) in self.places.iter().take(self.tiles).enumerate() {
             if left >> t & 1 == 1 {
                 hard.push(product);

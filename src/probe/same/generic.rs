@@ -254,11 +254,14 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
     }
     // Late c is added to a sum: the result is a multiple of the smaller one's last bit.
     let result = if x.c == CPosition::With { smallest } else { reach.last.min(last_bit(&interface.c)) };
+    // The largest number, which stands for what overflows, may leave its own last bit, or c's beside it.
+    let saturated = !finite && saturates(x, &interface.d);
+    let [left, beside_c] = [kept, interface.d.fraction_bits as i32 + 1].map(|bits| top(&interface.d) - bits);
+    let result = if saturated { result.min(left) } else { result };
     let apart = x.c != CPosition::With || x.exact;
     let normal = apart && x.flush_inputs && keeps_results_normal(interface, x.block);
-    // The largest number, which stands for what overflows, may leave any bits.
-    let saturated = !finite && saturates(x, &interface.d);
-    if x.flush_results && !saturated && (result >= emin || normal) {
+    let normal = normal && (!saturated || beside_c.min(left) >= emin);
+    if x.flush_results && (result >= emin || normal) {
         plain("flush-out", &mut x.flush_results, false, "no result is subnormal", reasons);
     }
 }

@@ -93,6 +93,17 @@ impl Consts {
     }
 }
 
+/// Where A's panel has row `r` of product `k`: row by row, or with `TILES` four products of two columns of B after
+/// another; of exponents, four columns after another.
+#[inline(always)]
+const fn at<const TILES: bool>(r: usize, k: usize, l: usize) -> [usize; 2] {
+    if !TILES {
+        return [r * l + k; 2];
+    }
+    let (four, i) = (k / 4 * 4 * MR, k % 4);
+    [four + r / 2 * 8 + 2 * i + r % 2, four + r / 4 * 16 + 4 * i + r % 4]
+}
+
 /// Exponent fields of the largest exponents among `products` of R rows, byte `4 j + t` that of column `16 t + j`, and a
 /// mask of the pieces in which a tiny operand might matter.
 ///
@@ -100,7 +111,7 @@ impl Consts {
 /// `p` points into panels of at least this step.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn max_exponents<const L: usize, const R: usize>(
+pub(super) unsafe fn max_exponents<const L: usize, const R: usize, const TILES: bool>(
     p: &Step,
     q: &Consts,
     products: Range<usize>,
@@ -110,7 +121,7 @@ pub(super) unsafe fn max_exponents<const L: usize, const R: usize>(
         // SAFETY: the caller's panels hold L * NR bytes of B and L * MR words of A.
         let e = unsafe { _mm512_load_si512(p.b_exp.add(k * NR).cast()) };
         for (r, m) in best.iter_mut().enumerate() {
-            let a = _mm512_set1_epi32(unsafe { *p.a_exp.add(r * l + k) } as i32);
+            let a = _mm512_set1_epi32(unsafe { *p.a_exp.add(at::<TILES>(r, k, l)[1]) } as i32);
             *m = _mm512_max_epu8(*m, _mm512_add_epi8(e, a));
         }
     }
@@ -165,24 +176,24 @@ pub(super) unsafe fn step_fast<const OUT: u8>(p: &Step, q: &Consts, skip: u32) -
 unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, skip: u32) -> u32 {
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        let (largest, doubt) = max_exponents::<L, MR>(p, q, 0..q.length::<L>());
+        let (largest, doubt) = max_exponents::<L, MR, false>(p, q, 0..q.length::<L>());
         let mut skip = skip | doubt;
         for t in 0..p.vectors {
             if !skip >> t & ROWS == 0 {
                 continue;
             }
             skip |= if q.narrow {
-                quarter_narrow::<OUT, L>(p, q, t, skip, &largest)
+                quarter_narrow::<OUT, L, false>(p, q, t, skip, &largest)
             } else {
-                quarter::<OUT, CHECK, L, MR, 1>(p, q, t, skip, &largest)
+                quarter::<OUT, CHECK, L, MR, 1, false>(p, q, t, skip, &largest)
             };
         }
         skip
     }
 }
 
-/// The step for up to four tiles of 8 rows by 16 columns, one for each vector: A's exponents have a byte for each, its
-/// values and signs stand tile after tile, from the first's on in `p`.
+/// The step for up to four tiles of 8 rows by 16 columns, one for each vector: A's panel is the one for tiles, its
+/// exponents have a byte for each, its values and signs stand tile after tile, from the first's on in `p`.
 ///
 /// # Safety
 /// As `step_fast`.
@@ -208,13 +219,13 @@ unsafe fn each_tile<const OUT: u8, const L: usize>(p: &Step, q: &Consts, tiles: 
     let (mut p, n) = (*p, MR * q.length::<L>());
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        let (largest, mut skip) = max_exponents::<L, MR>(&p, q, 0..q.length::<L>());
+        let (largest, mut skip) = max_exponents::<L, MR, true>(&p, q, 0..q.length::<L>());
         for t in 0..tiles {
             if q.narrow {
-                skip |= quarter_narrow::<OUT, L>(&p, q, t, skip, &largest);
+                skip |= quarter_narrow::<OUT, L, true>(&p, q, t, skip, &largest);
                 p.a_val32 = p.a_val32.wrapping_add(n);
             } else {
-                skip |= quarter::<OUT, true, L, MR, 1>(&p, q, t, skip, &largest);
+                skip |= quarter::<OUT, true, L, MR, 1, true>(&p, q, t, skip, &largest);
                 p.a_val = p.a_val.wrapping_add(n);
             }
             p.a_sign = p.a_sign.wrapping_add(MR);
@@ -261,13 +272,13 @@ unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
         }
         let p = p.row(r, l);
         // SAFETY: as above.
-        let (largest, doubt) = unsafe { max_exponents::<L, 1>(&p, q, 0..l) };
+        let (largest, doubt) = unsafe { max_exponents::<L, 1, false>(&p, q, 0..l) };
         let mut again = here & doubt;
         for t in 0..p.vectors {
             // What is done does not hang on how the pieces before ended, so that these overlap.
             if (here & !doubt) >> t & 1 != 0 {
                 // SAFETY: as above. Two sums, for the processor would wait for one.
-                again |= unsafe { quarter::<OUT, CHECK, L, 1, 2>(&p, q, t, 0, &largest) };
+                again |= unsafe { quarter::<OUT, CHECK, L, 1, 2, false>(&p, q, t, 0, &largest) };
             }
         }
         left |= again << (4 * r);
@@ -281,7 +292,14 @@ unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
 /// As `step_fast`; P divides the block.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usize, const P: usize>(
+unsafe fn quarter<
+    const OUT: u8,
+    const CHECK: bool,
+    const L: usize,
+    const R: usize,
+    const P: usize,
+    const TILES: bool,
+>(
     p: &Step,
     q: &Consts,
     t: usize,
@@ -310,7 +328,7 @@ unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usi
             let k = first + i;
             let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
             for r in 0..R {
-                let a = _mm512_set1_pd(unsafe { *p.a_val.add(r * l + k) });
+                let a = _mm512_set1_pd(unsafe { *p.a_val.add(at::<TILES>(r, k, l)[0]) });
                 even[r][i] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r][i]);
                 odd[r][i] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r][i]);
             }
@@ -353,7 +371,7 @@ unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usi
 /// As `step_fast`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn quarter_narrow<const OUT: u8, const L: usize>(
+unsafe fn quarter_narrow<const OUT: u8, const L: usize, const TILES: bool>(
     p: &Step,
     q: &Consts,
     t: usize,
@@ -372,7 +390,7 @@ unsafe fn quarter_narrow<const OUT: u8, const L: usize>(
     for k in 0..l {
         let b = unsafe { _mm512_load_ps(b.add(k * 16)) };
         for (r, acc) in acc.iter_mut().enumerate() {
-            let a = _mm512_set1_ps(unsafe { *p.a_val32.add(r * l + k) });
+            let a = _mm512_set1_ps(unsafe { *p.a_val32.add(at::<TILES>(r, k, l)[0]) });
             *acc = _mm512_fmadd_round_ps::<RZ>(a, b, *acc);
         }
     }

@@ -129,7 +129,7 @@ unsafe fn step<const SUMS: usize, const L: usize>(p: &Step, q: &Consts, skip: u3
     let mut largest = [[_mm512_setzero_si512(); MR]; SUMS];
     for (h, largest) in largest.iter_mut().enumerate() {
         // SAFETY: the caller's promise, handed on.
-        let (found, doubt) = unsafe { max_exponents::<L, MR>(p, q, h * part..(h + 1) * part) };
+        let (found, doubt) = unsafe { max_exponents::<L, MR, false>(p, q, h * part..(h + 1) * part) };
         *largest = found;
         skip |= doubt;
     }

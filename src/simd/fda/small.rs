@@ -3,11 +3,15 @@
 //! The operands change roles: a tile's 16 rows of A are the lanes of a vector, its 8 columns of B the
 //! rows of the micro-kernel, so that a tile is one vector and D comes out transposed. The search for
 //! e_max takes four tiles at once, a byte of each lane for each. Codes are words of 16 bits, moved up
-//! so that the sign is the highest bit; a lane of 32 bits holds those of two tiles, so that every
-//! shift and comparison counts twice. Tiles in which anything is special, far or too large are left
+//! so that the sign is the highest bit; a lane of 64 bits holds those of four tiles, so that every
+//! shift and comparison counts four times. Tiles in which anything is special, far or too large are left
 //! to the ordinary kernel.
+//!
+//! Which row is which lane is left to the shuffles that are cheapest: rows 0, 2, 1, 3 and so on are the even lanes,
+//! rows 8, 10, 9, 11 and so on the odd ones. A's panel keeps columns as they come, four positions of K side by side
+//! (`avx512::at`).
 
-#![allow(clippy::needless_range_loop, reason = "pairs and positions index several arrays at once")]
+#![allow(clippy::needless_range_loop, reason = "vectors and positions index several arrays at once")]
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
@@ -17,28 +21,37 @@ use super::avx512::{Step, step_tiles};
 use super::fixed::Lines;
 use super::micro::is_ordinary;
 use super::{Buffer, Fda, MR, NR, Set, out};
-use crate::gemm::small::{COLUMNS, Group, ROWS, SLAB, SmallKernel, TILES};
+use crate::gemm::small::{COLUMNS, DEPTH, ROWS, SmallKernel, TILES, Tiles};
 use core::arch::x86_64::*;
 use core::cell::RefCell;
 use words::{Decoder, OR_AND, Seen, Value};
 
 /// Exponents that a window spans.
 const WINDOW: i32 = 32;
+/// Positions of K come in slabs of this many, the last one possibly half of it.
+const SLAB: usize = 16;
+/// Positions of K that stand side by side in a vector of B's words.
+const SIDE: usize = 4;
+/// Slabs, at most.
+const SLABS: usize = DEPTH / SLAB;
 
-/// A vector's lanes.
-type Lanes = [u32; 16];
+/// A vector's lanes of 64 bits: a word for each tile.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Words([u64; 8]);
+
+/// The words of a group: those of each position of A, the rows of the even lanes and of the odd ones; and of each four
+/// positions of B, two columns after two.
+#[derive(Debug)]
+struct Read {
+    rows: [[Words; 2]; DEPTH],
+    columns: [[Words; COLUMNS / 2]; DEPTH / SIDE],
+}
 
 /// The panels of a group, and its states: 8 rows of 64.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Panels {
-    /// Words: a vector for each slab, pair of tiles, and position of A or column of B.
-    rows: Buffer,
-    columns: Buffer,
-    /// Signs of columns, a bit for each position of a slab, in the words of four tiles.
-    negative: Buffer,
-    /// A square on its way to being transposed, and after.
-    square: Buffer,
-    turned: Buffer,
+    read: Read,
     a_values: Buffer,
     b_values: Buffer,
     a_exponents: Buffer,
@@ -48,85 +61,98 @@ struct Panels {
     states: Buffer,
 }
 
-thread_local! {
-    static PANELS: RefCell<Box<Panels>> = RefCell::default();
+impl Panels {
+    /// Room for the largest group.
+    fn new() -> Self {
+        let mut panels = Self {
+            read: Read { rows: [[Words([0; 8]); 2]; DEPTH], columns: [[Words([0; 8]); COLUMNS / 2]; DEPTH / SIDE] },
+            a_values: Buffer::default(),
+            b_values: Buffer::default(),
+            a_exponents: Buffer::default(),
+            b_exponents: Buffer::default(),
+            a_signs: Buffer::default(),
+            b_signs: Buffer::default(),
+            states: Buffer::default(),
+        };
+        panels.a_values.room::<f64>(DEPTH * TILES * MR);
+        panels.b_values.room::<f64>(DEPTH * TILES * ROWS);
+        panels.a_exponents.room::<u32>(DEPTH * MR);
+        panels.b_exponents.room::<u32>(DEPTH * ROWS);
+        // Steps of 8, the shortest ones, are the most.
+        panels.a_signs.room::<u32>(DEPTH / 8 * TILES * MR);
+        panels.b_signs.room::<u32>(DEPTH / 8 * NR);
+        panels.states.room::<f32>(MR * NR);
+        panels
+    }
 }
 
-/// Bits of the first pieces of tile `t`, bit `4 row + tile`.
+thread_local! {
+    static PANELS: RefCell<Box<Panels>> = RefCell::new(Box::new(Panels::new()));
+}
+
+/// Bits of the first pieces of tile `t`, bit `4 row + tile`; and its words among those of a vector.
 const fn pieces(t: usize) -> u32 {
     0x1111_1111 << t
 }
 
 /// Tiles that have a piece in a mask.
-fn tiles_of(redo: u32) -> u32 {
-    (0..TILES).fold(0, |mask, t| mask | u32::from(redo & pieces(t) != 0) << t)
-}
-
-/// Where the words of a tile stand in a pair's: the tile's place among the pairs, and in its pair.
-const fn pair_of(t: usize) -> (usize, usize) {
-    (t % 2, t / 2)
-}
-
-/// Rows become columns.
-#[inline(never)]
-#[target_feature(enable = "avx512f")]
-fn transpose(from: &[Lanes; 16], to: &mut [Lanes; 16]) {
-    let mut x = [_mm512_setzero_si512(); 16];
-    let mut y = x;
-    for i in 0..16 {
-        x[i] = load(&from[i]);
-    }
-    for i in 0..8 {
-        y[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
-        y[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
-    }
-    // x[4 i + j]: column j of each four, of rows 4 i to 4 i + 3.
-    for i in 0..4 {
-        for j in 0..2 {
-            x[4 * i + 2 * j] = _mm512_unpacklo_epi64(y[4 * i + j], y[4 * i + 2 + j]);
-            x[4 * i + 2 * j + 1] = _mm512_unpackhi_epi64(y[4 * i + j], y[4 * i + 2 + j]);
-        }
-    }
-    for j in 0..4 {
-        let even = _mm512_shuffle_i32x4::<0x88>(x[j], x[4 + j]);
-        let more = _mm512_shuffle_i32x4::<0x88>(x[8 + j], x[12 + j]);
-        store(&mut to[j], _mm512_shuffle_i32x4::<0x88>(even, more));
-        store(&mut to[8 + j], _mm512_shuffle_i32x4::<0xDD>(even, more));
-        let odd = _mm512_shuffle_i32x4::<0xDD>(x[j], x[4 + j]);
-        let more = _mm512_shuffle_i32x4::<0xDD>(x[8 + j], x[12 + j]);
-        store(&mut to[4 + j], _mm512_shuffle_i32x4::<0x88>(odd, more));
-        store(&mut to[12 + j], _mm512_shuffle_i32x4::<0xDD>(odd, more));
-    }
+fn tiles_of(mask: u32) -> u32 {
+    (0..TILES).fold(0, |tiles, t| tiles | u32::from(mask & pieces(t) != 0) << t)
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(lanes: &Lanes) -> __m512i {
+fn load(words: &Words) -> __m512i {
     // SAFETY: a vector's lanes.
-    unsafe { _mm512_loadu_si512(lanes.as_ptr().cast()) }
+    unsafe { _mm512_load_si512(words.0.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store(to: &mut Lanes, x: __m512i) {
+fn store(to: &mut Words, x: __m512i) {
     // SAFETY: a vector's lanes.
-    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), x) }
+    unsafe { _mm512_store_si512(to.0.as_mut_ptr().cast(), x) }
 }
 
-/// A buffer as squares of 16 by 16.
-fn squares(buffer: &mut Buffer) -> &mut [[Lanes; 16]] {
-    buffer.view_mut::<u32>().as_chunks_mut().0.as_chunks_mut().0
+/// 16 words of each of two rows `ld` apart; or 8 words twice, where there are no more.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+fn two_rows(rows: &[u16], ld: usize, whole: bool) -> __m512i {
+    let width = if whole { SLAB } else { SLAB / 2 };
+    let (one, other) = (rows[..width].as_ptr(), rows[ld..][..width].as_ptr());
+    // SAFETY: `width` words each.
+    unsafe {
+        let [one, other] = if whole {
+            [_mm256_loadu_si256(one.cast()), _mm256_loadu_si256(other.cast())]
+        } else {
+            let (one, other) = (_mm_loadu_si128(one.cast()), _mm_loadu_si128(other.cast()));
+            [_mm256_broadcastsi128_si256(one), _mm256_broadcastsi128_si256(other)]
+        };
+        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(one), other)
+    }
+}
+
+/// The words of four tiles side by side: of each 128 bits, those of words 0 and 1, 2 and 3, and so on.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn side_by_side([x, y, z, w]: [__m512i; TILES]) -> [__m512i; 4] {
+    let (low, more) = (_mm512_unpacklo_epi16(x, y), _mm512_unpacklo_epi16(z, w));
+    let (high, most) = (_mm512_unpackhi_epi16(x, y), _mm512_unpackhi_epi16(z, w));
+    [
+        _mm512_unpacklo_epi32(low, more),
+        _mm512_unpackhi_epi32(low, more),
+        _mm512_unpacklo_epi32(high, most),
+        _mm512_unpackhi_epi32(high, most),
+    ]
 }
 
 /// One group on its way.
-struct Run<'a> {
+struct Run<'a, 'b> {
     fda: &'a Fda,
-    group: &'a mut Group,
+    tiles: &'a mut Tiles<'b>,
     to: &'a mut Panels,
     /// A's format and B's.
     decoders: [Decoder; 2],
-    /// Pairs of tiles.
-    pairs: usize,
     /// Numbers below an exponent window.
     far: bool,
     /// Tiles that are left to the ordinary kernel.
@@ -144,14 +170,13 @@ impl Fda {
 }
 
 impl SmallKernel for Fda {
-    fn run(&self, group: &mut Group) -> u32 {
+    fn run(&self, tiles: &mut Tiles<'_>) -> u32 {
         let enlarge = if self.narrow { 1 << 32 } else { 1 << 5 };
         let (a_scale, b_scale) = self.scales();
         PANELS.with_borrow_mut(|to| {
             let rows = Decoder::new(&self.unit.a, b_scale, enlarge, self.narrow);
             let columns = Decoder::new(&self.unit.b, a_scale, 0, self.narrow);
-            let pairs = group.tiles.min(2);
-            let mut run = Run { fda: self, group, to, decoders: [rows, columns], pairs, far: false, hard: 0 };
+            let mut run = Run { fda: self, tiles, to, decoders: [rows, columns], far: false, hard: 0 };
             // SAFETY: `takes_small` has seen the proof that the instructions are there.
             unsafe { run.all() }
             run.hard
@@ -159,18 +184,12 @@ impl SmallKernel for Fda {
     }
 }
 
-impl Run<'_> {
+impl Run<'_, '_> {
     /// Packs, computes, and leaves D's codes in the group.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     fn all(&mut self) {
-        let slabs = self.group.k.div_ceil(SLAB);
-        self.to.rows.room::<u32>(slabs * 2 * SLAB * 16);
-        self.to.columns.room::<u32>(slabs * 2 * COLUMNS * 16);
-        self.to.negative.room::<u32>(slabs * 16);
-        self.to.square.room::<u32>(16 * 16);
-        self.to.turned.room::<u32>(16 * 16);
-        let (mut rows, mut columns) = ([_mm512_setzero_si512(); 2], _mm512_setzero_si512());
-        for slab in 0..slabs {
+        let (mut rows, mut columns) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+        for slab in 0..self.tiles.k.div_ceil(SLAB).min(SLABS) {
             self.read_rows(slab, &mut rows);
             self.read_columns(slab, &mut columns);
         }
@@ -181,23 +200,24 @@ impl Run<'_> {
             self.hard = !0;
             return;
         }
-        if self.fda.narrow {
-            self.pack_rows::<f32>(tops[0]);
-            self.pack_columns::<f32>(tops[1]);
-        } else {
-            self.pack_rows::<f64>(tops[0]);
-            self.pack_columns::<f64>(tops[1]);
+        match (self.fda.narrow, self.fda.block) {
+            (true, 8) => self.pack::<f32, 8>(tops),
+            (true, 16) => self.pack::<f32, 16>(tops),
+            (true, _) => self.pack::<f32, 32>(tops),
+            (false, 8) => self.pack::<f64, 8>(tops),
+            (false, 16) => self.pack::<f64, 16>(tops),
+            (false, _) => self.pack::<f64, 32>(tops),
         }
         self.begin(q.lowest());
         let q = super::avx512::Consts { tiny: self.far, ..q };
-        for s in 0..self.group.k >> self.fda.block.trailing_zeros() {
+        for s in 0..self.tiles.k >> self.fda.block.trailing_zeros() {
             let p = self.step(s);
             // SAFETY: the panels hold this step for all tiles, and states are 8 rows of 64.
             let redo = unsafe {
                 match self.fda.out {
-                    out::F32_RZ => step_tiles::<{ out::F32_RZ }>(&p, &q, self.group.tiles),
-                    out::F32_RNE => step_tiles::<{ out::F32_RNE }>(&p, &q, self.group.tiles),
-                    _ => step_tiles::<{ out::F16_RNE }>(&p, &q, self.group.tiles),
+                    out::F32_RZ => step_tiles::<{ out::F32_RZ }>(&p, &q, self.tiles.count),
+                    out::F32_RNE => step_tiles::<{ out::F32_RNE }>(&p, &q, self.tiles.count),
+                    _ => step_tiles::<{ out::F16_RNE }>(&p, &q, self.tiles.count),
                 }
             };
             self.hard |= tiles_of(redo);
@@ -205,205 +225,184 @@ impl Run<'_> {
         self.end();
     }
 
-    /// A tile's place in the group; the first's for tiles that are not there.
-    const fn tile(&self, t: usize) -> usize {
-        if t < self.group.tiles { t } else { 0 }
-    }
-
-    /// A slab of A: vector k has position k of the 16 rows.
+    /// A slab of A: of each position 8 rows in a vector. Two rows are read at once.
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn read_rows(&mut self, slab: usize, peaks: &mut [__m512i; 2]) {
-        let ld = self.group.k.next_multiple_of(SLAB);
-        for pair in 0..self.pairs {
-            let [low, high] = [self.tile(pair), self.tile(pair + 2)];
-            let [low, high] = [&self.group.a[low][slab * SLAB..], &self.group.a[high][slab * SLAB..]];
-            let square = squares(&mut self.to.square);
-            for (i, to) in square[0].iter_mut().enumerate() {
-                // SAFETY: 16 words each.
-                let [x, y] = unsafe {
-                    [
-                        _mm256_loadu_si256(low[i * ld..][..SLAB].as_ptr().cast()),
-                        _mm256_loadu_si256(high[i * ld..][..SLAB].as_ptr().cast()),
-                    ]
-                };
-                store(to, self.decoders[0].take(x, y, &mut peaks[pair]));
+    fn read_rows(&mut self, slab: usize, peak: &mut __m512i) {
+        let (decoder, ld) = (self.decoders[0], self.tiles.k);
+        let whole = ld >= (slab + 1) * SLAB;
+        let Some(to) = self.to.read.rows.as_chunks_mut::<SLAB>().0.get_mut(slab) else { return };
+        for half in 0..2 {
+            let mut pairs = [[_mm512_setzero_si512(); 4]; 4];
+            for (n, pair) in pairs.iter_mut().enumerate() {
+                let first = (8 * half + 2 * n) * ld + slab * SLAB;
+                let mut words = [_mm512_setzero_si512(); TILES];
+                for (words, a) in words.iter_mut().zip(self.tiles.a) {
+                    *words = two_rows(&a[first..], ld, whole);
+                }
+                *pair = side_by_side(words);
             }
-            transpose(&square[0], &mut squares(&mut self.to.rows)[slab * 2 + pair]);
+            let [x, y, z, w] = pairs;
+            for i in 0..4 {
+                // Positions 2 i and 8 + 2 i of the even words, and those that follow.
+                let even = [_mm512_unpacklo_epi64(x[i], y[i]), _mm512_unpacklo_epi64(z[i], w[i])];
+                let odd = [_mm512_unpackhi_epi64(x[i], y[i]), _mm512_unpackhi_epi64(z[i], w[i])];
+                for (k, [x, y]) in [(2 * i, even), (2 * i + 1, odd)] {
+                    store(&mut to[k][half], decoder.take(_mm512_shuffle_i32x4::<0x88>(x, y), peak));
+                    store(&mut to[k + 8][half], decoder.take(_mm512_shuffle_i32x4::<0xDD>(x, y), peak));
+                }
+            }
         }
     }
 
-    /// A slab of B: vector j has column j, positions i and 8 + i in lanes 2 i and 2 i + 1, whose values go to
-    /// different vectors. Pairs of tiles follow one another.
+    /// A slab of B: of each four positions two columns in a vector.
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn read_columns(&mut self, slab: usize, peaks: &mut __m512i) {
-        let tiles = [0, self.tile(1), self.tile(2), self.tile(3)];
-        let (square, b) = (squares(&mut self.to.square), &self.group.b);
-        let mut negative = _mm512_setzero_si512();
-        for k in 0..SLAB {
-            let at = (slab * SLAB + k) * COLUMNS;
-            // SAFETY: 8 words each.
-            let [x, y, z, w] = unsafe {
-                [
-                    _mm_loadu_si128(b[tiles[0]][at..][..COLUMNS].as_ptr().cast()),
-                    _mm_loadu_si128(b[tiles[1]][at..][..COLUMNS].as_ptr().cast()),
-                    _mm_loadu_si128(b[tiles[2]][at..][..COLUMNS].as_ptr().cast()),
-                    _mm_loadu_si128(b[tiles[3]][at..][..COLUMNS].as_ptr().cast()),
-                ]
-            };
-            let words = self.decoders[1].take(_mm256_set_m128i(y, x), _mm256_set_m128i(w, z), peaks);
-            negative = with_signs(negative, words);
-            store(&mut square[0][k % 8 * 2 + k / 8], words);
+    fn read_columns(&mut self, slab: usize, peak: &mut __m512i) {
+        let decoder = self.decoders[1];
+        let whole = self.tiles.k >= (slab + 1) * SLAB;
+        let Some(to) = self.to.read.columns.as_chunks_mut::<{ SLAB / SIDE }>().0.get_mut(slab) else { return };
+        for (g, to) in to.iter_mut().enumerate() {
+            // Of half a slab, positions that nobody looks at are others again.
+            let first = slab * SLAB + if whole { g } else { g % 2 } * SIDE;
+            let mut words = [_mm512_setzero_si512(); TILES];
+            for (words, b) in words.iter_mut().zip(self.tiles.b) {
+                let from = &b[first * COLUMNS..][..SIDE * COLUMNS];
+                // SAFETY: 32 words.
+                *words = unsafe { _mm512_loadu_si512(from.as_ptr().cast()) };
+            }
+            for (to, words) in to.iter_mut().zip(side_by_side(words)) {
+                store(to, decoder.take(words, peak));
+            }
         }
-        store(&mut self.to.negative.view_mut::<u32>().as_chunks_mut().0[slab], negative);
-        transpose(&square[0], &mut squares(&mut self.to.columns)[slab]);
     }
 
-    /// Notes tiles with Inf or NaN.
-    fn leave_out(&mut self, special: __mmask32, pair: usize) {
-        self.hard |= u32::from(special & 0x5555_5555 != 0) << pair;
-        self.hard |= u32::from(special & 0xAAAA_AAAA != 0) << (pair + 2);
-    }
-
-    /// Looks for Inf and NaN; returns the fields of the exponents that byte 127 stands for. The peaks are those of A's
-    /// pairs of tiles, and of B's: the first pair's in the first half of the lanes.
+    /// Looks for Inf and NaN in the largest words of A and of B; returns the fields of the exponents that byte 127 stands
+    /// for.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn weigh(&mut self, rows: [__m512i; 2], columns: __m512i) -> [i32; 2] {
+    fn weigh(&mut self, rows: __m512i, columns: __m512i) -> [i32; 2] {
         let [a, b] = self.decoders;
-        for pair in 0..self.pairs {
-            let special = _mm512_cmpge_epu16_mask(rows[pair], _mm512_set1_epi16(a.special as i16));
-            self.leave_out(special, pair);
+        self.hard |= tiles_of(_mm512_cmpge_epu16_mask(rows, _mm512_set1_epi16(a.special as i16)));
+        self.hard |= tiles_of(_mm512_cmpge_epu16_mask(columns, _mm512_set1_epi16(b.special as i16)));
+        [a.top_of(rows), b.top_of(columns)]
+    }
+
+    /// Fills the panels for steps of `L` products.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn pack<V: Value, const L: usize>(&mut self, tops: [i32; 2]) {
+        let [rows, columns] = tops.map(|top| _mm512_set1_epi16((top - WINDOW + 1) as i16));
+        for slab in 0..self.tiles.k.div_ceil(SLAB).min(SLABS) {
+            self.pack_rows::<V, L>(slab, rows);
+            self.pack_columns::<V, L>(slab, columns);
         }
-        let special = _mm512_cmpge_epu16_mask(columns, _mm512_set1_epi16(b.special as i16));
-        self.leave_out(special & 0xFFFF, 0);
-        self.leave_out(special >> 16, 1);
-        [a.top_of(_mm512_max_epu16(rows[0], rows[1])), b.top_of(columns)]
     }
 
     /// A's words as the micro-kernel's B: values, exponents of four tiles in the bytes of a lane, signs.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack_rows<V: Value>(&mut self, top: i32) {
-        let (decoder, l, tiles) = (self.decoders[0], self.fda.block, self.group.tiles);
-        let place = |position: usize| (position >> l.trailing_zeros(), position & (l - 1));
-        let size = self.group.k.next_multiple_of(SLAB);
-        let low = _mm512_set1_epi16((top - WINDOW + 1) as i16);
-        let to = &mut *self.to;
-        let values = to.b_values.room::<V>(size * NR);
-        let exponents = to.b_exponents.room::<u32>(size * 16).as_chunks_mut().0;
-        let signs = to.b_signs.room::<u32>((size >> l.min(SLAB).trailing_zeros()) * NR).as_chunks_mut().0;
-        let words = to.rows.view::<u32>().as_chunks::<16>().0;
-        for (slab, words) in words.chunks_exact(2 * SLAB).enumerate().take(size / SLAB) {
-            let mut negative = [_mm512_setzero_si512(); 2];
-            for k in 0..SLAB {
-                let (s, i) = place(slab * SLAB + k);
-                let mut seen = Seen::default();
-                let x = [load(&words[k]), load(&words[SLAB + k])];
-                let mut bytes = decoder.exponents(x[0], low, &mut seen);
-                if tiles > 1 {
-                    let more = decoder.exponents(x[1], low, &mut seen);
-                    bytes = _mm512_or_si512(bytes, _mm512_slli_epi16::<8>(more));
-                }
-                store(&mut exponents[slab * SLAB + k], bytes);
-                self.far |= seen.far;
-                negative = [with_signs(negative[0], x[0]), with_signs(negative[1], x[1])];
-                let values = &mut values[(s * TILES * l + i) * ROWS..];
-                if seen.small {
-                    decoder.put_small_lanes(x, tiles, values, l * ROWS);
-                } else {
-                    decoder.put_lanes::<V, false>(x, tiles, values, l * ROWS);
-                }
-                if (k + 1) & (l.min(SLAB) - 1) == 0 {
-                    for t in 0..tiles {
-                        let (pair, half) = pair_of(t);
-                        put_signs(&mut signs[s * TILES + t], negative[pair], half, i >= SLAB);
-                    }
-                    negative = [_mm512_setzero_si512(); 2];
-                }
+    fn pack_rows<V: Value, const L: usize>(&mut self, slab: usize, low: __m512i) {
+        let (decoder, tiles) = (self.decoders[0], self.tiles.count);
+        let there = self.tiles.k - slab * SLAB;
+        let words = &self.to.read.rows.as_chunks::<SLAB>().0[slab];
+        let values = &mut self.to.b_values.view_mut::<V>()[slab * SLAB / L * TILES * L * ROWS..];
+        let exponents = &mut self.to.b_exponents.view_mut::<u32>()[slab * SLAB * ROWS..][..SLAB * ROWS];
+        let mut negative = [_mm512_setzero_si512(); 2];
+        for n in 0..SLAB {
+            // In the order of the bits of B's signs.
+            let k = n % SIDE * SIDE + n / SIDE;
+            let x = [load(&words[k][0]), load(&words[k][1])];
+            negative = [with_signs(negative[0], x[0]), with_signs(negative[1], x[1])];
+            if k >= there {
+                continue;
             }
+            let mut seen = Seen::default();
+            let bytes = decoder.exponents(x, low, &mut seen);
+            self.far |= seen.far;
+            // From two and two lanes to those that alternate.
+            put(&mut exponents[k * ROWS..], _mm512_shuffle_epi32::<0b11_01_10_00>(bytes));
+            let position = slab * SLAB % L + k;
+            let to = &mut values[(position / L * TILES * L + position % L) * ROWS..];
+            if seen.small {
+                decoder.put_small_lanes(x, tiles, to, L * ROWS);
+            } else {
+                decoder.put_lanes::<V, false>(x, tiles, to, L * ROWS);
+            }
+        }
+        let signs = self.to.b_signs.view_mut::<u32>().as_chunks_mut().0;
+        for t in 0..tiles {
+            put_signs::<L, ROWS>(signs, slab, t, lanes(negative, t));
         }
     }
 
     /// B's words as the micro-kernel's A: values and signs tile by tile, exponents of four tiles together.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack_columns<V: Value>(&mut self, top: i32) {
-        let (decoder, l, tiles) = (self.decoders[1], self.fda.block, self.group.tiles);
-        let place = |position: usize| (position >> l.trailing_zeros(), position & (l - 1));
-        let size = self.group.k.next_multiple_of(SLAB);
-        let low = _mm512_set1_epi16((top - WINDOW + 1) as i16);
-        let to = &mut *self.to;
-        let values = to.a_values.room::<V>(size * TILES * MR);
-        let exponents = to.a_exponents.room::<u32>(size * MR);
-        let signs = to.a_signs.room::<u32>((size >> l.min(SLAB).trailing_zeros()) * TILES * MR).as_chunks_mut::<MR>().0;
-        let words = to.columns.view::<u32>().as_chunks::<16>().0;
-        let negative = to.negative.view::<u32>().as_chunks::<16>().0;
-        // From lanes in which positions i and 8 + i alternate to their order.
-        let in_order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
-        for (slab, words) in words.chunks_exact(2 * COLUMNS).enumerate().take(size / SLAB) {
-            // Step and place in it of the two halves of a slab.
-            let places = [place(slab * SLAB), place(slab * SLAB + 8)];
-            for j in 0..COLUMNS {
+    fn pack_columns<V: Value, const L: usize>(&mut self, slab: usize, low: __m512i) {
+        let (decoder, tiles) = (self.decoders[1], self.tiles.count);
+        let there = self.tiles.k - slab * SLAB;
+        let words = &self.to.read.columns.as_chunks::<{ SLAB / SIDE }>().0[slab];
+        let values = &mut self.to.a_values.view_mut::<V>()[slab * SLAB / L * TILES * L * MR..];
+        let exponents = &mut self.to.a_exponents.view_mut::<u32>()[slab * SLAB * MR..][..SLAB * MR];
+        let mut negative = [_mm512_setzero_si512(); COLUMNS / 2];
+        for (g, words) in words.iter().enumerate() {
+            let position = slab * SLAB % L + g * SIDE;
+            let values = &mut values[(position / L * TILES * L + position % L) * MR..];
+            for h in [0, 1] {
+                let x = [load(&words[2 * h]), load(&words[2 * h + 1])];
+                negative[2 * h] = with_signs(negative[2 * h], x[0]);
+                negative[2 * h + 1] = with_signs(negative[2 * h + 1], x[1]);
+                if g * SIDE >= there {
+                    continue;
+                }
                 let mut seen = Seen::default();
-                let x = [load(&words[j]), load(&words[COLUMNS + j])];
-                let mut bytes = decoder.exponents(x[0], low, &mut seen);
-                if tiles > 1 {
-                    let more = decoder.exponents(x[1], low, &mut seen);
-                    bytes = _mm512_or_si512(bytes, _mm512_slli_epi16::<8>(more));
-                }
+                let bytes = decoder.exponents(x, low, &mut seen);
                 self.far |= seen.far;
-                let bytes = _mm512_permutexvar_epi32(in_order, bytes);
-                let bytes = [_mm512_castsi512_si256(bytes), _mm512_extracti64x4_epi64::<1>(bytes)];
-                for (h, (s, i)) in places.into_iter().enumerate() {
-                    let to = &mut exponents[(s * MR + j) * l + i..][..8];
-                    // SAFETY: 8 words.
-                    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), bytes[h]) }
-                    let values = &mut values[(s * TILES * MR + j) * l + i..];
-                    if seen.small {
-                        decoder.put_small_part(x, h == 1, tiles, values, MR * l);
-                    } else {
-                        decoder.put_part::<V, false>(x, h == 1, tiles, values, MR * l);
-                    }
-                }
-            }
-            let negative = load(&negative[slab]);
-            let pairs = [_mm512_castsi512_si256(negative), _mm512_extracti64x4_epi64::<1>(negative)];
-            for t in 0..tiles {
-                let (pair, half) = pair_of(t);
-                let words = if half == 0 { _mm256_slli_epi32::<16>(pairs[pair]) } else { pairs[pair] };
-                let ([(s, i), (next, _)], at) = (places, |s: usize| s * TILES + t);
-                if l == 8 {
-                    let high = _mm256_set1_epi32(0xFF00);
-                    let first = _mm256_and_si256(_mm256_srli_epi32::<8>(words), high);
-                    put_words(&mut signs[at(s)], first);
-                    put_words(&mut signs[at(next)], _mm256_and_si256(_mm256_srli_epi32::<16>(words), high));
-                } else if i == 0 {
-                    put_words(&mut signs[at(s)], _mm256_srli_epi32::<16>(words));
+                put(&mut exponents[g * SIDE * MR + h * 16..], bytes);
+                let to = &mut values[h * 16..];
+                if seen.small {
+                    decoder.put_small_parts(x, tiles, to, L * MR);
                 } else {
-                    add_words(&mut signs[at(s)], _mm256_and_si256(words, _mm256_set1_epi32(-1 << 16)));
+                    decoder.put_parts::<V, false>(x, tiles, to, L * MR);
                 }
             }
+        }
+        // The four signs of each 128 bits, to their place among 16; then all of a column together.
+        let places = _mm512_setr_epi64(
+            0x000C_000C_000C_000C,
+            0x000C_000C_000C_000C,
+            0x0008_0008_0008_0008,
+            0x0008_0008_0008_0008,
+            0x0004_0004_0004_0004,
+            0x0004_0004_0004_0004,
+            0,
+            0,
+        );
+        let mut two = [_mm512_setzero_si512(); 2];
+        for (two, negative) in two.iter_mut().zip(negative.as_chunks::<2>().0) {
+            let [x, y] = negative.map(|x| _mm512_srlv_epi16(x, places));
+            *two = _mm512_or_si512(_mm512_shuffle_i32x4::<0x44>(x, y), _mm512_shuffle_i32x4::<0xEE>(x, y));
+        }
+        let [x, y] = two;
+        let signs_of = _mm512_or_si512(_mm512_shuffle_i32x4::<0x88>(x, y), _mm512_shuffle_i32x4::<0xDD>(x, y));
+        let signs = self.to.a_signs.view_mut::<u32>().as_chunks_mut().0;
+        for t in 0..tiles {
+            let words = _mm512_srlv_epi64(signs_of, _mm512_set1_epi64(16 * t as i64));
+            let words = _mm512_cvtepi64_epi32(_mm512_and_si512(words, _mm512_set1_epi64(0xFFFF)));
+            let mut lanes = [0; MR];
+            // SAFETY: 8 words.
+            unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), words) }
+            put_signs::<L, MR>(signs, slab, t, lanes);
         }
     }
 
     /// States: +0, or C, whose tiles are left out where something in it is not of ordinary size.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn begin(&mut self, lowest: u32) {
-        let states = self.to.states.room::<f32>(MR * NR).as_chunks_mut::<ROWS>().0;
-        if !self.group.from_c {
-            for states in states.chunks_exact_mut(TILES) {
-                states[..self.group.tiles].fill([0.0; ROWS]);
-            }
+        let states = self.to.states.view_mut::<f32>().as_chunks_mut::<ROWS>().0;
+        if !self.tiles.from_c {
+            states.fill([0.0; ROWS]);
             return;
         }
-        for first in (0..self.group.tiles).step_by(2) {
-            let d = &self.group.d;
-            let (square, turned) = (squares(&mut self.to.square), squares(&mut self.to.turned));
-            for (i, to) in square[0].iter_mut().enumerate() {
-                to[..COLUMNS].copy_from_slice(&d[first][i * COLUMNS..][..COLUMNS]);
-                to[COLUMNS..].copy_from_slice(&d[first + 1][i * COLUMNS..][..COLUMNS]);
-            }
-            transpose(&square[0], &mut turned[0]);
-            for (i, codes) in turned[0].iter().enumerate() {
-                let codes = load(codes);
-                let (t, row) = (first + i / MR, i % MR);
+        for t in 0..self.tiles.count {
+            for (j, codes) in columns_of(&self.tiles.d[t]).into_iter().enumerate() {
                 let c = if self.fda.out == out::F16_RNE {
                     _mm512_cvtph_ps(_mm512_cvtepi32_epi16(codes))
                 } else {
@@ -413,7 +412,7 @@ impl Run<'_> {
                 let c = _mm512_add_ps(c, _mm512_setzero_ps());
                 self.hard |= u32::from(!is_ordinary(_mm512_castps_si512(c), lowest)) << t;
                 // SAFETY: 16 floats.
-                unsafe { _mm512_storeu_ps(states[row * TILES + t].as_mut_ptr(), c) }
+                unsafe { _mm512_storeu_ps(states[j * TILES + t].as_mut_ptr(), c) }
             }
         }
     }
@@ -422,23 +421,18 @@ impl Run<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn end(&mut self) {
         let states = self.to.states.view::<f32>().as_chunks::<ROWS>().0;
-        for first in (0..self.group.tiles).step_by(2) {
-            let (square, turned) = (squares(&mut self.to.square), squares(&mut self.to.turned));
-            for (i, to) in square[0].iter_mut().enumerate() {
+        for t in 0..self.tiles.count {
+            let mut columns = [_mm512_setzero_si512(); COLUMNS];
+            for (j, to) in columns.iter_mut().enumerate() {
                 // SAFETY: 16 floats.
-                let d = unsafe { _mm512_loadu_ps(states[i % MR * TILES + first + i / MR].as_ptr()) };
-                let codes = if self.fda.out == out::F16_RNE {
+                let d = unsafe { _mm512_loadu_ps(states[j * TILES + t].as_ptr()) };
+                *to = if self.fda.out == out::F16_RNE {
                     _mm512_cvtepu16_epi32(_mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(d))
                 } else {
                     _mm512_castps_si512(d)
                 };
-                store(to, codes);
             }
-            transpose(&square[0], &mut turned[0]);
-            for (i, codes) in turned[0].iter().enumerate() {
-                self.group.d[first][i * COLUMNS..][..COLUMNS].copy_from_slice(&codes[..COLUMNS]);
-                self.group.d[first + 1][i * COLUMNS..][..COLUMNS].copy_from_slice(&codes[COLUMNS..]);
-            }
+            put_columns(&columns, &mut self.tiles.d[t]);
         }
     }
 
@@ -460,7 +454,7 @@ impl Run<'_> {
             a_fixed: Lines::NONE,
             b_fixed: Lines::NONE,
             c: to.states.view_mut::<f32>().as_mut_ptr(),
-            vectors: self.group.tiles,
+            vectors: self.tiles.count,
         }
     }
 }
@@ -473,33 +467,84 @@ fn with_signs(before: __m512i, words: __m512i) -> __m512i {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512vl")]
-fn put_words(to: &mut [u32; MR], words: __m256i) {
-    // SAFETY: 8 words.
-    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), words) }
+#[target_feature(enable = "avx512f")]
+fn put(to: &mut [u32], x: __m512i) {
+    let to = &mut to[..16];
+    // SAFETY: 16 words.
+    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), x) }
 }
 
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl")]
-fn add_words(to: &mut [u32; MR], words: __m256i) {
-    // SAFETY: 8 words.
-    let before = unsafe { _mm256_loadu_si256(to.as_ptr().cast()) };
-    put_words(to, _mm256_or_si256(before, words));
-}
-
-/// Signs of one tile's lanes out of a pair's words; those of a step's second slab join the first's.
+/// Tile `t`'s words among those of the even and the odd lanes, in the order of the lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn put_signs(to: &mut [u32; ROWS], words: __m512i, half: usize, second: bool) {
-    let own = if half == 0 { _mm512_slli_epi32::<16>(words) } else { words };
-    let at = to.as_mut_ptr().cast();
-    // SAFETY: 16 words.
-    unsafe {
-        if second {
-            let high = _mm512_and_si512(own, _mm512_set1_epi32(-1 << 16));
-            _mm512_storeu_epi32(at, _mm512_or_si512(_mm512_loadu_epi32(at), high));
-        } else {
-            _mm512_storeu_epi32(at, _mm512_srli_epi32::<16>(own));
+fn lanes([even, odd]: [__m512i; 2], t: usize) -> [u32; ROWS] {
+    let down = _mm512_set1_epi64(16 * t as i64);
+    let even = _mm512_and_si512(_mm512_srlv_epi64(even, down), _mm512_set1_epi64(0xFFFF));
+    let odd = _mm512_and_si512(_mm512_srlv_epi64(odd, down), _mm512_set1_epi64(0xFFFF));
+    let mut lanes = [0; ROWS];
+    put(&mut lanes, _mm512_or_si512(even, _mm512_slli_epi64::<32>(odd)));
+    lanes
+}
+
+/// Signs of a slab's 16 products to the steps of `L` that they belong to, of which `signs` has those of one tile after
+/// another. Bit `4 i + g` is that of position `4 g + i`.
+#[inline(always)]
+fn put_signs<const L: usize, const N: usize>(signs: &mut [[u32; N]], slab: usize, t: usize, words: [u32; N]) {
+    let to = &mut signs[slab * SLAB / L * TILES + t..];
+    match L {
+        8 => {
+            to[0] = words.map(|x| x & 0x3333);
+            to[TILES] = words.map(|x| x & 0xCCCC);
         }
+        16 => to[0] = words,
+        _ if slab.is_multiple_of(2) => to[0] = words,
+        _ => to[0].iter_mut().zip(words).for_each(|(to, x)| *to |= x << 16),
     }
+}
+
+/// Pairs of rows of D: those of lanes `p` and `4 + p`, and of `8 + p` and `12 + p`.
+const PAIRS: [[usize; 2]; 4] = [[0, 2], [4, 6], [1, 3], [5, 7]];
+
+/// Four by four numbers in each 128 bits: rows become columns.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn turn([x, y, z, w]: [__m512i; 4]) -> [__m512i; 4] {
+    let (low, more) = (_mm512_unpacklo_epi32(x, y), _mm512_unpacklo_epi32(z, w));
+    let (high, most) = (_mm512_unpackhi_epi32(x, y), _mm512_unpackhi_epi32(z, w));
+    [
+        _mm512_unpacklo_epi64(low, more),
+        _mm512_unpackhi_epi64(low, more),
+        _mm512_unpacklo_epi64(high, most),
+        _mm512_unpackhi_epi64(high, most),
+    ]
+}
+
+/// Writes 16 rows of 8 numbers, given by columns.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn put_columns(columns: &[__m512i; COLUMNS], to: &mut [u32; ROWS * COLUMNS]) {
+    let [a, b, c, d, e, f, g, h] = *columns;
+    let (low, high) = (turn([a, b, c, d]), turn([e, f, g, h]));
+    let first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+    let second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    for p in 0..4 {
+        put(&mut to[PAIRS[p][0] * 16..], _mm512_permutex2var_epi64(low[p], first, high[p]));
+        put(&mut to[PAIRS[p][1] * 16..], _mm512_permutex2var_epi64(low[p], second, high[p]));
+    }
+}
+
+/// The columns of 16 rows of 8 numbers.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn columns_of(from: &[u32; ROWS * COLUMNS]) -> [__m512i; COLUMNS] {
+    let (mut low, mut high) = ([_mm512_setzero_si512(); 4], [_mm512_setzero_si512(); 4]);
+    for p in 0..4 {
+        let [x, y] = PAIRS[p].map(|pair| from[pair * 16..][..16].as_ptr());
+        // SAFETY: 16 words each.
+        let (x, y) = unsafe { (_mm512_loadu_si512(x.cast()), _mm512_loadu_si512(y.cast())) };
+        low[p] = _mm512_shuffle_i32x4::<0x88>(x, y);
+        high[p] = _mm512_shuffle_i32x4::<0xDD>(x, y);
+    }
+    let ([a, b, c, d], [e, f, g, h]) = (turn(low), turn(high));
+    [a, b, c, d, e, f, g, h]
 }

@@ -1,8 +1,8 @@
-//! Codes as words, two tiles' side by side in lanes of 32 bits: their exponents and values.
+//! Codes as words, four tiles' side by side in lanes of 64 bits: their exponents and values.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 
-use super::WINDOW;
+use super::{TILES, WINDOW};
 use crate::format::{FormatSpec, Specials};
 use crate::simd::buffer::Plain;
 use core::arch::x86_64::*;
@@ -68,30 +68,45 @@ impl Decoder {
         plain && fits && spec.specials != Specials::NanNegativeZero
     }
 
-    /// Two tiles' exponents as bytes, each in a word, 0 for zeros and those below the window, which begins at `low`.
+    /// The exponents of words as bytes, 0 for zeros and those below the window, which begins at `low`: of each 128 bits,
+    /// the first vector's and the second's.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn exponents(&self, x: __m512i, low: __m512i, seen: &mut Seen) -> __m512i {
-        let magnitude = _mm512_and_si512(x, _mm512_set1_epi16(self.magnitude as i16));
-        let small = _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(self.normal as i16));
-        let field = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(15 - self.exponent_bits as i16));
-        let above = _mm512_sub_epi16(field, low);
-        let unusual = if self.top.is_some() { small } else { small | _mm512_movepi16_mask(above) };
-        let bytes = _mm512_add_epi16(above, _mm512_set1_epi16(WINDOW_BYTE));
-        if unusual == 0 { bytes } else { self.unusual_exponents(magnitude, low, seen) }
+    pub(super) fn exponents(&self, x: [__m512i; 2], low: __m512i, seen: &mut Seen) -> __m512i {
+        let (mut bytes, mut unusual) = ([low; 2], 0);
+        for (x, bytes) in x.into_iter().zip(&mut bytes) {
+            let magnitude = _mm512_and_si512(x, _mm512_set1_epi16(self.magnitude as i16));
+            unusual |= _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(self.normal as i16));
+            let field = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(15 - self.exponent_bits as i16));
+            let above = _mm512_sub_epi16(field, low);
+            if self.top.is_none() {
+                unusual |= _mm512_movepi16_mask(above);
+            }
+            *bytes = _mm512_add_epi16(above, _mm512_set1_epi16(WINDOW_BYTE));
+        }
+        if unusual != 0 {
+            bytes = self.unusual_exponents(x, low, seen);
+        }
+        _mm512_packus_epi16(bytes[0], bytes[1])
     }
 
-    /// The same with subnormal numbers, zeros and numbers below the window.
+    /// The same, each in a word, with subnormal numbers, zeros and numbers below the window.
+    #[cold]
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn unusual_exponents(&self, magnitude: __m512i, low: __m512i, seen: &mut Seen) -> __m512i {
-        let none = _mm512_testn_epi16_mask(magnitude, magnitude);
-        let field = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(15 - self.exponent_bits as i16));
-        let above = _mm512_sub_epi16(_mm512_max_epu16(field, _mm512_set1_epi16(1)), low);
-        let far = _mm512_movepi16_mask(above);
-        seen.small |= _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(self.normal as i16)) != 0;
-        seen.far |= far & !none != 0;
-        _mm512_maskz_add_epi16(!(far | none), above, _mm512_set1_epi16(WINDOW_BYTE))
+    fn unusual_exponents(&self, x: [__m512i; 2], low: __m512i, seen: &mut Seen) -> [__m512i; 2] {
+        let mut bytes = x;
+        for x in &mut bytes {
+            let magnitude = _mm512_and_si512(*x, _mm512_set1_epi16(self.magnitude as i16));
+            let none = _mm512_testn_epi16_mask(magnitude, magnitude);
+            let field = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(15 - self.exponent_bits as i16));
+            let above = _mm512_sub_epi16(_mm512_max_epu16(field, _mm512_set1_epi16(1)), low);
+            let far = _mm512_movepi16_mask(above);
+            seen.small |= _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(self.normal as i16)) != 0;
+            seen.far |= far & !none != 0;
+            *x = _mm512_maskz_add_epi16(!(far | none), above, _mm512_set1_epi16(WINDOW_BYTE));
+        }
+        bytes
     }
 
     /// The values of eight words, each at the top of its lane; with `SMALL`, subnormal ones and zeros may be among
@@ -121,25 +136,21 @@ impl Decoder {
         _mm512_mask_mov_epi64(values, small, signed)
     }
 
-    /// Values of one position of A, the lanes of all tiles, `stride` apart.
+    /// Values of one position of A, the lanes of all tiles, `stride` apart, given as the even and the odd ones.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn put_lanes<V: Value, const SMALL: bool>(
         &self,
-        x: [__m512i; 2],
+        [even, odd]: [__m512i; 2],
         tiles: usize,
         to: &mut [V],
         stride: usize,
     ) {
-        for pair in 0..2 {
-            for half in 0..2 {
-                let t = pair + 2 * half;
-                if t < tiles {
-                    let even = self.values::<SMALL>(raised(x[pair], half, false));
-                    let odd = self.values::<SMALL>(raised(x[pair], half, true));
-                    // SAFETY: the instructions are there.
-                    unsafe { V::store_lanes(&mut to[t * stride..], [even, odd]) }
-                }
+        for t in 0..TILES {
+            if t < tiles {
+                let parts = [self.values::<SMALL>(raised(even, t)), self.values::<SMALL>(raised(odd, t))];
+                // SAFETY: the instructions are there.
+                unsafe { V::store_lanes(&mut to[t * stride..], parts) }
             }
         }
     }
@@ -152,49 +163,38 @@ impl Decoder {
         self.put_lanes::<V, true>(x, tiles, to, stride);
     }
 
-    /// Values of one column of B, half a slab of positions, the first 8 or (`odd`) the second, of all tiles.
+    /// Values of B, 8 and 8 of all tiles, `stride` apart.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn put_part<V: Value, const SMALL: bool>(
+    pub(super) fn put_parts<V: Value, const SMALL: bool>(
         &self,
-        x: [__m512i; 2],
-        odd: bool,
+        [first, second]: [__m512i; 2],
         tiles: usize,
         to: &mut [V],
         stride: usize,
     ) {
-        for pair in 0..2 {
-            for half in 0..2 {
-                let t = pair + 2 * half;
-                if t < tiles {
-                    // SAFETY: the instructions are there.
-                    unsafe { V::store_part(&mut to[t * stride..], self.values::<SMALL>(raised(x[pair], half, odd))) }
-                }
+        for t in 0..TILES {
+            if t < tiles {
+                let parts = [self.values::<SMALL>(raised(first, t)), self.values::<SMALL>(raised(second, t))];
+                // SAFETY: the instructions are there.
+                unsafe { V::store_parts(&mut to[t * stride..], parts) }
             }
         }
     }
 
-    /// `put_part` for columns with zeros and subnormal numbers.
+    /// `put_parts` for columns with zeros and subnormal numbers.
     #[cold]
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn put_small_part<V: Value>(
-        &self,
-        x: [__m512i; 2],
-        odd: bool,
-        tiles: usize,
-        to: &mut [V],
-        stride: usize,
-    ) {
-        self.put_part::<V, true>(x, odd, tiles, to, stride);
+    pub(super) fn put_small_parts<V: Value>(&self, x: [__m512i; 2], tiles: usize, to: &mut [V], stride: usize) {
+        self.put_parts::<V, true>(x, tiles, to, stride);
     }
 
-    /// 16 words each of two tiles in the lanes of one vector, moved up; and the largest magnitudes so far.
+    /// Words moved up; and the largest magnitudes so far.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    pub(super) fn take(&self, low: __m256i, high: __m256i, peak: &mut __m512i) -> __m512i {
-        let joined = _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(high)));
-        let x = _mm512_sllv_epi16(joined, _mm512_set1_epi16(self.align as i16));
+    pub(super) fn take(&self, words: __m512i, peak: &mut __m512i) -> __m512i {
+        let x = _mm512_sllv_epi16(words, _mm512_set1_epi16(self.align as i16));
         *peak = _mm512_max_epu16(*peak, _mm512_and_si512(x, _mm512_set1_epi16(self.magnitude as i16)));
         x
     }
@@ -221,25 +221,25 @@ pub(super) struct Seen {
     pub(super) far: bool,
 }
 
-/// The words of a tile at the tops of 64-bit lanes: those of the even lanes of 32 bits, or of the odd ones.
+/// The words of tile `t` at the tops of their lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn raised(x: __m512i, half: usize, odd: bool) -> __m512i {
-    match (half, odd) {
-        (0, false) => _mm512_slli_epi64::<48>(x),
-        (0, true) => _mm512_slli_epi64::<16>(x),
-        (_, false) => _mm512_slli_epi64::<32>(x),
-        (_, true) => x,
+fn raised(x: __m512i, t: usize) -> __m512i {
+    match t {
+        0 => _mm512_slli_epi64::<48>(x),
+        1 => _mm512_slli_epi64::<32>(x),
+        2 => _mm512_slli_epi64::<16>(x),
+        _ => x,
     }
 }
 
 /// What panels of values hold.
 pub(super) trait Value: Plain {
-    /// Stores 8 values.
+    /// Stores 16 values, given as the first and the second ones.
     ///
     /// # Safety
     /// The instructions are there.
-    unsafe fn store_part(to: &mut [Self], part: __m512d);
+    unsafe fn store_parts(to: &mut [Self], parts: [__m512d; 2]);
 
     /// Stores 16 values, given as the even and the odd ones: f64 as they are, f32 in order.
     ///
@@ -251,37 +251,43 @@ pub(super) trait Value: Plain {
 impl Value for f64 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-    unsafe fn store_part(to: &mut [Self], part: __m512d) {
-        // SAFETY: 8 values.
-        unsafe { _mm512_storeu_pd(to[..8].as_mut_ptr(), part) }
+    unsafe fn store_parts(to: &mut [Self], [first, second]: [__m512d; 2]) {
+        let to = &mut to[..16];
+        // SAFETY: 16 values.
+        unsafe {
+            _mm512_storeu_pd(to.as_mut_ptr(), first);
+            _mm512_storeu_pd(to[8..].as_mut_ptr(), second);
+        }
     }
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-    unsafe fn store_lanes(to: &mut [Self], [even, odd]: [__m512d; 2]) {
-        let to = &mut to[..16];
-        // SAFETY: 16 values.
-        unsafe {
-            _mm512_storeu_pd(to.as_mut_ptr(), even);
-            _mm512_storeu_pd(to[8..].as_mut_ptr(), odd);
-        }
+    unsafe fn store_lanes(to: &mut [Self], parts: [__m512d; 2]) {
+        // SAFETY: f64 accumulators are those of the even lanes and of the odd ones.
+        unsafe { Self::store_parts(to, parts) }
     }
 }
 
 impl Value for f32 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-    unsafe fn store_part(to: &mut [Self], part: __m512d) {
-        // SAFETY: 8 values.
-        unsafe { _mm256_storeu_ps(to[..8].as_mut_ptr(), _mm512_cvtpd_ps(part)) }
+    unsafe fn store_parts(to: &mut [Self], [first, second]: [__m512d; 2]) {
+        // SAFETY: 16 values.
+        unsafe { _mm512_storeu_ps(to[..16].as_mut_ptr(), narrowed(first, second)) }
     }
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
     unsafe fn store_lanes(to: &mut [Self], [even, odd]: [__m512d; 2]) {
         let order = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
-        let both = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(_mm512_cvtpd_ps(even)), _mm512_cvtpd_ps(odd));
         // SAFETY: 16 values.
-        unsafe { _mm512_storeu_ps(to[..16].as_mut_ptr(), _mm512_permutexvar_ps(order, both)) }
+        unsafe { _mm512_storeu_ps(to[..16].as_mut_ptr(), _mm512_permutexvar_ps(order, narrowed(even, odd))) }
     }
+}
+
+/// Two vectors of f64 as one of f32.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+fn narrowed(first: __m512d, second: __m512d) -> __m512 {
+    _mm512_insertf32x8::<1>(_mm512_castps256_ps512(_mm512_cvtpd_ps(first)), _mm512_cvtpd_ps(second))
 }
