@@ -27,6 +27,8 @@ pub(crate) const DEPTH: usize = 64;
 pub(crate) const TILES: usize = 4;
 /// Products that are expected before they are computed.
 const AHEAD: usize = 2 * TILES;
+/// Elements of a batch that a second-level cache holds, about.
+const CACHED: usize = 1 << 18;
 /// Tiles of one product, at most: larger ones pack their operands once for many tiles.
 const TILES_OF_PRODUCT: usize = 8;
 
@@ -353,6 +355,7 @@ fn narrow(from: &[u32], to: &mut [u16]) {
 }
 
 /// Asks for codes to be brought into the caches.
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "elsewhere the processor finds them itself"))]
 fn prefetch<T>(codes: &[T]) {
     #[cfg(target_arch = "x86_64")]
     for code in codes.iter().step_by(64 / size_of::<T>()) {
@@ -397,17 +400,20 @@ impl Group {
         let Dense { operands: [a, b], mut d } = batch.dense().filter(|_| whole)?;
         let (parts, mut hard) = (m / ROWS, Vec::new());
         let (mut a, mut b) = (Pieces::new(a, ROWS * k, 1), Pieces::new(b, k * n, parts));
-        let (mut a_ahead, mut b_ahead) = (a.ahead(AHEAD), b.ahead(AHEAD));
+        // What the caches hold already need not be asked for.
+        let far = count * (m * k + k * n + m * n) > CACHED;
+        let mut ahead = far.then(|| [a.ahead(AHEAD), b.ahead(AHEAD)]);
         for first in (0..count * parts).step_by(TILES) {
             let there = TILES.min(count * parts - first);
             let mut tiles = Tiles { count: there, k, from_c: false, a: [&[]; TILES], b: [&[]; TILES], d: &mut self.d };
             for (tile, room) in tiles.a.iter_mut().zip(&mut self.a).take(there) {
                 *tile = a.take().words(room);
-                a_ahead.take().prefetch();
             }
             for (tile, room) in tiles.b.iter_mut().zip(&mut self.b).take(there) {
                 *tile = b.take().words(room);
-                b_ahead.take().prefetch();
+            }
+            for pieces in ahead.iter_mut().flatten() {
+                (0..TILES).for_each(|_| pieces.take().prefetch());
             }
             for t in there..TILES {
                 (tiles.a[t], tiles.b[t]) = (tiles.a[0], tiles.b[0]);
@@ -420,7 +426,8 @@ impl Group {
                     left
                 }
                 DenseMut::Single(d) => {
-                    d.get(AHEAD * ROWS * COLUMNS..).into_iter().for_each(|d| prefetch(&d[..d.len().min(size)]));
+                    let next = d.get(AHEAD * ROWS * COLUMNS..).filter(|_| far);
+                    next.into_iter().for_each(|d| prefetch(&d[..d.len().min(size)]));
                     tiles.d = d.split_off_mut(..size)?.as_chunks_mut().0;
                     kernel.run(&mut tiles)
                 }

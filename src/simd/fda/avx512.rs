@@ -14,6 +14,8 @@ use std::arch::x86_64::*;
 pub(super) const RZ: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 /// Odd 32-bit lanes.
 pub(super) const ODD: __mmask16 = 0xAAAA;
+/// Ternary logic: `a | b | c`.
+const OR: i32 = 0xFE;
 pub(super) const EXP32: i32 = 0x7F80_0000;
 /// The pieces of a vector of columns.
 pub(super) const ROWS: u32 = 0x1111_1111;
@@ -201,31 +203,33 @@ unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
 pub(super) unsafe fn step_tiles<const OUT: u8>(p: &Step, q: &Consts, tiles: usize) -> u32 {
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        match q.block {
-            16 => each_tile::<OUT, 16>(p, q, tiles),
-            32 => each_tile::<OUT, 32>(p, q, tiles),
-            _ => each_tile::<OUT, 0>(p, q, tiles),
+        // With c, sums stay below 2^31 where these are shorter.
+        match (q.block, q.frac_bits) {
+            (16, 25..) => each_tile::<OUT, true, 16>(p, q, tiles),
+            (16, _) => each_tile::<OUT, false, 16>(p, q, tiles),
+            (32, _) => each_tile::<OUT, true, 32>(p, q, tiles),
+            _ => each_tile::<OUT, false, 8>(p, q, tiles),
         }
     }
 }
 
-/// `step_tiles` for steps of `L` products, or with 0 of any number. Sums are looked at.
+/// `step_tiles` for steps of `L` products, whose sums are looked at if need be.
 ///
 /// # Safety
 /// As `step_fast`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn each_tile<const OUT: u8, const L: usize>(p: &Step, q: &Consts, tiles: usize) -> u32 {
-    let (mut p, n) = (*p, MR * q.length::<L>());
+unsafe fn each_tile<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, tiles: usize) -> u32 {
+    let (mut p, n) = (*p, MR * L);
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        let (largest, mut skip) = max_exponents::<L, MR, true>(&p, q, 0..q.length::<L>());
+        let (largest, mut skip) = max_exponents::<L, MR, true>(&p, q, 0..L);
         for t in 0..tiles {
             if q.narrow {
                 skip |= quarter_narrow::<OUT, L, true>(&p, q, t, skip, &largest);
                 p.a_val32 = p.a_val32.wrapping_add(n);
             } else {
-                skip |= quarter::<OUT, true, L, MR, 1, true>(&p, q, t, skip, &largest);
+                skip |= quarter::<OUT, CHECK, L, MR, 1, true>(&p, q, t, skip, &largest);
                 p.a_val = p.a_val.wrapping_add(n);
             }
             p.a_sign = p.a_sign.wrapping_add(MR);
@@ -286,7 +290,8 @@ unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
     left
 }
 
-/// R rows by the 16 columns of vector `t`, every `P`-th product in a sum of its own. Returns pieces as `step_fast`.
+/// R rows by the 16 columns of vector `t`, every `P`-th product in a sum of its own. Returns pieces as `step_fast`; with
+/// `TILES`, all are changed, and one stands for all.
 ///
 /// # Safety
 /// As `step_fast`; P divides the block.
@@ -336,7 +341,7 @@ unsafe fn quarter<
     }
     let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
     let over = _mm512_set1_epi64((1 << 51) - 2 * offset);
-    let mut redo = 0;
+    let (mut redo, mut watched) = (0, _mm512_setzero_si512());
     for r in 0..R {
         let at = unsafe { p.c.add(r * NR + t * 16) };
         let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
@@ -347,7 +352,9 @@ unsafe fn quarter<
         }
         for i in 0..P {
             let (even, odd) = (even[r][i], odd[r][i]);
-            if CHECK {
+            if CHECK && TILES {
+                watched = _mm512_ternarylogic_epi64::<OR>(watched, _mm512_castpd_si512(even), _mm512_castpd_si512(odd));
+            } else if CHECK {
                 let wrong = _mm512_test_epi64_mask(_mm512_castpd_si512(even), over)
                     | _mm512_test_epi64_mask(_mm512_castpd_si512(odd), over);
                 redo |= u32::from(wrong != 0) << (4 * r + t);
@@ -357,10 +364,13 @@ unsafe fn quarter<
             sum = _mm512_add_epi32(sum, _mm512_castps_si512(low));
         }
         let (d, inf) = finish::<OUT>(sum, top[r], unsafe { _mm512_load_ps(at) }, q);
-        if (skip | redo) >> (4 * r + t) & 1 == 0 {
+        if TILES || (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };
         }
         redo |= u32::from(inf) << (4 * r + t);
+    }
+    if CHECK && TILES {
+        redo |= u32::from(_mm512_test_epi64_mask(watched, over) != 0) << t;
     }
     redo
 }
@@ -401,7 +411,7 @@ unsafe fn quarter_narrow<const OUT: u8, const L: usize, const TILES: bool>(
         let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
         let negative = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
         let (d, inf) = finish_narrow::<OUT>(acc[r], negative, top[r], unsafe { _mm512_load_ps(at) }, q);
-        if (skip | redo) >> (4 * r + t) & 1 == 0 {
+        if TILES || (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };
         }
         redo |= u32::from(inf) << (4 * r + t);

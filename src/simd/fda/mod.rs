@@ -145,6 +145,8 @@ struct Fda {
     fixed: Option<Tables>,
     /// The widths of [`out::ROUND_DOWN`], and what computes its hard pieces.
     round_down: Option<hard::Hard>,
+    /// How A and B are read where tiles are computed side by side.
+    small: Option<[small::Decoder; 2]>,
     set: Set,
 }
 
@@ -233,7 +235,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let small = |r: Reach| r.emin >= -16 && r.emax <= 16;
     let sums_fit = f <= 14 && (block << (f + 2)) + (2 << f) < 1 << 22 && fraction_bits <= 12;
     let narrow = sums_fit && small(a) && small(b) && unit.scale.is_none();
-    Some(Arc::new(Fda {
+    let mut fda = Fda {
         block,
         order: g.pattern.blocks(k, block).concat(),
         frac_bits: f,
@@ -250,8 +252,11 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         c_last: g.c == CPosition::Last,
         unit: unit.clone(),
         round_down: None,
+        small: None,
         set,
-    }))
+    };
+    fda.small = fda.small_decoders();
+    Some(Arc::new(fda))
 }
 
 /// Scales that are powers of two, one for every whole block.
@@ -309,7 +314,7 @@ impl Kernel for Fda {
     }
 
     fn small(&self) -> Option<&dyn SmallKernel> {
-        self.takes_small().then_some(self)
+        self.small.is_some().then_some(self)
     }
 
     fn pack_a(&self, panel: &mut Panel) {

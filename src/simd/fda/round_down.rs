@@ -96,6 +96,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         c_last: false,
         fixed: if exact_c { Tables::new(unit, block, f.min(24)) } else { None },
         round_down: Some(Hard { sums, decoders, floors }),
+        small: None,
         unit: unit.clone(),
         set: Set::Avx512(proof),
     }))

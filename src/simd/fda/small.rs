@@ -24,7 +24,8 @@ use super::{Buffer, Fda, MR, NR, Set, out};
 use crate::gemm::small::{COLUMNS, DEPTH, ROWS, SmallKernel, TILES, Tiles};
 use core::arch::x86_64::*;
 use core::cell::RefCell;
-use words::{Decoder, OR_AND, Seen, Value};
+pub(super) use words::Decoder;
+use words::{OR_AND, Seen, Value};
 
 /// Exponents that a window spans.
 const WINDOW: i32 = 32;
@@ -160,24 +161,28 @@ struct Run<'a, 'b> {
 }
 
 impl Fda {
-    /// Whether tiles of this unit can be computed side by side.
-    pub(super) fn takes_small(&self) -> bool {
+    /// How A and B are read, if tiles of this unit can be computed side by side.
+    pub(super) fn small_decoders(&self) -> Option<[Decoder; 2]> {
         let unit = &self.unit;
         let plain = matches!(self.set, Set::Avx512(_)) && self.round_down.is_none() && !self.c_last && !self.via_f16;
         let read = Decoder::reads(&unit.a) && Decoder::reads(&unit.b) && unit.scale.is_none();
-        plain && read && [8, 16, 32].contains(&self.block) && self.is_in_order() && self.frac_bits <= 25
+        let fits = [8, 16, 32].contains(&self.block) && self.is_in_order() && self.frac_bits <= 25;
+        if !plain || !read || !fits {
+            return None;
+        }
+        let enlarge = if self.narrow { 1 << 32 } else { 1 << 5 };
+        let (a_scale, b_scale) = self.scales();
+        let rows = Decoder::new(&unit.a, b_scale, enlarge, self.narrow);
+        Some([rows, Decoder::new(&unit.b, a_scale, 0, self.narrow)])
     }
 }
 
 impl SmallKernel for Fda {
     fn run(&self, tiles: &mut Tiles<'_>) -> u32 {
-        let enlarge = if self.narrow { 1 << 32 } else { 1 << 5 };
-        let (a_scale, b_scale) = self.scales();
+        let Some(decoders) = self.small else { return !0 };
         PANELS.with_borrow_mut(|to| {
-            let rows = Decoder::new(&self.unit.a, b_scale, enlarge, self.narrow);
-            let columns = Decoder::new(&self.unit.b, a_scale, 0, self.narrow);
-            let mut run = Run { fda: self, tiles, to, decoders: [rows, columns], far: false, hard: 0 };
-            // SAFETY: `takes_small` has seen the proof that the instructions are there.
+            let mut run = Run { fda: self, tiles, to, decoders, far: false, hard: 0 };
+            // SAFETY: `small_decoders` has seen the proof that the instructions are there.
             unsafe { run.all() }
             run.hard
         })
@@ -290,7 +295,7 @@ impl Run<'_, '_> {
     /// Fills the panels for steps of `L` products.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn pack<V: Value, const L: usize>(&mut self, tops: [i32; 2]) {
-        let [rows, columns] = tops.map(|top| _mm512_set1_epi16((top - WINDOW + 1) as i16));
+        let [rows, columns] = tops.map(|top| (top - WINDOW + 1) as i16);
         for slab in 0..self.tiles.k.div_ceil(SLAB).min(SLABS) {
             self.pack_rows::<V, L>(slab, rows);
             self.pack_columns::<V, L>(slab, columns);
@@ -299,7 +304,7 @@ impl Run<'_, '_> {
 
     /// A's words as the micro-kernel's B: values, exponents of four tiles in the bytes of a lane, signs.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack_rows<V: Value, const L: usize>(&mut self, slab: usize, low: __m512i) {
+    fn pack_rows<V: Value, const L: usize>(&mut self, slab: usize, low: i16) {
         let (decoder, tiles) = (self.decoders[0], self.tiles.count);
         let there = self.tiles.k - slab * SLAB;
         let words = &self.to.read.rows.as_chunks::<SLAB>().0[slab];
@@ -335,7 +340,7 @@ impl Run<'_, '_> {
 
     /// B's words as the micro-kernel's A: values and signs tile by tile, exponents of four tiles together.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack_columns<V: Value, const L: usize>(&mut self, slab: usize, low: __m512i) {
+    fn pack_columns<V: Value, const L: usize>(&mut self, slab: usize, low: i16) {
         let (decoder, tiles) = (self.decoders[1], self.tiles.count);
         let there = self.tiles.k - slab * SLAB;
         let words = &self.to.read.columns.as_chunks::<{ SLAB / SIDE }>().0[slab];

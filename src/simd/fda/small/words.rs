@@ -14,7 +14,7 @@ const WINDOW_BYTE: i16 = 96;
 
 /// An operand's format, as words with the sign at the top.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Decoder {
+pub(in super::super) struct Decoder {
     /// How far codes move up.
     align: i32,
     exponent_bits: u32,
@@ -72,30 +72,25 @@ impl Decoder {
     /// the first vector's and the second's.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn exponents(&self, x: [__m512i; 2], low: __m512i, seen: &mut Seen) -> __m512i {
-        let (mut bytes, mut unusual) = ([low; 2], 0);
-        for (x, bytes) in x.into_iter().zip(&mut bytes) {
-            let magnitude = _mm512_and_si512(x, _mm512_set1_epi16(self.magnitude as i16));
-            unusual |= _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(self.normal as i16));
+    pub(super) fn exponents(&self, x: [__m512i; 2], low: i16, seen: &mut Seen) -> __m512i {
+        let (lowest, mut fields) = (WINDOW_BYTE - low, x);
+        for x in &mut fields {
+            let magnitude = _mm512_and_si512(*x, _mm512_set1_epi16(self.magnitude as i16));
             let field = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(15 - self.exponent_bits as i16));
-            let above = _mm512_sub_epi16(field, low);
-            if self.top.is_none() {
-                unusual |= _mm512_movepi16_mask(above);
-            }
-            *bytes = _mm512_add_epi16(above, _mm512_set1_epi16(WINDOW_BYTE));
+            *x = _mm512_add_epi16(field, _mm512_set1_epi16(lowest));
         }
-        if unusual != 0 {
-            bytes = self.unusual_exponents(x, low, seen);
-        }
-        _mm512_packus_epi16(bytes[0], bytes[1])
+        let bytes = _mm512_packus_epi16(fields[0], fields[1]);
+        // Of a field of 0, or below the window.
+        let usual = _mm512_set1_epi8(WINDOW_BYTE.max(lowest + 1) as i8);
+        if _mm512_cmplt_epu8_mask(bytes, usual) == 0 { bytes } else { self.unusual_exponents(x, low, seen) }
     }
 
-    /// The same, each in a word, with subnormal numbers, zeros and numbers below the window.
+    /// The same with subnormal numbers, zeros and numbers below the window.
     #[cold]
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn unusual_exponents(&self, x: [__m512i; 2], low: __m512i, seen: &mut Seen) -> [__m512i; 2] {
-        let mut bytes = x;
+    fn unusual_exponents(&self, x: [__m512i; 2], low: i16, seen: &mut Seen) -> __m512i {
+        let (low, mut bytes) = (_mm512_set1_epi16(low), x);
         for x in &mut bytes {
             let magnitude = _mm512_and_si512(*x, _mm512_set1_epi16(self.magnitude as i16));
             let none = _mm512_testn_epi16_mask(magnitude, magnitude);
@@ -106,7 +101,7 @@ impl Decoder {
             seen.far |= far & !none != 0;
             *x = _mm512_maskz_add_epi16(!(far | none), above, _mm512_set1_epi16(WINDOW_BYTE));
         }
-        bytes
+        _mm512_packus_epi16(bytes[0], bytes[1])
     }
 
     /// The values of eight words, each at the top of its lane; with `SMALL`, subnormal ones and zeros may be among
