@@ -15,6 +15,7 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
+mod turn;
 mod words;
 
 use super::avx512::{Step, step_tiles};
@@ -24,6 +25,7 @@ use super::{Buffer, Fda, MR, NR, Set, out};
 use crate::gemm::small::{COLUMNS, DEPTH, ROWS, SmallKernel, TILES, Tiles};
 use core::arch::x86_64::*;
 use core::cell::RefCell;
+use turn::{columns_of, lanes, put, put_columns, side_by_side, two_rows};
 pub(super) use words::Decoder;
 use words::{OR_AND, Seen, Value};
 
@@ -113,38 +115,6 @@ fn load(words: &Words) -> __m512i {
 fn store(to: &mut Words, x: __m512i) {
     // SAFETY: a vector's lanes.
     unsafe { _mm512_store_si512(to.0.as_mut_ptr().cast(), x) }
-}
-
-/// 16 words of each of two rows `ld` apart; or 8 words twice, where there are no more.
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl")]
-fn two_rows(rows: &[u16], ld: usize, whole: bool) -> __m512i {
-    let width = if whole { SLAB } else { SLAB / 2 };
-    let (one, other) = (rows[..width].as_ptr(), rows[ld..][..width].as_ptr());
-    // SAFETY: `width` words each.
-    unsafe {
-        let [one, other] = if whole {
-            [_mm256_loadu_si256(one.cast()), _mm256_loadu_si256(other.cast())]
-        } else {
-            let (one, other) = (_mm_loadu_si128(one.cast()), _mm_loadu_si128(other.cast()));
-            [_mm256_broadcastsi128_si256(one), _mm256_broadcastsi128_si256(other)]
-        };
-        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(one), other)
-    }
-}
-
-/// The words of four tiles side by side: of each 128 bits, those of words 0 and 1, 2 and 3, and so on.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn side_by_side([x, y, z, w]: [__m512i; TILES]) -> [__m512i; 4] {
-    let (low, more) = (_mm512_unpacklo_epi16(x, y), _mm512_unpacklo_epi16(z, w));
-    let (high, most) = (_mm512_unpackhi_epi16(x, y), _mm512_unpackhi_epi16(z, w));
-    [
-        _mm512_unpacklo_epi32(low, more),
-        _mm512_unpackhi_epi32(low, more),
-        _mm512_unpacklo_epi32(high, most),
-        _mm512_unpackhi_epi32(high, most),
-    ]
 }
 
 /// One group on its way.
@@ -471,26 +441,6 @@ fn with_signs(before: __m512i, words: __m512i) -> __m512i {
     _mm512_ternarylogic_epi32::<OR_AND>(_mm512_srli_epi16::<1>(before), words, _mm512_set1_epi16(i16::MIN))
 }
 
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn put(to: &mut [u32], x: __m512i) {
-    let to = &mut to[..16];
-    // SAFETY: 16 words.
-    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), x) }
-}
-
-/// Tile `t`'s words among those of the even and the odd lanes, in the order of the lanes.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn lanes([even, odd]: [__m512i; 2], t: usize) -> [u32; ROWS] {
-    let down = _mm512_set1_epi64(16 * t as i64);
-    let even = _mm512_and_si512(_mm512_srlv_epi64(even, down), _mm512_set1_epi64(0xFFFF));
-    let odd = _mm512_and_si512(_mm512_srlv_epi64(odd, down), _mm512_set1_epi64(0xFFFF));
-    let mut lanes = [0; ROWS];
-    put(&mut lanes, _mm512_or_si512(even, _mm512_slli_epi64::<32>(odd)));
-    lanes
-}
-
 /// Signs of a slab's 16 products to the steps of `L` that they belong to, of which `signs` has those of one tile after
 /// another. Bit `4 i + g` is that of position `4 g + i`.
 #[inline(always)]
@@ -505,51 +455,4 @@ fn put_signs<const L: usize, const N: usize>(signs: &mut [[u32; N]], slab: usize
         _ if slab.is_multiple_of(2) => to[0] = words,
         _ => to[0].iter_mut().zip(words).for_each(|(to, x)| *to |= x << 16),
     }
-}
-
-/// Pairs of rows of D: those of lanes `p` and `4 + p`, and of `8 + p` and `12 + p`.
-const PAIRS: [[usize; 2]; 4] = [[0, 2], [4, 6], [1, 3], [5, 7]];
-
-/// Four by four numbers in each 128 bits: rows become columns.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn turn([x, y, z, w]: [__m512i; 4]) -> [__m512i; 4] {
-    let (low, more) = (_mm512_unpacklo_epi32(x, y), _mm512_unpacklo_epi32(z, w));
-    let (high, most) = (_mm512_unpackhi_epi32(x, y), _mm512_unpackhi_epi32(z, w));
-    [
-        _mm512_unpacklo_epi64(low, more),
-        _mm512_unpackhi_epi64(low, more),
-        _mm512_unpacklo_epi64(high, most),
-        _mm512_unpackhi_epi64(high, most),
-    ]
-}
-
-/// Writes 16 rows of 8 numbers, given by columns.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn put_columns(columns: &[__m512i; COLUMNS], to: &mut [u32; ROWS * COLUMNS]) {
-    let [a, b, c, d, e, f, g, h] = *columns;
-    let (low, high) = (turn([a, b, c, d]), turn([e, f, g, h]));
-    let first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
-    let second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-    for p in 0..4 {
-        put(&mut to[PAIRS[p][0] * 16..], _mm512_permutex2var_epi64(low[p], first, high[p]));
-        put(&mut to[PAIRS[p][1] * 16..], _mm512_permutex2var_epi64(low[p], second, high[p]));
-    }
-}
-
-/// The columns of 16 rows of 8 numbers.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn columns_of(from: &[u32; ROWS * COLUMNS]) -> [__m512i; COLUMNS] {
-    let (mut low, mut high) = ([_mm512_setzero_si512(); 4], [_mm512_setzero_si512(); 4]);
-    for p in 0..4 {
-        let [x, y] = PAIRS[p].map(|pair| from[pair * 16..][..16].as_ptr());
-        // SAFETY: 16 words each.
-        let (x, y) = unsafe { (_mm512_loadu_si512(x.cast()), _mm512_loadu_si512(y.cast())) };
-        low[p] = _mm512_shuffle_i32x4::<0x88>(x, y);
-        high[p] = _mm512_shuffle_i32x4::<0xDD>(x, y);
-    }
-    let ([a, b, c, d], [e, f, g, h]) = (turn(low), turn(high));
-    [a, b, c, d, e, f, g, h]
 }

@@ -1,0 +1,155 @@
+//! Batches whose matrices stand one after another: tiles are read and written in place.
+
+use super::{AHEAD, Batch, COLUMNS, Group, ROWS, SmallKernel, TILES, Tiles, narrow};
+use core::ops::Range;
+
+/// Elements of a batch that a second-level cache holds, about.
+const CACHED: usize = 1 << 18;
+
+/// Matrix after matrix, row after row; one matrix of A or B may be that of all products.
+pub(in super::super) struct Dense<'a> {
+    pub(in super::super) operands: [DenseCodes<'a>; 2],
+    pub(in super::super) d: DenseMut<'a>,
+}
+
+/// Codes that stand one after another.
+#[derive(Clone, Copy)]
+pub(in super::super) enum DenseCodes<'a> {
+    Byte(&'a [u8]),
+    Half(&'a [u16]),
+}
+
+/// The same to write to.
+pub(in super::super) enum DenseMut<'a> {
+    Half(&'a mut [u16]),
+    Single(&'a mut [u32]),
+}
+
+impl<'a> DenseCodes<'a> {
+    fn len(self) -> usize {
+        match self {
+            Self::Byte(codes) => codes.len(),
+            Self::Half(codes) => codes.len(),
+        }
+    }
+
+    fn part(self, at: Range<usize>) -> Self {
+        match self {
+            Self::Byte(codes) => Self::Byte(&codes[at]),
+            Self::Half(codes) => Self::Half(&codes[at]),
+        }
+    }
+
+    /// As words, in `room` where they are not.
+    fn words(self, room: &'a mut [u16]) -> &'a [u16] {
+        let codes = match self {
+            Self::Half(codes) => return codes,
+            Self::Byte(codes) => codes,
+        };
+        room.iter_mut().zip(codes).for_each(|(to, &x)| *to = x.into());
+        &room[..codes.len()]
+    }
+
+    fn prefetch(self) {
+        match self {
+            Self::Byte(codes) => prefetch(codes),
+            Self::Half(codes) => prefetch(codes),
+        }
+    }
+}
+
+/// Pieces of an operand, each for so many tiles, and from the first one again after the last.
+#[derive(Clone)]
+struct Pieces<'a> {
+    codes: DenseCodes<'a>,
+    size: usize,
+    times: usize,
+    /// Where the next one is, and how often it was taken.
+    at: usize,
+    taken: usize,
+}
+
+impl<'a> Pieces<'a> {
+    const fn new(codes: DenseCodes<'a>, size: usize, times: usize) -> Self {
+        Self { codes, size, times, at: 0, taken: 0 }
+    }
+
+    fn take(&mut self) -> DenseCodes<'a> {
+        let piece = self.codes.part(self.at..self.at + self.size);
+        self.taken += 1;
+        if self.taken == self.times {
+            (self.taken, self.at) = (0, self.at + self.size);
+            self.at = if self.at == self.codes.len() { 0 } else { self.at };
+        }
+        piece
+    }
+
+    /// The same, so many tiles ahead.
+    fn ahead(&self, tiles: usize) -> Self {
+        let mut ahead = self.clone();
+        (0..tiles).for_each(|_| _ = ahead.take());
+        ahead
+    }
+}
+
+impl Group {
+    /// All tiles of all products, read and written where they are: whole ones, one above another. Returns the products
+    /// with tiles that were left out; `None` where something else is asked for.
+    pub(super) fn compute_dense(
+        &mut self,
+        kernel: &dyn SmallKernel,
+        batch: &mut dyn Batch,
+        size: [usize; 3],
+    ) -> Option<Vec<usize>> {
+        let ([m, n, k], count) = (size, batch.count());
+        let whole = m.is_multiple_of(ROWS) && n == COLUMNS && !self.from_c;
+        let Dense { operands: [a, b], mut d } = batch.dense().filter(|_| whole)?;
+        let (parts, mut hard) = (m / ROWS, Vec::new());
+        let (mut a, mut b) = (Pieces::new(a, ROWS * k, 1), Pieces::new(b, k * n, parts));
+        // What the caches hold already need not be asked for.
+        let far = count * (m * k + k * n + m * n) > CACHED;
+        let mut ahead = far.then(|| [a.ahead(AHEAD), b.ahead(AHEAD)]);
+        for first in (0..count * parts).step_by(TILES) {
+            let there = TILES.min(count * parts - first);
+            let mut tiles = Tiles { count: there, k, from_c: false, a: [&[]; TILES], b: [&[]; TILES], d: &mut self.d };
+            for (tile, room) in tiles.a.iter_mut().zip(&mut self.a).take(there) {
+                *tile = a.take().words(room);
+            }
+            for (tile, room) in tiles.b.iter_mut().zip(&mut self.b).take(there) {
+                *tile = b.take().words(room);
+            }
+            for pieces in ahead.iter_mut().flatten() {
+                (0..TILES).for_each(|_| pieces.take().prefetch());
+            }
+            for t in there..TILES {
+                (tiles.a[t], tiles.b[t]) = (tiles.a[0], tiles.b[0]);
+            }
+            let size = there * ROWS * COLUMNS;
+            let left = match &mut d {
+                DenseMut::Half(d) => {
+                    let left = kernel.run(&mut tiles);
+                    narrow(self.d.as_flattened(), d.split_off_mut(..size)?);
+                    left
+                }
+                DenseMut::Single(d) => {
+                    let next = d.get(AHEAD * ROWS * COLUMNS..).filter(|_| far);
+                    next.into_iter().for_each(|d| prefetch(&d[..d.len().min(size)]));
+                    tiles.d = d.split_off_mut(..size)?.as_chunks_mut().0;
+                    kernel.run(&mut tiles)
+                }
+            };
+            hard.extend((0..there).filter(|t| left >> t & 1 == 1).map(|t| (first + t) / parts));
+        }
+        hard.dedup();
+        Some(hard)
+    }
+}
+
+/// Asks for codes to be brought into the caches.
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "elsewhere the processor finds them itself"))]
+fn prefetch<T>(codes: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for code in codes.iter().step_by(64 / size_of::<T>()) {
+        crate::simd::prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }, _>(code);
+    }
+}
