@@ -322,9 +322,11 @@ impl Fda {
 
     /// A row's codes, FDA by FDA.
     pub(super) fn gather(&self, row: &[u32], to: &mut Vec<u32>) {
-        to.clear();
-        let steps = row.chunks_exact(self.unit.shape.k);
-        to.extend(steps.flat_map(|step| self.order.iter().map(|&o| step[o])));
+        let k = self.unit.shape.k;
+        to.resize(row.len(), 0);
+        for (to, step) in to.chunks_exact_mut(k).zip(row.chunks_exact(k)) {
+            to.iter_mut().zip(&self.order).for_each(|(to, &o)| *to = step[o]);
+        }
     }
 
     /// Whether FDAs take products as they come.
