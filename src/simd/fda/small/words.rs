@@ -33,6 +33,8 @@ pub(in super::super) struct Decoder {
     /// zeros are infinitesimals, and B of the micro-kernel is enlarged.
     tiny: i64,
     enlarge: i64,
+    /// Added to words moved to the upper half of an f32, where that holds all of a value.
+    upper: Option<i16>,
 }
 
 impl Decoder {
@@ -58,6 +60,7 @@ impl Decoder {
             subnormal: power(emin - spec.fraction_bits as i32 + scale),
             tiny: power(if narrow { -100 } else { -1000 }).to_bits() as i64 | enlarge,
             enlarge,
+            upper: (spec.fraction_bits <= 7).then_some(((127 - spec.bias + scale) << 7) as i16),
         }
     }
 
@@ -141,6 +144,10 @@ impl Decoder {
         to: &mut [V],
         stride: usize,
     ) {
+        // SAFETY: the instructions are there.
+        if !SMALL && unsafe { V::put_upper::<true>(self, [even, odd], tiles, to, stride) } {
+            return;
+        }
         for t in 0..TILES {
             if t < tiles {
                 let parts = [self.values::<SMALL>(raised(even, t)), self.values::<SMALL>(raised(odd, t))];
@@ -168,6 +175,10 @@ impl Decoder {
         to: &mut [V],
         stride: usize,
     ) {
+        // SAFETY: the instructions are there.
+        if !SMALL && unsafe { V::put_upper::<false>(self, [first, second], tiles, to, stride) } {
+            return;
+        }
         for t in 0..TILES {
             if t < tiles {
                 let parts = [self.values::<SMALL>(raised(first, t)), self.values::<SMALL>(raised(second, t))];
@@ -241,6 +252,21 @@ pub(super) trait Value: Plain {
     /// # Safety
     /// The instructions are there.
     unsafe fn store_lanes(to: &mut [Self], parts: [__m512d; 2]);
+
+    /// Stores 16 values of each tile, `stride` apart, given as words of the even and the odd ones (`LANES`) or of the
+    /// first and the second ones, if they can be made as words; or returns `false`.
+    ///
+    /// # Safety
+    /// The instructions are there.
+    unsafe fn put_upper<const LANES: bool>(
+        _decoder: &Decoder,
+        _words: [__m512i; 2],
+        _tiles: usize,
+        _to: &mut [Self],
+        _stride: usize,
+    ) -> bool {
+        false
+    }
 }
 
 impl Value for f64 {
@@ -277,6 +303,50 @@ impl Value for f32 {
         let order = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
         // SAFETY: 16 values.
         unsafe { _mm512_storeu_ps(to[..16].as_mut_ptr(), _mm512_permutexvar_ps(order, narrowed(even, odd))) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn put_upper<const LANES: bool>(
+        decoder: &Decoder,
+        words: [__m512i; 2],
+        tiles: usize,
+        to: &mut [Self],
+        stride: usize,
+    ) -> bool {
+        let Some(rebias) = decoder.upper else { return false };
+        let down = 8 - decoder.exponent_bits as i16;
+        let mask = _mm512_set1_epi16(i16::MIN | (decoder.magnitude >> down) as i16);
+        let mut upper = words;
+        for x in &mut upper {
+            let fields = _mm512_and_si512(_mm512_srav_epi16(*x, _mm512_set1_epi16(down)), mask);
+            *x = _mm512_add_epi16(fields, _mm512_set1_epi16(rebias));
+        }
+        // The words of tiles 0 and 1 in the lanes' order, and those of tiles 2 and 3.
+        let [x, y] = upper;
+        let pairs = if LANES {
+            let [x, y] = [_mm512_castsi512_ps(x), _mm512_castsi512_ps(y)];
+            let (low, high) = (_mm512_mask_moveldup_ps(x, 0xAAAA, y), _mm512_mask_movehdup_ps(y, 0x5555, x));
+            [_mm512_castps_si512(low), _mm512_castps_si512(high)]
+        } else {
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+            [_mm512_permutex2var_epi32(x, even, y), _mm512_permutex2var_epi32(x, odd, y)]
+        };
+        // A bit of f64's fraction is f32's 29 places lower.
+        let enlarge = _mm512_set1_epi32((decoder.enlarge >> 29) as i32);
+        for t in 0..TILES.min(tiles) {
+            let pair = pairs[t / 2];
+            let values = if t % 2 == 0 {
+                _mm512_slli_epi32::<16>(pair)
+            } else {
+                _mm512_and_si512(pair, _mm512_set1_epi32(-1 << 16))
+            };
+            let to = &mut to[t * stride..][..16];
+            // SAFETY: 16 values.
+            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), _mm512_or_si512(values, enlarge)) }
+        }
+        true
     }
 }
 
