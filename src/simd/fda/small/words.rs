@@ -9,6 +9,8 @@ use core::arch::x86_64::*;
 
 /// Ternary logic: `a | (b & c)`.
 pub(super) const OR_AND: i32 = 0xF8;
+/// The exponent of the infinitesimal that stands for zero in f32.
+const TINY: i32 = -100;
 /// The byte of the lowest exponent in a window: the last is 127.
 const WINDOW_BYTE: i16 = 96;
 
@@ -33,8 +35,32 @@ pub(in super::super) struct Decoder {
     /// zeros are infinitesimals, and B of the micro-kernel is enlarged.
     tiny: i64,
     enlarge: i64,
-    /// Added to words moved to the upper half of an f32, where that holds all of a value.
-    upper: Option<i16>,
+    /// How f32 values are made as words.
+    upper: Option<Upper>,
+}
+
+/// Values of few bits, as the upper halves of f32.
+#[derive(Clone, Copy, Debug)]
+struct Upper {
+    /// Added to words moved to their place.
+    rebias: i16,
+    /// Zero and subnormal numbers by their codes.
+    small: [u16; 32],
+}
+
+impl Upper {
+    /// Of formats of a known window whose subnormal codes are in the table.
+    fn new(spec: &FormatSpec, scale: i32) -> Option<Self> {
+        let codes = 1u32 << spec.fraction_bits.min(16);
+        let bits = |e: i32| f32::from_bits(((127 + e) as u32) << 23);
+        let unit = bits(spec.emin() - spec.fraction_bits as i32 + scale);
+        let mut small = [0; 32];
+        for (code, to) in small.iter_mut().enumerate() {
+            let value = if code == 0 { bits(TINY) } else { code as f32 * unit };
+            *to = (value.to_bits() >> 16) as u16;
+        }
+        (codes <= 32).then_some(Self { rebias: ((127 - spec.bias + scale) << 7) as i16, small })
+    }
 }
 
 impl Decoder {
@@ -58,9 +84,9 @@ impl Decoder {
             top: (emax - emin < WINDOW).then_some(emax + spec.bias),
             rebias: i64::from(1023 - spec.bias + scale) << 52 | enlarge,
             subnormal: power(emin - spec.fraction_bits as i32 + scale),
-            tiny: power(if narrow { -100 } else { -1000 }).to_bits() as i64 | enlarge,
+            tiny: power(if narrow { TINY } else { -1000 }).to_bits() as i64 | enlarge,
             enlarge,
-            upper: (spec.fraction_bits <= 7).then_some(((127 - spec.bias + scale) << 7) as i16),
+            upper: if narrow && emax - emin < WINDOW { Upper::new(spec, scale) } else { None },
         }
     }
 
@@ -77,6 +103,17 @@ impl Decoder {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn exponents(&self, x: [__m512i; 2], low: i16, seen: &mut Seen) -> __m512i {
         let (lowest, mut fields) = (WINDOW_BYTE - low, x);
+        if self.upper.is_some() {
+            // Zeros and subnormal numbers are as frequent as any others, and nothing is below the window.
+            for x in &mut fields {
+                let magnitude = _mm512_and_si512(*x, _mm512_set1_epi16(self.magnitude as i16));
+                let field = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(15 - self.exponent_bits as i16));
+                let field = _mm512_max_epu16(field, _mm512_set1_epi16(1));
+                let some = _mm512_test_epi16_mask(magnitude, magnitude);
+                *x = _mm512_maskz_add_epi16(some, field, _mm512_set1_epi16(lowest));
+            }
+            return _mm512_packus_epi16(fields[0], fields[1]);
+        }
         for x in &mut fields {
             let magnitude = _mm512_and_si512(*x, _mm512_set1_epi16(self.magnitude as i16));
             let field = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(15 - self.exponent_bits as i16));
@@ -145,7 +182,7 @@ impl Decoder {
         stride: usize,
     ) {
         // SAFETY: the instructions are there.
-        if !SMALL && unsafe { V::put_upper::<true>(self, [even, odd], tiles, to, stride) } {
+        if unsafe { V::put_upper::<true>(self, [even, odd], tiles, to, stride) } {
             return;
         }
         for t in 0..TILES {
@@ -176,7 +213,7 @@ impl Decoder {
         stride: usize,
     ) {
         // SAFETY: the instructions are there.
-        if !SMALL && unsafe { V::put_upper::<false>(self, [first, second], tiles, to, stride) } {
+        if unsafe { V::put_upper::<false>(self, [first, second], tiles, to, stride) } {
             return;
         }
         for t in 0..TILES {
@@ -314,13 +351,19 @@ impl Value for f32 {
         to: &mut [Self],
         stride: usize,
     ) -> bool {
-        let Some(rebias) = decoder.upper else { return false };
+        let Some(Upper { rebias, small }) = decoder.upper else { return false };
+        // SAFETY: 32 words.
+        let small = unsafe { _mm512_loadu_si512(small.as_ptr().cast()) };
         let down = 8 - decoder.exponent_bits as i16;
-        let mask = _mm512_set1_epi16(i16::MIN | (decoder.magnitude >> down) as i16);
         let mut upper = words;
         for x in &mut upper {
-            let fields = _mm512_and_si512(_mm512_srav_epi16(*x, _mm512_set1_epi16(down)), mask);
-            *x = _mm512_add_epi16(fields, _mm512_set1_epi16(rebias));
+            let magnitude = _mm512_and_si512(*x, _mm512_set1_epi16(decoder.magnitude as i16));
+            let is_small = _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(decoder.normal as i16));
+            let fields = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(down));
+            let values = _mm512_add_epi16(fields, _mm512_set1_epi16(rebias));
+            let code = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(decoder.align as i16));
+            let values = _mm512_mask_permutexvar_epi16(values, is_small, code, small);
+            *x = _mm512_ternarylogic_epi32::<OR_AND>(values, *x, _mm512_set1_epi16(i16::MIN));
         }
         // The words of tiles 0 and 1 in the lanes' order, and those of tiles 2 and 3.
         let [x, y] = upper;
