@@ -112,7 +112,7 @@ unsafe fn exponents(p: &Step, q: &Consts, row: usize) -> ([[__m256i; 2]; ROWS], 
         }
     }
     let mut doubt = 0;
-    if q.tiny {
+    if q.tiny & 1 != 0 {
         let safe = _mm256_set1_epi8((95 + 127 + 1) as u8 as i8);
         for (r, best) in best.iter().enumerate() {
             let safe = _mm256_and_si256(at_least(best[0], safe), at_least(best[1], safe));

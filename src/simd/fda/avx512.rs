@@ -1,13 +1,13 @@
 //! The FDA micro-kernels for AVX-512: 8 rows by 64 columns, one step of operands within the exponent
-//! window and states of ordinary size.
+//! window and states of ordinary size. With f64 accumulators, whole tiles of these are `stream`'s.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
-use super::finish::{finish, finish_narrow, start};
+use super::finish::{accumulators, finish, finish_narrow, low_halves, negatives, overflowed, start};
 use super::fixed::Lines;
 use super::round_down::Floors;
-use super::{MR, NR};
+use super::{MR, NR, stream};
 use core::ops::Range;
 use std::arch::x86_64::*;
 
@@ -47,6 +47,21 @@ pub(super) struct Step {
 }
 
 impl Step {
+    /// The same step of the `g`-th row group from here, which follow one another in A's panels and in the states.
+    pub(super) fn group(&self, g: usize, q: &Consts) -> Self {
+        let (lines, n) = (g * MR, g * MR * q.block);
+        let (wide, narrow) = if q.narrow { (0, n) } else { (n, 0) };
+        Self {
+            a_val: self.a_val.wrapping_add(wide),
+            a_val32: self.a_val32.wrapping_add(narrow),
+            a_exp: self.a_exp.wrapping_add(n),
+            a_sign: self.a_sign.wrapping_add(lines),
+            a_fixed: self.a_fixed.skip(lines, q.block, 4),
+            c: self.c.wrapping_add(lines * NR),
+            ..*self
+        }
+    }
+
     /// The step from row `r` on, for f64 accumulators.
     const fn row(&self, r: usize, l: usize) -> Self {
         Self {
@@ -70,12 +85,12 @@ pub(super) struct Consts {
     /// -1 keeps 23 fraction bits, 0xFFFF_FC00 13.
     pub(super) keep: i32,
     pub(super) e_zero: i32,
-    /// All lanes where a zero c counts with its format's lowest exponent.
-    pub(super) zero_c: __mmask16,
+    /// All ones where a zero c counts with its format's lowest exponent.
+    pub(super) zero_c: i32,
     /// Lowest f32 exponent field the fast kernel scales by: e_zero's, or one that no exact result can notice.
     pub(super) floor_field: u8,
-    /// Whether some operand may lie below its exponent window.
-    pub(super) tiny: bool,
+    /// Row groups, a bit each, in which some operand may lie below its exponent window.
+    pub(super) tiny: u8,
     /// Whether steps are tried by integer dot products.
     pub(super) fixed: bool,
     /// Where results are rounded down.
@@ -128,18 +143,43 @@ pub(super) unsafe fn max_exponents<const L: usize, const R: usize, const TILES: 
         }
     }
     let mut doubt = 0;
-    if q.tiny {
-        let safe = _mm512_set1_epi8((95 + 127 + 1) as u8 as i8);
-        for (r, m) in best.iter().enumerate() {
-            let mut bits = _mm512_cmplt_epu8_mask(*m, safe);
-            for t in 0..4 {
-                doubt |= u32::from(bits & 0x1111_1111_1111_1111 != 0) << (4 * r + t);
-                bits >>= 1;
-            }
+    for (r, m) in best.iter_mut().enumerate() {
+        let (fields, some) = exponent_fields(*m, q, q.tiny & 1 != 0);
+        (*m, doubt) = (fields, doubt | some << (4 * r));
+    }
+    (best, doubt)
+}
+
+/// f32 exponent fields of the largest exponents of a row, and which pieces a `tiny` operand might matter in.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) fn exponent_fields(largest: __m512i, q: &Consts, tiny: bool) -> (__m512i, u32) {
+    let mut doubt = 0;
+    if tiny {
+        let mut bits = _mm512_cmplt_epu8_mask(largest, _mm512_set1_epi8((95 + 127 + 1) as u8 as i8));
+        for t in 0..4 {
+            doubt |= u32::from(bits & 0x1111_1111_1111_1111 != 0) << t;
+            bits >>= 1;
         }
     }
     let (sub, floor) = (_mm512_set1_epi8(q.bias_sub as i8), _mm512_set1_epi8(q.floor_field as i8));
-    (best.map(|m| _mm512_max_epu8(_mm512_subs_epu8(m, sub), floor)), doubt)
+    (_mm512_max_epu8(_mm512_subs_epu8(largest, sub), floor), doubt)
+}
+
+/// Eight times the same number. What compilers make of it costs Zen 4 two thirds of a multiplication, the same
+/// instruction for integers nothing.
+///
+/// # Safety
+/// `p` points to a number.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn broadcast(p: *const f64) -> __m512d {
+    let to: __m512d;
+    // SAFETY: the instruction is there, and reads what the caller promises.
+    unsafe {
+        core::arch::asm!("vpbroadcastq {0}, [{1}]", out(zmm_reg) to, in(reg) p, options(pure, readonly, nostack, preserves_flags));
+    }
+    to
 }
 
 /// The bytes of vector `t` as powers of two: moved to the exponent field, with harmless bits around them.
@@ -149,48 +189,49 @@ pub(super) fn powers(bytes: __m512i, t: usize) -> __m512 {
     _mm512_castsi512_ps(_mm512_rolv_epi32(bytes, _mm512_set1_epi32((23 - 8 * t as i32) & 31)))
 }
 
-/// One FDA step of 8 rows by 64 columns for operands within the window and a state within range.
-/// Returns a mask, bit `4 row + vector`, of the pieces left as they were for the wide kernel, those of `skip` and more,
-/// and of those that are done and have an infinite f16.
+/// One FDA step of row groups of 8 by 64 columns for operands within the window and states within range.
+/// `skip` has a mask for each group, bit `4 row + vector`, of pieces to be left as they are. On return it has these and
+/// those left for the wide kernel, and those that are done and have an infinite f16.
 ///
 /// # Safety
-/// `p` points into panels of at least this step and to `MR` rows of state.
+/// `p` points into panels of at least this step and to `MR` rows of state, for every group.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn step_fast<const OUT: u8>(p: &Step, q: &Consts, skip: u32) -> u32 {
-    // SAFETY: the caller's promise, handed on. Steps of more than 16 products look at their sums. Lengths of 4 and 8
-    // are faster unknown: unrolled, the compiler spills the accumulators.
+pub(super) unsafe fn step_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [u32]) {
+    // SAFETY: the caller's promise, handed on. Steps of more than 16 products look at their sums.
     unsafe {
-        match q.block {
-            16 => step::<OUT, false, 16>(p, q, skip),
-            32 => step::<OUT, true, 32>(p, q, skip),
-            0..=15 => step::<OUT, false, 0>(p, q, skip),
-            _ => step::<OUT, true, 0>(p, q, skip),
+        match (q.narrow, q.block) {
+            (true, 16) => narrow::<OUT, 16>(p, q, skip),
+            (true, 32) => narrow::<OUT, 32>(p, q, skip),
+            (true, _) => narrow::<OUT, 0>(p, q, skip),
+            (_, 4) => stream::step::<OUT, false, 4>(p, q, skip),
+            (_, 8) => stream::step::<OUT, false, 8>(p, q, skip),
+            (_, 16) => stream::step::<OUT, false, 16>(p, q, skip),
+            (_, 32) => stream::step::<OUT, true, 32>(p, q, skip),
+            (_, 0..=15) => stream::step::<OUT, false, 0>(p, q, skip),
+            _ => stream::step::<OUT, true, 0>(p, q, skip),
         }
     }
 }
 
-/// `step_fast` for steps of `L` products, or with 0 of any number.
+/// `step_fast` with f32 accumulators, for steps of `L` products, or with 0 of any number.
 ///
 /// # Safety
 /// As `step_fast`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, skip: u32) -> u32 {
-    // SAFETY: the caller's promise, handed on.
-    unsafe {
-        let (largest, doubt) = max_exponents::<L, MR, false>(p, q, 0..q.length::<L>());
-        let mut skip = skip | doubt;
-        for t in 0..p.vectors {
-            if !skip >> t & ROWS == 0 {
-                continue;
+unsafe fn narrow<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32]) {
+    for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
+        let (p, q) = (p.group(g, q), Consts { tiny: q.tiny >> g, ..*q });
+        // SAFETY: the caller's promise, handed on.
+        unsafe {
+            let (largest, doubt) = max_exponents::<L, MR, false>(&p, &q, 0..q.length::<L>());
+            *skip |= doubt;
+            for t in 0..p.vectors {
+                if !*skip >> t & ROWS != 0 {
+                    *skip |= quarter_narrow::<OUT, L, false>(&p, &q, t, *skip, &largest);
+                }
             }
-            skip |= if q.narrow {
-                quarter_narrow::<OUT, L, false>(p, q, t, skip, &largest)
-            } else {
-                quarter::<OUT, CHECK, L, MR, 1, false>(p, q, t, skip, &largest)
-            };
         }
-        skip
     }
 }
 
@@ -267,8 +308,12 @@ unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
         let rows = pieces & ROWS << t;
         dense |= if rows.count_ones() > 4 { rows } else { 0 };
     }
-    // SAFETY: the caller's promise, handed on.
-    let mut left = if dense == 0 { 0 } else { dense & unsafe { step::<OUT, CHECK, L>(p, q, !dense) } };
+    let mut left = [!dense];
+    if dense != 0 {
+        // SAFETY: the caller's promise, handed on.
+        unsafe { stream::step::<OUT, CHECK, L>(p, q, &mut left) }
+    }
+    let mut left = left[0] & dense;
     for r in 0..MR {
         let here = (pieces & !dense) >> (4 * r) & 0xF;
         if here == 0 {
@@ -320,12 +365,12 @@ unsafe fn quarter<
     for r in 0..R {
         let c = unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) };
         top[r] = start::<OUT>(powers(largest[r], t), c, q);
-        // The f64 accumulators' start: the exponent field moves from bit 23 to 52.
-        let (mut o, mut e) = (_mm512_maskz_srli_epi32::<3>(ODD, top[r]), _mm512_slli_epi64::<29>(top[r]));
+        let mut begin = accumulators(top[r]);
         if CHECK {
-            (o, e) = (_mm512_or_si512(o, _mm512_set1_epi64(offset)), _mm512_or_si512(e, _mm512_set1_epi64(offset)));
+            begin =
+                begin.map(|x| _mm512_castsi512_pd(_mm512_or_si512(_mm512_castpd_si512(x), _mm512_set1_epi64(offset))));
         }
-        (odd[r], even[r]) = ([_mm512_castsi512_pd(o); P], [_mm512_castsi512_pd(e); P]);
+        (even[r], odd[r]) = ([begin[0]; P], [begin[1]; P]);
     }
     let b = unsafe { p.b_val.add(t * l * 16) };
     for first in (0..l).step_by(P) {
@@ -333,20 +378,18 @@ unsafe fn quarter<
             let k = first + i;
             let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
             for r in 0..R {
-                let a = _mm512_set1_pd(unsafe { *p.a_val.add(at::<TILES>(r, k, l)[0]) });
+                let a = unsafe { broadcast(p.a_val.add(at::<TILES>(r, k, l)[0])) };
                 even[r][i] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r][i]);
                 odd[r][i] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r][i]);
             }
         }
     }
-    let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
     let over = _mm512_set1_epi64((1 << 51) - 2 * offset);
     let (mut redo, mut watched) = (0, _mm512_setzero_si512());
     for r in 0..R {
         let at = unsafe { p.c.add(r * NR + t * 16) };
-        let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
         // Floors become truncations by the negative count.
-        let mut sum = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
+        let mut sum = unsafe { negatives(p.a_sign.add(r), p.b_sign.add(t * 16)) };
         if CHECK {
             sum = _mm512_sub_epi32(sum, _mm512_set1_epi32(1 << 30));
         }
@@ -359,15 +402,13 @@ unsafe fn quarter<
                     | _mm512_test_epi64_mask(_mm512_castpd_si512(odd), over);
                 redo |= u32::from(wrong != 0) << (4 * r + t);
             }
-            // The accumulators' low halves are the sums in units of q.
-            let low = _mm512_mask_moveldup_ps(_mm512_castpd_ps(even), ODD, _mm512_castpd_ps(odd));
-            sum = _mm512_add_epi32(sum, _mm512_castps_si512(low));
+            sum = _mm512_add_epi32(sum, low_halves(even, odd));
         }
-        let (d, inf) = finish::<OUT>(sum, top[r], unsafe { _mm512_load_ps(at) }, q);
+        let d = finish::<OUT>(sum, top[r], unsafe { _mm512_load_ps(at) }, q);
         if TILES || (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };
         }
-        redo |= u32::from(inf) << (4 * r + t);
+        redo |= u32::from(overflowed::<OUT>(d)) << (4 * r + t);
     }
     if CHECK && TILES {
         redo |= u32::from(_mm512_test_epi64_mask(watched, over) != 0) << t;
@@ -404,17 +445,15 @@ unsafe fn quarter_narrow<const OUT: u8, const L: usize, const TILES: bool>(
             *acc = _mm512_fmadd_round_ps::<RZ>(a, b, *acc);
         }
     }
-    let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
     let mut redo = 0;
     for r in 0..MR {
         let at = unsafe { p.c.add(r * NR + t * 16) };
-        let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
-        let negative = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
-        let (d, inf) = finish_narrow::<OUT>(acc[r], negative, top[r], unsafe { _mm512_load_ps(at) }, q);
+        let negative = unsafe { negatives(p.a_sign.add(r), p.b_sign.add(t * 16)) };
+        let d = finish_narrow::<OUT>(acc[r], negative, top[r], unsafe { _mm512_load_ps(at) }, q);
         if TILES || (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };
         }
-        redo |= u32::from(inf) << (4 * r + t);
+        redo |= u32::from(overflowed::<OUT>(d)) << (4 * r + t);
     }
     redo
 }

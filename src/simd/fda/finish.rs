@@ -2,8 +2,9 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
-use super::avx512::{Consts, EXP32, RZ};
+use super::avx512::{Consts, EXP32, ODD, RZ};
 use super::out;
+use core::arch::asm;
 use std::arch::x86_64::*;
 
 /// Ternary logic: `(a & b) | c`.
@@ -15,29 +16,77 @@ const AND_OR: i32 = 0xEA;
 pub(super) fn start<const OUT: u8>(power: __m512, c: __m512, q: &Consts) -> __m512i {
     let mut m = _mm512_range_ps::<0b1011>(power, c);
     if OUT == out::F16_RNE {
-        // A subnormal f16 c counts with the format's lowest exponent.
-        let some = _mm512_test_epi32_mask(_mm512_castps_si512(c), _mm512_castps_si512(c)) | q.zero_c;
-        m = _mm512_mask_range_ps::<0b1011>(m, some, m, _mm512_set1_ps(f32::from_bits((127 - 14) << 23)));
+        // A subnormal f16 c counts with the format's lowest exponent, in some units a zero does, too.
+        let c = _mm512_castps_si512(c);
+        let some = _mm512_or_si512(_mm512_add_epi32(c, c), _mm512_set1_epi32(q.zero_c));
+        let least = _mm512_min_epu32(some, _mm512_set1_epi32((127 - 14) << 23));
+        m = _mm512_range_ps::<0b1011>(m, _mm512_castsi512_ps(least));
     }
     _mm512_ternarylogic_epi32::<AND_OR>(_mm512_castps_si512(m), _mm512_set1_epi32(EXP32), _mm512_set1_epi32(1 << 22))
 }
 
-/// `(sum + trunc(c)) * 2^(e_max - F)` encoded, and whether an f16 overflowed.
+/// `1.5 * 2^e_max`, in f32, moved to where the f64 accumulators of even columns begin, and of odd ones: the exponent
+/// field goes from bit 23 to bit 52, from bit 55 likewise.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn accumulators(top: __m512i) -> [__m512d; 2] {
+    let odd: __m512i;
+    // SAFETY: the instruction is there, and reads and writes these registers only. Compilers make two of it.
+    unsafe {
+        asm!(
+            "vpsrld {0}{{{2}}}{{z}}, {1}, 3",
+            out(zmm_reg) odd,
+            in(zmm_reg) top,
+            in(kreg) ODD,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    [_mm512_castsi512_pd(_mm512_slli_epi64::<29>(top)), _mm512_castsi512_pd(odd)]
+}
+
+/// The low halves of the 64-bit lanes of `even` and, in odd lanes, of `odd`: the sums in units of q.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn low_halves(even: __m512d, odd: __m512d) -> __m512i {
+    let mut to = _mm512_castpd_si512(even);
+    // SAFETY: as above.
+    unsafe {
+        asm!(
+            "vmovsldup {0}{{{2}}}, {1}",
+            inout(zmm_reg) to,
+            in(zmm_reg) odd,
+            in(kreg) ODD,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    to
+}
+
+/// How many of a step's products are negative in each column: a unit each is what floors lack of truncations.
+///
+/// # Safety
+/// `a` points to a row's signs, `b` to those of 16 columns, aligned to 64 bytes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vpopcntdq")]
+pub(super) unsafe fn negatives(a: *const u32, b: *const u32) -> __m512i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm512_popcnt_epi32(_mm512_xor_si512(_mm512_set1_epi32(*a as i32), _mm512_load_si512(b.cast()))) }
+}
+
+/// `(sum + trunc(c)) * 2^(e_max - F)` encoded.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) fn finish<const OUT: u8>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> (__m512, bool) {
+pub(super) fn finish<const OUT: u8>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> __m512 {
     // 2^(e_max - F).
     let down = _mm512_castsi512_ps(_mm512_sub_epi32(top, _mm512_set1_epi32((q.frac_bits << 23) + (1 << 22))));
     let sum = _mm512_add_epi32(sum, truncated(top, c, q));
     if OUT == out::F16_RNE {
-        let d = to_f16(sum, down);
-        (d, overflowed(d))
-    } else {
-        let f = if OUT == out::F32_RZ { _mm512_cvt_roundepi32_ps::<RZ>(sum) } else { _mm512_cvtepi32_ps(sum) };
-        let f = _mm512_castps_si512(f);
-        let f = if q.keep == -1 { f } else { _mm512_and_si512(f, _mm512_set1_epi32(q.keep)) };
-        (_mm512_mul_ps(_mm512_castsi512_ps(f), down), false)
+        return to_f16(sum, down);
     }
+    let f = if OUT == out::F32_RZ { _mm512_cvt_roundepi32_ps::<RZ>(sum) } else { _mm512_cvtepi32_ps(sum) };
+    let f = _mm512_castps_si512(f);
+    let f = if q.keep == -1 { f } else { _mm512_and_si512(f, _mm512_set1_epi32(q.keep)) };
+    _mm512_mul_ps(_mm512_castsi512_ps(f), down)
 }
 
 /// `trunc(c)` in units of `2^(e_max - F)`.
@@ -59,25 +108,24 @@ pub(super) fn finish_narrow<const OUT: u8>(
     top: __m512,
     c: __m512,
     q: &Consts,
-) -> (__m512, bool) {
+) -> __m512 {
     let more = _mm512_add_epi32(negative, truncated(_mm512_castps_si512(top), c, q));
     let acc = _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(acc), more));
     let back = _mm512_castsi512_ps(_mm512_set1_epi32((127 + 23 - q.frac_bits) << 23));
     let sum = _mm512_mul_ps(_mm512_sub_ps(acc, top), back);
     if OUT == out::F16_RNE {
-        let d = narrow_widen(sum);
-        return (d, overflowed(d));
+        return narrow_widen(sum);
     }
-    let kept = _mm512_and_si512(_mm512_castps_si512(sum), _mm512_set1_epi32(q.keep));
-    (_mm512_castsi512_ps(kept), false)
+    _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(sum), _mm512_set1_epi32(q.keep)))
 }
 
-/// Whether some lane is infinite.
+/// Whether some lane of an f16 result is infinite.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) fn overflowed(d: __m512) -> bool {
+pub(super) fn overflowed<const OUT: u8>(d: __m512) -> bool {
     let exponent = _mm512_set1_epi32(EXP32);
-    _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(d), exponent), exponent) != 0
+    let field = _mm512_and_si512(_mm512_castps_si512(d), exponent);
+    OUT == out::F16_RNE && _mm512_cmpeq_epi32_mask(field, exponent) != 0
 }
 
 /// `sum * scale` rounded to nearest even f16, widened: to odd in f32 first, so that one rounding counts.

@@ -45,7 +45,9 @@ pub(super) unsafe fn step_fixed<const OUT: u8>(p: &Step, q: &Consts, skip: u32) 
         let redo = if left == 0 {
             0
         } else if OUT == out::ROUND_DOWN {
-            step_round_down(p, q, !left) & left
+            let mut skip = [!left];
+            step_round_down(p, q, &mut skip);
+            skip[0] & left
         } else {
             step_pieces::<OUT>(p, q, left)
         };
@@ -177,7 +179,7 @@ fn add<const OUT: u8>(sum: __m512, unit: __m512, c: __m512, q: &Consts) -> (__m5
             let cut = _mm512_fmadd_round_ps::<RZ>(sum, unit, c);
             let (down, up) = (_mm512_fmadd_round_ps::<DOWN>(sum, unit, c), _mm512_fmadd_round_ps::<UP>(sum, unit, c));
             let d = narrow_widen(to_odd(cut, down, up));
-            (d, overflowed(d))
+            (d, overflowed::<OUT>(d))
         }
         _ => (_mm512_fmadd_ps(sum, unit, c), false),
     }

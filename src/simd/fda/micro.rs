@@ -20,21 +20,24 @@ pub(super) struct Settled {
 
 /// The kernels of one instruction set.
 pub(super) trait Micro: Copy {
-    /// One FDA step of 8 rows by 64 columns for operands within the window and states within range.
-    /// Returns a mask, bit `4 row + vector`, of the pieces left as they were, those of `skip` and more, and of those
-    /// that are done and have an infinite f16.
+    /// One FDA step of row groups of 8 by 64 columns for operands within the window and states within range.
+    /// `skip` has a mask for each group, bit `4 row + vector`, of pieces to be left as they are. On return it has these
+    /// and those left for the wide kernel, and those that are done and have an infinite f16.
     ///
     /// # Safety
-    /// `p` points into panels of at least this step and to `MR` rows of state.
-    unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> u32;
+    /// `p` points into panels of at least this step and to `MR` rows of state, for every group.
+    unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32]);
 
-    /// The same by integer dot products, where `fixed` chose them; and how many pieces had to be done again.
+    /// The same for one group by integer dot products, where `fixed` chose them: the mask, and how many pieces had to be
+    /// done again.
     ///
     /// # Safety
     /// As `step_fast`; the integers of both panels are there.
     unsafe fn step_fixed<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> (u32, u32) {
+        let mut skip = [skip];
         // SAFETY: the caller's promise, handed on.
-        (unsafe { self.step_fast::<OUT>(p, q, skip) }, 0)
+        unsafe { self.step_fast::<OUT>(p, q, &mut skip) }
+        (skip[0], 0)
     }
 
     /// The step of the pieces of a mask, for all finite operands and states and F up to 40. Returns which of them
@@ -56,13 +59,13 @@ pub(super) trait Micro: Copy {
 
 impl Micro for Avx512 {
     #[inline(always)]
-    unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> u32 {
+    unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32]) {
         // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
         unsafe {
             if OUT == out::ROUND_DOWN {
-                round_down::step_round_down(p, q, skip)
+                round_down::step_round_down(p, q, skip);
             } else {
-                avx512::step_fast::<OUT>(p, q, skip)
+                avx512::step_fast::<OUT>(p, q, skip);
             }
         }
     }
@@ -157,13 +160,17 @@ pub(super) fn is_ordinary(states: __m512i, low: u32) -> bool {
 
 impl Micro for Avx2 {
     #[inline(always)]
-    unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> u32 {
+    unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32]) {
         if OUT == out::ROUND_DOWN {
             // Not for this set: all pieces are hard.
-            return !0;
+            skip.fill(!0);
+            return;
         }
-        // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
-        unsafe { avx2::step_fast::<OUT>(p, q, skip) }
+        for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
+            let q = Consts { tiny: q.tiny >> g, ..*q };
+            // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
+            *skip = unsafe { avx2::step_fast::<OUT>(&p.group(g, &q), &q, *skip) };
+        }
     }
 
     #[inline(always)]

@@ -28,6 +28,7 @@ mod scratch;
 mod small;
 mod special;
 mod state;
+mod stream;
 mod wide;
 mod wide_avx2;
 

@@ -9,7 +9,8 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
-use super::avx512::{Consts, EXP32, ODD, ROWS, RZ, Step, max_exponents, powers};
+use super::avx512::{Consts, EXP32, ROWS, RZ, Step, broadcast, max_exponents, powers};
+use super::finish::{accumulators, low_halves};
 use super::fixed::Tables;
 use super::hard::Hard;
 use super::{Fda, MR, NR, Reach, Set, out, same};
@@ -102,24 +103,26 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     }))
 }
 
-/// One step of 8 rows by 64 columns for operands within the window and states within range, all but the pieces of
-/// `skip`. Returns the pieces left as they were, bit `4 row + vector`: those of `skip` and more.
+/// `step_fast` for these sums.
 ///
 /// # Safety
 /// As `step_fast`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn step_round_down(p: &Step, q: &Consts, skip: u32) -> u32 {
-    // SAFETY: the caller's promise, handed on.
-    unsafe {
-        match (q.floors.halves, q.block) {
-            (false, _) => step::<1, 0>(p, q, skip),
-            (true, 16) => step::<2, 16>(p, q, skip),
-            _ => step::<2, 0>(p, q, skip),
+pub(super) unsafe fn step_round_down(p: &Step, q: &Consts, skip: &mut [u32]) {
+    for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
+        let (p, q) = (p.group(g, q), Consts { tiny: q.tiny >> g, ..*q });
+        // SAFETY: the caller's promise, handed on.
+        *skip = unsafe {
+            match (q.floors.halves, q.block) {
+                (false, _) => step::<1, 0>(&p, &q, *skip),
+                (true, 16) => step::<2, 16>(&p, &q, *skip),
+                _ => step::<2, 0>(&p, &q, *skip),
+            }
         }
     }
 }
 
-/// `step_round_down` for sums of all products, or two of halves; of `L` products, or with 0 of any number.
+/// One group's step, for sums of all products, or two of halves; of `L` products, or with 0 of any number.
 ///
 /// # Safety
 /// As `step_fast`.
@@ -208,14 +211,14 @@ unsafe fn products<const SUMS: usize, const L: usize>(
 ) -> [__m512i; MR] {
     let l = q.length::<L>();
     let part = l / SUMS;
-    let mut odd = tops.map(|top| _mm512_castsi512_pd(odd_start(top)));
-    let mut even = tops.map(|top| _mm512_castsi512_pd(_mm512_slli_epi64::<29>(top)));
+    let begin = tops.map(|top| accumulators(top));
+    let (mut even, mut odd) = (begin.map(|x| x[0]), begin.map(|x| x[1]));
     // SAFETY (whole function): panels are as large as the step, B's 64-byte aligned.
     let b = unsafe { p.b_val.add(t * l * 16) };
     for k in h * part..(h + 1) * part {
         let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
         for r in 0..MR {
-            let a = _mm512_set1_pd(unsafe { *p.a_val.add(r * l + k) });
+            let a = unsafe { broadcast(p.a_val.add(r * l + k)) };
             even[r] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r]);
             odd[r] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r]);
         }
@@ -231,30 +234,6 @@ unsafe fn products<const SUMS: usize, const L: usize>(
         };
         _mm512_add_epi32(low_halves(even[r], odd[r]), _mm512_popcnt_epi32(negative))
     })
-}
-
-/// Odd lanes shifted right by 3, zeros between them: in one instruction, which compilers turn into two.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn odd_start(top: __m512i) -> __m512i {
-    let mut to = top;
-    // SAFETY: the instruction is there, and reads and writes these registers only.
-    unsafe {
-        core::arch::asm!("vpsrld {0}{{{1}}}{{z}}, {0}, 3", inout(zmm_reg) to, in(kreg) ODD, options(pure, nomem, nostack, preserves_flags));
-    }
-    to
-}
-
-/// The low halves of the 64-bit lanes of `even` and, in odd lanes, of `odd`: likewise.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn low_halves(even: __m512d, odd: __m512d) -> __m512i {
-    let mut to = _mm512_castpd_si512(even);
-    // SAFETY: the instruction is there, and reads and writes these registers only.
-    unsafe {
-        core::arch::asm!("vmovsldup {0}{{{2}}}, {1}", inout(zmm_reg) to, in(zmm_reg) odd, in(kreg) ODD, options(pure, nomem, nostack, preserves_flags));
-    }
-    to
 }
 
 /// Two sums rounded down against the larger exponent.

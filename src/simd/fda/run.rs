@@ -82,7 +82,7 @@ impl Fda {
             zero_c: if self.zero_c { !0 } else { 0 },
             narrow: self.narrow,
             floor_field: (self.e_zero + 127).max(ground) as u8,
-            tiny: false,
+            tiny: 0,
             fixed,
             floors: self.round_down.as_ref().map(|r| r.floors).unwrap_or_default(),
         };
@@ -213,17 +213,38 @@ impl<M: Micro> TileRun<'_, M> {
         let groups = self.size[0].div_ceil(MR);
         for s in fdas {
             let b_any = self.b.any[self.b.at_b(self.at[1], s) * 4..][..4].iter().fold(0, |x, y| x | y);
-            let mut p = self.pointers(s);
+            let (mut flags, mut redo) = ([b_any; GROUPS], [0; GROUPS]);
             for g in 0..groups {
-                let any = self.a.any[self.a.at_a(self.at[0] + g, s)] | b_any;
-                if any & SPECIAL != 0 && OUT != out::ROUND_DOWN {
+                flags[g] |= self.a.any[self.a.at_a(self.at[0] + g, s)];
+                if flags[g] & SPECIAL != 0 && OUT != out::ROUND_DOWN {
                     // First, for these states are parked before finite operands can reach them.
                     self.special(s, g);
                 }
-                p.c = self.work.tile.0[g * MR * NR..].as_mut_ptr();
-                // SAFETY: the caller's promise.
-                unsafe { self.step::<OUT>(s, g, any, &p) }
-                self.next_group(&mut p);
+                redo[g] = self.not_fast::<OUT>(s, g, flags[g]);
+            }
+            let tiny = flags.iter().rev().fold(0, |m, flags| m << 1 | u8::from(flags & TINY != 0));
+            let (p, q) = (self.pointers(s), Consts { tiny, ..self.q });
+            let before = redo;
+            // SAFETY: the panels hold this step for this tile.
+            unsafe {
+                if q.fixed {
+                    for g in 0..groups {
+                        self.fixed::<OUT>(&p.group(g, &q), &Consts { tiny: tiny >> g, ..q }, &mut redo[g]);
+                    }
+                } else {
+                    self.micro.step_fast::<OUT>(&p, &q, &mut redo[..groups]);
+                }
+            }
+            for g in 0..groups {
+                let live = self.live() & !self.done[g];
+                if OUT == out::F16_RNE {
+                    redo[g] &= !self.overflowed(g, redo[g] & live & !before[g]);
+                }
+                if redo[g] & live != 0 {
+                    let q = Consts { tiny: tiny >> g, ..q };
+                    // SAFETY: the caller's promise.
+                    unsafe { self.redo::<OUT>(s, g, redo[g] & live, &p.group(g, &q), &q) }
+                }
             }
         }
         if self.any_parked {
@@ -332,57 +353,40 @@ impl<M: Micro> TileRun<'_, M> {
         }
     }
 
-    /// The same step of the next row group, which follows in A's panels: a tile's groups lie together.
-    #[inline(always)]
-    fn next_group(&self, p: &mut Step) {
-        let n = MR * self.fda.block;
-        if self.fda.narrow {
-            p.a_val32 = p.a_val32.wrapping_add(n);
-        } else {
-            p.a_val = p.a_val.wrapping_add(n);
-        }
-        p.a_exp = p.a_exp.wrapping_add(n);
-        p.a_fixed = p.a_fixed.skip(MR, self.fda.block, 4);
-        p.a_sign = p.a_sign.wrapping_add(MR);
-    }
-
-    /// # Safety
-    /// As `dispatch`; `p` is this step of this group, and `any` the union of its flags.
+    /// The pieces of a group that the fast kernel is not to touch in this step, of which `flags` say what is there.
     #[inline]
-    unsafe fn step<const OUT: u8>(&mut self, s: usize, g: usize, any: u8, p: &Step) {
-        let l = self.fda.block;
-        let (done, live) = (self.done[g], self.live() & !self.done[g]);
-        if live == 0 {
-            return;
+    fn not_fast<const OUT: u8>(&self, s: usize, g: usize, flags: u8) -> u32 {
+        let live = self.live() & !self.done[g];
+        if live == 0 || !self.fast {
+            return !0;
         }
-        let mut redo = if self.fast { self.bad[g] | done } else { !0 };
-        if any & RISK != 0 && l <= 16 {
+        let mut redo = self.bad[g] | self.done[g];
+        if flags & RISK != 0 && self.fda.block <= 16 {
             // Steps of more products look at the sums themselves instead of the risk.
             redo |= self.flagged(s, g, RISK) & live;
         }
-        if any & SPECIAL != 0 && OUT == out::ROUND_DOWN {
+        if flags & SPECIAL != 0 && OUT == out::ROUND_DOWN {
             redo |= (self.flagged(s, g, SPECIAL) | self.flagged_columns(s, SPECIAL)) & live;
         }
-        let q = Consts { tiny: any & TINY != 0, ..self.q };
-        if redo & live != live {
-            let before = redo;
-            // SAFETY: the panels hold this step for this tile.
-            redo = unsafe {
-                if q.fixed {
-                    let (redo, again) = self.micro.step_fixed::<OUT>(p, &q, redo);
-                    self.weigh(again);
-                    redo
-                } else {
-                    self.micro.step_fast::<OUT>(p, &q, redo)
-                }
-            };
-            if OUT == out::F16_RNE {
-                redo &= !self.overflowed(g, redo & live & !before);
-            }
+        if redo & live == live { !0 } else { redo }
+    }
+
+    /// Integer dot products for one group, until too many have been done again: a third of the pieces costs what is
+    /// gained.
+    ///
+    /// # Safety
+    /// As `dispatch`; `p` is this step of this group.
+    #[inline]
+    unsafe fn fixed<const OUT: u8>(&mut self, p: &Step, q: &Consts, redo: &mut u32) {
+        if *redo == !0 {
+            return;
         }
-        if redo & live != 0 {
-            // SAFETY: as above.
-            unsafe { self.redo::<OUT>(s, g, redo & live, p, &q) }
+        // SAFETY: the caller's promise.
+        let (left, again) = unsafe { self.micro.step_fixed::<OUT>(p, q, *redo) };
+        *redo = left;
+        self.balance = self.balance.max(-128) + again as i32 - 12;
+        if self.balance > 128 {
+            self.q.fixed = false;
         }
     }
 
@@ -390,15 +394,6 @@ impl<M: Micro> TileRun<'_, M> {
     #[inline]
     fn overflowed(&mut self, g: usize, pieces: u32) -> u32 {
         (0..32).filter(|piece| pieces >> piece & 1 == 1 && self.settle(g, *piece)).fold(0, |m, piece| m | 1 << piece)
-    }
-
-    /// Gives the integer dot products up once too many have been done again: a third of the pieces costs what is
-    /// gained.
-    const fn weigh(&mut self, again: u32) {
-        self.balance = if self.balance < -128 { -128 } else { self.balance } + again as i32 - 12;
-        if self.balance > 128 {
-            self.q.fixed = false;
-        }
     }
 
     /// Pieces of rows with a flag.

@@ -184,7 +184,7 @@ impl Run<'_, '_> {
             (false, _) => self.pack::<f64, 32>(tops),
         }
         self.begin(q.lowest());
-        let q = super::avx512::Consts { tiny: self.far, ..q };
+        let q = super::avx512::Consts { tiny: self.far.into(), ..q };
         for s in 0..self.tiles.k >> self.fda.block.trailing_zeros() {
             let p = self.step(s);
             // SAFETY: the panels hold this step for all tiles, and states are 8 rows of 64.

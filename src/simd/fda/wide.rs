@@ -71,7 +71,7 @@ unsafe fn vector<const R: usize, const OUT: u8>(
         let low = _mm512_set1_epi32(if OUT == out::F16_RNE { 127 - 14 } else { 1 });
         let e_c = _mm512_sub_epi32(_mm512_max_epi32(_mm512_srli_epi32::<23>(mag), low), _mm512_set1_epi32(127));
         let best = _mm512_max_epi32(_mm512_cvtepi16_epi32(best[r]), _mm512_set1_epi32(q.e_zero));
-        e_max[r] = _mm512_mask_max_epi32(best, _mm512_test_epi32_mask(mag, mag) | q.zero_c, best, e_c);
+        e_max[r] = _mm512_mask_max_epi32(best, _mm512_test_epi32_mask(mag, mag) | q.zero_c as __mmask16, best, e_c);
         // The accumulator's exponent is e_max - 896 + 128; column 2 j is in lane j of the even vector.
         let field = _mm512_add_epi32(e_max[r], _mm512_set1_epi32(1023 - 896 + 128));
         let half = _mm512_set1_epi64(1 << 51);
