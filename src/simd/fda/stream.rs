@@ -55,7 +55,7 @@ struct Piece {
     group: usize,
     /// The first row's bit in masks.
     bit: usize,
-    /// Rows come first: byte `t` of the exponents is this piece's.
+    /// The first row in the group, and the vector of columns.
     row: usize,
     t: usize,
     a_val: *const f64,
@@ -97,29 +97,9 @@ impl Piece {
 ///
 /// # Safety
 /// As `step_fast`.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32]) {
-    // SAFETY: the caller's promise, handed on. With fewer columns there are too few pieces to look ahead in.
-    unsafe {
-        if p.vectors == NR / 16 {
-            pieces::<OUT, CHECK, L, true>(p, q, skip);
-        } else {
-            pieces::<OUT, CHECK, 0, false>(p, q, skip);
-        }
-    }
-}
-
-/// All pieces, `AHEAD` with e_max of the next group on the way.
-///
-/// # Safety
-/// As `step_fast`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn pieces<const OUT: u8, const CHECK: bool, const L: usize, const AHEAD: bool>(
-    p: &Step,
-    q: &Consts,
-    skip: &mut [u32],
-) {
+pub(super) unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32]) {
     let (l, zero) = (q.length::<L>(), _mm512_setzero_si512());
     // Groups with something to do, and which of their pieces these are.
     let (mut groups, mut wanted, mut count) = ([0; GROUPS], [0; GROUPS], 0);
@@ -147,8 +127,8 @@ unsafe fn pieces<const OUT: u8, const CHECK: bool, const L: usize, const AHEAD: 
     for i in 0..count {
         let (after, mut left) = (if i + 1 < count { i + 1 } else { 0 }, wanted[i]);
         let (g, next) = (groups[i], groups[after]);
-        // All pieces of a group, a row of exponents each.
-        let on_the_way = AHEAD && left == 0xFF;
+        // While all pieces of a group go by, each finds e_max of a row of the next.
+        let on_the_way = left == 0xFF;
         while left != 0 {
             let n = left.trailing_zeros() as usize;
             left &= left - 1;
@@ -167,7 +147,7 @@ unsafe fn pieces<const OUT: u8, const CHECK: bool, const L: usize, const AHEAD: 
             let ahead = (p.b_exp, p.a_exp.wrapping_add((next * MR + n) * l));
             each_row!(R => {
                 unsafe {
-                    products::<L, R, AHEAD>(&mut even, &mut odd, &mut best, [here.a_val, here.b_val], ahead, l);
+                    products::<L, R>(&mut even, &mut odd, &mut best, [here.a_val, here.b_val], ahead, l);
                     // Two rows end, or two rows begin: so that fewer registers are in use.
                     if R < 2 {
                         for r in [2 * R, 2 * R + 1] {
@@ -292,8 +272,8 @@ unsafe fn end<const OUT: u8, const CHECK: bool>(
     }
 }
 
-/// The products of one step of K with 16 columns: `$a` is where the first row's number is, `$s` what other rows' are
-/// reached by.
+/// The products of one position of K with 16 columns: `$a` leads to the first row's number, `$row0` to `$row3` from there
+/// to each row's; `$b`, `$e` and `$x` to B's numbers and to exponents.
 macro_rules! four_rows {
     ($a:literal, [$row0:literal, $row1:literal, $row2:literal, $row3:literal], $b:literal, $e:literal, $x:literal) => {
         concat!(
@@ -303,20 +283,21 @@ macro_rules! four_rows {
             $b,
             " + 64]\n",
             row!($a, $row0, "e0", "o0"),
-            ".if {ahead}\nvpbroadcastd {u}, [{x}",
+            "vpbroadcastd {u}, [{x}",
             $x,
-            "]\n.endif\n",
+            "]\n",
             row!($a, $row1, "e1", "o1"),
-            ".if {ahead}\nvpaddb {u}, {u}, [{e}",
+            "vpaddb {u}, {u}, [{e}",
             $e,
-            "]\n.endif\n",
+            "]\n",
             row!($a, $row2, "e2", "o2"),
-            ".if {ahead}\nvpmaxub {m}, {m}, {u}\n.endif\n",
+            "vpmaxub {m}, {m}, {u}\n",
             row!($a, $row3, "e3", "o3"),
         )
     };
 }
 
+/// One row's.
 macro_rules! row {
     ($a:literal, $row:literal, $even:literal, $odd:literal) => {
         concat!(
@@ -333,14 +314,14 @@ macro_rules! row {
 }
 
 /// Adds a quarter of a step's products, the `R`-th, of four rows with 16 columns, cut off: `fma` rounding toward zero.
-/// With `AHEAD`, the words of a row of A's exponents meet 64 columns' on the way.
+/// On the way the words of a row of A's exponents meet 64 columns': `best` becomes the largest sum.
 ///
 /// # Safety
 /// `a` points to the first row's values, `l` from one row to the next, `b` to vectors of 16, `b_exp` to rows of 64
 /// bytes and `a_exp` to words, one for each of `l` products.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn products<const L: usize, const R: usize, const AHEAD: bool>(
+unsafe fn products<const L: usize, const R: usize>(
     even: &mut [__m512d; ROWS],
     odd: &mut [__m512d; ROWS],
     best: &mut __m512i,
@@ -374,7 +355,6 @@ unsafe fn products<const L: usize, const R: usize, const AHEAD: bool>(
                     b = in(reg) $b,
                     e = in(reg) $e,
                     x = in(reg) $x,
-                    ahead = const AHEAD as i32,
                     $($more)*
                     options(readonly, nostack, preserves_flags),
                 );
