@@ -8,6 +8,7 @@ use super::finish::{accumulators, finish, finish_narrow, low_halves, negatives, 
 use super::fixed::Lines;
 use super::round_down::Floors;
 use super::{MR, NR, stream};
+use core::arch::asm;
 use core::ops::Range;
 use std::arch::x86_64::*;
 
@@ -89,7 +90,7 @@ pub(super) struct Consts {
     pub(super) zero_c: i32,
     /// Lowest f32 exponent field the fast kernel scales by: e_zero's, or one that no exact result can notice.
     pub(super) floor_field: u8,
-    /// Row groups, a bit each, in which some operand may lie below its exponent window.
+    /// Row groups from the step's first on, a bit each, in which some operand may lie below its exponent window.
     pub(super) tiny: u8,
     /// Whether steps are tried by integer dot products.
     pub(super) fixed: bool,
@@ -98,6 +99,11 @@ pub(super) struct Consts {
 }
 
 impl Consts {
+    /// The same for steps that begin `g` row groups on.
+    pub(super) const fn group(&self, g: usize) -> Self {
+        Self { tiny: self.tiny >> g, ..*self }
+    }
+
     /// The exponent field from which on up a state is a multiple of the coarsest step the exponent floor can cause.
     pub(super) const fn lowest(&self) -> u32 {
         if self.narrow { 83 } else { 31 }
@@ -177,7 +183,12 @@ pub(super) unsafe fn broadcast(p: *const f64) -> __m512d {
     let to: __m512d;
     // SAFETY: the instruction is there, and reads what the caller promises.
     unsafe {
-        core::arch::asm!("vpbroadcastq {0}, [{1}]", out(zmm_reg) to, in(reg) p, options(pure, readonly, nostack, preserves_flags));
+        asm!(
+            "vpbroadcastq {0}, [{1}]",
+            out(zmm_reg) to,
+            in(reg) p,
+            options(pure, readonly, nostack, preserves_flags),
+        );
     }
     to
 }
@@ -221,7 +232,7 @@ pub(super) unsafe fn step_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn narrow<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32]) {
     for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
-        let (p, q) = (p.group(g, q), Consts { tiny: q.tiny >> g, ..*q });
+        let (p, q) = (p.group(g, q), q.group(g));
         // SAFETY: the caller's promise, handed on.
         unsafe {
             let (largest, doubt) = max_exponents::<L, MR, false>(&p, &q, 0..q.length::<L>());
@@ -365,11 +376,7 @@ unsafe fn quarter<
     for r in 0..R {
         let c = unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) };
         top[r] = start::<OUT>(powers(largest[r], t), c, q);
-        let mut begin = accumulators(top[r]);
-        if CHECK {
-            begin =
-                begin.map(|x| _mm512_castsi512_pd(_mm512_or_si512(_mm512_castpd_si512(x), _mm512_set1_epi64(offset))));
-        }
+        let begin = accumulators(top[r], if CHECK { offset } else { 0 });
         (even[r], odd[r]) = ([begin[0]; P], [begin[1]; P]);
     }
     let b = unsafe { p.b_val.add(t * l * 16) };

@@ -26,10 +26,10 @@ pub(super) fn start<const OUT: u8>(power: __m512, c: __m512, q: &Consts) -> __m5
 }
 
 /// `1.5 * 2^e_max`, in f32, moved to where the f64 accumulators of even columns begin, and of odd ones: the exponent
-/// field goes from bit 23 to bit 52, from bit 55 likewise.
+/// field goes from bit 23 to bit 52, from bit 55 likewise. `offset` units of q further, where sums are watched.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn accumulators(top: __m512i) -> [__m512d; 2] {
+pub(super) fn accumulators(top: __m512i, offset: i64) -> [__m512d; 2] {
     let odd: __m512i;
     // SAFETY: the instruction is there, and reads and writes these registers only. Compilers make two of it.
     unsafe {
@@ -41,7 +41,8 @@ pub(super) fn accumulators(top: __m512i) -> [__m512d; 2] {
             options(pure, nomem, nostack, preserves_flags),
         );
     }
-    [_mm512_castsi512_pd(_mm512_slli_epi64::<29>(top)), _mm512_castsi512_pd(odd)]
+    let further = |x| if offset == 0 { x } else { _mm512_or_si512(x, _mm512_set1_epi64(offset)) };
+    [_mm512_slli_epi64::<29>(top), odd].map(|x| _mm512_castsi512_pd(further(x)))
 }
 
 /// The low halves of the 64-bit lanes of `even` and, in odd lanes, of `odd`: the sums in units of q.

@@ -167,9 +167,8 @@ impl Micro for Avx2 {
             return;
         }
         for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
-            let q = Consts { tiny: q.tiny >> g, ..*q };
             // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
-            *skip = unsafe { avx2::step_fast::<OUT>(&p.group(g, &q), &q, *skip) };
+            *skip = unsafe { avx2::step_fast::<OUT>(&p.group(g, q), &q.group(g), *skip) };
         }
     }
 

@@ -110,7 +110,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn step_round_down(p: &Step, q: &Consts, skip: &mut [u32]) {
     for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
-        let (p, q) = (p.group(g, q), Consts { tiny: q.tiny >> g, ..*q });
+        let (p, q) = (p.group(g, q), q.group(g));
         // SAFETY: the caller's promise, handed on.
         *skip = unsafe {
             match (q.floors.halves, q.block) {
@@ -211,7 +211,7 @@ unsafe fn products<const SUMS: usize, const L: usize>(
 ) -> [__m512i; MR] {
     let l = q.length::<L>();
     let part = l / SUMS;
-    let begin = tops.map(|top| accumulators(top));
+    let begin = tops.map(|top| accumulators(top, 0));
     let (mut even, mut odd) = (begin.map(|x| x[0]), begin.map(|x| x[1]));
     // SAFETY (whole function): panels are as large as the step, B's 64-byte aligned.
     let b = unsafe { p.b_val.add(t * l * 16) };

@@ -229,7 +229,7 @@ impl<M: Micro> TileRun<'_, M> {
             unsafe {
                 if q.fixed {
                     for g in 0..groups {
-                        self.fixed::<OUT>(&p.group(g, &q), &Consts { tiny: tiny >> g, ..q }, &mut redo[g]);
+                        self.fixed::<OUT>(&p.group(g, &q), &q.group(g), &mut redo[g]);
                     }
                 } else {
                     self.micro.step_fast::<OUT>(&p, &q, &mut redo[..groups]);
@@ -241,9 +241,8 @@ impl<M: Micro> TileRun<'_, M> {
                     redo[g] &= !self.overflowed(g, redo[g] & live & !before[g]);
                 }
                 if redo[g] & live != 0 {
-                    let q = Consts { tiny: tiny >> g, ..q };
                     // SAFETY: the caller's promise.
-                    unsafe { self.redo::<OUT>(s, g, redo[g] & live, &p.group(g, &q), &q) }
+                    unsafe { self.redo::<OUT>(s, g, redo[g] & live, &p.group(g, &q), &q.group(g)) }
                 }
             }
         }

@@ -5,9 +5,10 @@
 //! So between the products of a piece the one before is finished, row by row, the next one is begun, and the next row
 //! group's e_max is looked for. FMAs are in assembly since compilers take the order for a matter of taste.
 //!
-//! Measured on Zen 4, in FMAs of 512 bits that could have been done meanwhile: a store costs two, `vprolvd`, `vpopcntd`,
-//! multiplications and comparisons into masks one, other operations nothing up to one for each FMA; a number broadcast
-//! by `vbroadcastsd` two thirds, by `vpbroadcastq` nothing. So nothing is kept in memory between a piece and the next.
+//! Measured on Zen 4, in FMAs of 512 bits that could have been done meanwhile: a store costs two; `vprolvd`, `vpopcntd`,
+//! multiplications and comparisons into masks one; additions, logic, shifts by a constant, `vrangeps` and conversions
+//! between f32 and integers none, up to one for each FMA. A number broadcast by `vbroadcastsd` costs two thirds, by
+//! `vpbroadcastq` nothing. So nothing is kept in memory between a piece and the next.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
@@ -113,8 +114,7 @@ pub(super) unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &
         return;
     }
     // SAFETY (whole function): panels and states are as large as the step, B's and states 64-byte aligned.
-    let whole =
-        |g: usize| unsafe { max_exponents::<L, MR, false>(&p.group(g, q), &Consts { tiny: q.tiny >> g, ..*q }, 0..l) };
+    let whole = |g: usize| unsafe { max_exponents::<L, MR, false>(&p.group(g, q), &q.group(g), 0..l) };
     // e_max of this group and the next, as exponent fields.
     let (first, doubt) = whole(groups[0]);
     skip[groups[0]] |= doubt;
@@ -134,7 +134,7 @@ pub(super) unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &
             left &= left - 1;
             let last = left == 0;
             let (mut even, mut odd) = ([_mm512_setzero_pd(); ROWS], [_mm512_setzero_pd(); ROWS]);
-            each_row!(R => [even[R], odd[R]] = watched::<CHECK>(tops[R]));
+            each_row!(R => [even[R], odd[R]] = accumulators(tops[R], if CHECK { OFFSET.into() } else { 0 }));
             if last && !on_the_way && i + 1 < count {
                 let doubt;
                 (largest[(i + 1) % 2], doubt) = whole(next);
@@ -200,17 +200,6 @@ pub(super) unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &
 unsafe fn begin<const OUT: u8>(at: &Piece, r: usize, largest: &[__m512i; MR], q: &Consts) -> __m512i {
     // SAFETY: the caller's promise.
     unsafe { start::<OUT>(powers(largest[at.row + r], at.t), _mm512_load_ps(at.c.add(r * NR)), q) }
-}
-
-/// The accumulators, where they are watched `OFFSET` further.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn watched<const CHECK: bool>(top: __m512i) -> [__m512d; 2] {
-    let begin = accumulators(top);
-    if !CHECK {
-        return begin;
-    }
-    begin.map(|x| _mm512_castsi512_pd(_mm512_or_si512(_mm512_castpd_si512(x), _mm512_set1_epi64(OFFSET.into()))))
 }
 
 /// Marks rows in which a sum has left its 31 bits.
