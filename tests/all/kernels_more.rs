@@ -549,7 +549,7 @@ fn large_numbers_beside_a_small_one_are_the_references() {
 }
 
 /// Units of FDA kernels, every length of step and kind of result among them.
-const FDA: [&str; 17] = [
+pub(crate) const FDA: [&str; 17] = [
     "hopper/mma.m16n8k16.f32.f16.f16.f32",
     "hopper/mma.m16n8k16.f16.f16.f16.f16",
     "hopper/mma.m16n8k16.f32.bf16.bf16.f32",

@@ -16,6 +16,7 @@ mod kernels_formats;
 mod kernels_groups;
 mod kernels_hard;
 mod kernels_more;
+mod kernels_tiles;
 mod layouts;
 mod models;
 mod names;

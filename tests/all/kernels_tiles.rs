@@ -1,0 +1,94 @@
+//! Whole register tiles: many row groups by all columns, where each group's step runs into the next one's, and groups
+//! of one kind of data stand beside groups of another.
+
+use crate::kernels_more::{FDA, Problem, isas};
+use crate::rng::Rng;
+use gemmulate::format::FormatSpec;
+use gemmulate::prelude::*;
+use gemmulate::vectors::{Generator, KINDS, Kind, Vector};
+
+/// The number times a power of two, where that is a normal number; what is none stays.
+fn scaled(spec: &FormatSpec, code: u64, by: i64) -> u64 {
+    let (one, last) = (1 << (spec.fraction_bits + spec.ignored_low_bits), (1 << spec.exponent_bits) - 1);
+    let field = ((code / one) & last) as i64;
+    let to = field + by;
+    if field == 0 || field == last as i64 || !(1..last as i64).contains(&to) {
+        code
+    } else {
+        code - field as u64 * one + to as u64 * one
+    }
+}
+
+/// Lines of one kind for each 8 rows and step, now and then a line of another; columns mostly of one kind. Rows of
+/// some groups are smaller by so much that they are below the window of exponents that kernels keep.
+fn problem(unit: &Unit, [m, n, steps]: [usize; 3], rng: &mut Rng) -> Problem {
+    let mut of = KINDS.map(|kind| (kind, Generator::new(unit, rng.next()).kinds(&[kind])));
+    let mut line = |kind: Kind| -> Vector {
+        let (_, lines) = of.iter_mut().find(|of| of.0 == kind).unwrap();
+        lines.next().unwrap()
+    };
+    let (k, calm) = (unit.shape.k, rng.one_in(3));
+    let most = rng.pick(&[Kind::NearOne, Kind::WideExponents]);
+    let kind = |odd: u64, rng: &mut Rng| if !calm && rng.one_in(odd) { rng.pick(&KINDS) } else { most };
+    // Where there are so many exponents.
+    let low = if unit.a.exponent_bits < 8 { 0 } else { rng.pick(&[0, -20, -34]) };
+    let mut p = Problem {
+        unit: unit.clone(),
+        size: [m, n, k * steps],
+        a: Vec::new(),
+        b: vec![0; k * steps * n],
+        c: Vec::new(),
+        scale_a: Vec::new(),
+        scale_b: Vec::new(),
+    };
+    let mut columns = Vec::new();
+    for j in 0..n {
+        for s in 0..steps {
+            let v = line(kind(60, rng));
+            (0..k).for_each(|i| p.b[(s * k + i) * n + j] = v.b[i]);
+            p.scale_b.extend(v.scale_b);
+            columns.push(v.c);
+        }
+    }
+    let mut of_group = Vec::new();
+    for i in 0..m {
+        if i % 8 == 0 {
+            of_group = (0..steps).map(|_| (kind(4, rng), rng.pick(&[0, low]))).collect();
+        }
+        let mut states = Vec::new();
+        for &(of_group, by) in &of_group {
+            let v = line(if rng.one_in(12) { kind(1, rng) } else { of_group });
+            let by = if rng.one_in(12) { 0 } else { by };
+            p.a.extend(v.a.into_iter().map(|code| scaled(&unit.a, code, by)));
+            p.scale_a.extend(v.scale_a);
+            states.push(scaled(&unit.c, v.c, by));
+        }
+        // A row's states are as large as its products, or zero, or as a column's.
+        let (zeros, others) = (rng.below(3), 4 * rng.below(5));
+        let state = |j: usize, rng: &mut Rng| match () {
+            () if zeros == 0 || rng.one_in(8) => 0,
+            () if rng.one_in(others) => columns[j * steps],
+            () => states[0],
+        };
+        p.c.extend((0..n).map(|j| state(j, rng)));
+    }
+    p
+}
+
+#[test]
+fn row_groups_beside_others_are_the_references() {
+    let others = [
+        "rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e4m3.f32.ue8m0",
+        "rtx-blackwell/mma.m16n8k32.block32.f32.e5m2.e2m1.f32.ue8m0",
+        "cdna3/v_mfma_f32_32x32x8_f16",
+        "cdna3/v_mfma_f32_32x32x8_bf16",
+    ];
+    for name in FDA.into_iter().chain(others) {
+        let (unit, mut rng) = (Unit::find(name).unwrap(), Rng(name.len() as u64));
+        let steps = if unit.c == unit.d { 3 } else { 1 };
+        for _ in 0..20 {
+            let size = [9 + rng.below(64), rng.pick(&[49, 57, 64, 64, 64, 100]), steps];
+            problem(&unit, size, &mut rng).check(&isas());
+        }
+    }
+}
