@@ -549,7 +549,7 @@ fn large_numbers_beside_a_small_one_are_the_references() {
 }
 
 /// Units of FDA kernels, every length of step and kind of result among them.
-pub(crate) const FDA: [&str; 17] = [
+pub(crate) const FDA: [&str; 18] = [
     "hopper/mma.m16n8k16.f32.f16.f16.f32",
     "hopper/mma.m16n8k16.f16.f16.f16.f16",
     "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
@@ -560,6 +560,7 @@ pub(crate) const FDA: [&str; 17] = [
     "hopper/wgmma.m64n8k32.f16.e5m2.e5m2",
     "custom/m8n8k32.f32.bf16.bf16.f32/dot:block=32:F=25",
     "custom/m8n8k32.f16.f16.f16.f16/dot:block=32:F=24:out=rne",
+    "custom/m8n8k16.f16.bf16.bf16.f16/dot:block=16:F=10:e_zero=zero-c:out=rne",
     "custom/m8n8k15.f32.f16.f16.f32/dot:block=3:F=25",
     "custom/m8n8k10.f32.bf16.bf16.f32/dot:block=5:F=22:out=rne",
     "custom/m8n8k24.f32.tf32.tf32.f32/dot:block=12:F=25",

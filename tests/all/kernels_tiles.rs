@@ -31,7 +31,7 @@ fn problem(unit: &Unit, [m, n, steps]: [usize; 3], rng: &mut Rng) -> Problem {
     let most = rng.pick(&[Kind::NearOne, Kind::WideExponents]);
     let kind = |odd: u64, rng: &mut Rng| if !calm && rng.one_in(odd) { rng.pick(&KINDS) } else { most };
     // Where there are so many exponents.
-    let low = if unit.a.exponent_bits < 8 { 0 } else { rng.pick(&[0, -20, -34]) };
+    let low = if unit.a.exponent_bits < 8 { 0 } else { rng.pick(&[0, -18, -34]) };
     let mut p = Problem {
         unit: unit.clone(),
         size: [m, n, k * steps],
@@ -53,7 +53,8 @@ fn problem(unit: &Unit, [m, n, steps]: [usize; 3], rng: &mut Rng) -> Problem {
     let mut of_group = Vec::new();
     for i in 0..m {
         if i % 8 == 0 {
-            of_group = (0..steps).map(|_| (kind(4, rng), rng.pick(&[0, low]))).collect();
+            let by = rng.pick(&[0, low]);
+            of_group = (0..steps).map(|_| (kind(4, rng), if rng.one_in(4) { 0 } else { by })).collect();
         }
         let mut states = Vec::new();
         for &(of_group, by) in &of_group {
@@ -85,10 +86,56 @@ fn row_groups_beside_others_are_the_references() {
     ];
     for name in FDA.into_iter().chain(others) {
         let (unit, mut rng) = (Unit::find(name).unwrap(), Rng(name.len() as u64));
-        let steps = if unit.c == unit.d { 3 } else { 1 };
         for _ in 0..20 {
+            let steps = if unit.c == unit.d { rng.pick(&[1, 2, 5]) } else { 1 };
             let size = [9 + rng.below(64), rng.pick(&[49, 57, 64, 64, 64, 100]), steps];
             problem(&unit, size, &mut rng).check(&isas());
+        }
+    }
+}
+
+/// A problem of numbers near one, 5 steps deep.
+fn near_one(unit: &Unit, size: [usize; 2], rng: &mut Rng) -> Problem {
+    Problem::new(unit, &[Kind::NearOne], rng.next(), [size[0], size[1], 5])
+}
+
+/// States of f16 become infinite in this step or that, in any piece, beside others that stay finite.
+#[test]
+fn states_that_overflow_leave_their_neighbours_alone() {
+    for name in [
+        "ampere/mma.m16n8k16.f16.f16.f16.f16",
+        "hopper/mma.m16n8k16.f16.f16.f16.f16",
+        "volta/mma.m8n8k4.f16.f16.f16.f16",
+        "rtx-blackwell/mma.m16n8k32.f16.e5m2.e5m2.f16",
+    ] {
+        let (unit, mut rng) = (Unit::find(name).unwrap(), Rng(7));
+        for _ in 0..60 {
+            let size = [rng.pick(&[8, 16, 40]), rng.pick(&[16, 40, 64])];
+            let mut p = near_one(&unit, size, &mut rng);
+            let of = rng.pick(&[40, 400]);
+            for c in &mut p.c {
+                if rng.one_in(of) {
+                    // From the largest down by 8 of its last places.
+                    *c = rng.pick(&[0, 0x8000]) | (0x7BFF - rng.below(8u64));
+                }
+            }
+            p.check(&isas());
+        }
+    }
+}
+
+/// Pieces in which nothing can change any more, among ones that do change.
+#[test]
+fn pieces_without_a_finite_state_are_left_alone() {
+    for name in ["hopper/mma.m16n8k16.f32.bf16.bf16.f32", "ampere/mma.m16n8k16.f16.f16.f16.f16"] {
+        let (unit, mut rng) = (Unit::find(name).unwrap(), Rng(8));
+        let infinity = unit.c.infinity_code(false).unwrap();
+        for _ in 0..60 {
+            let [m, n] = [rng.pick(&[4, 8, 16, 20]), rng.pick(&[16, 16, 32, 64])];
+            let mut p = near_one(&unit, [m, n], &mut rng);
+            // Of the pieces, 4 rows each.
+            p.c.chunks_mut(4 * n).filter(|_| rng.one_in(2)).for_each(|c| c.fill(infinity));
+            p.check(&isas());
         }
     }
 }

@@ -7,7 +7,7 @@
 use super::finish::{accumulators, finish, finish_narrow, low_halves, negatives, overflowed, start};
 use super::fixed::Lines;
 use super::round_down::Floors;
-use super::{MR, NR, stream};
+use super::{GROUPS, MR, NR, stream};
 use core::arch::asm;
 use core::ops::Range;
 use std::arch::x86_64::*;
@@ -59,6 +59,20 @@ impl Step {
             a_sign: self.a_sign.wrapping_add(lines),
             a_fixed: self.a_fixed.skip(lines, q.block, 4),
             c: self.c.wrapping_add(lines * NR),
+            ..*self
+        }
+    }
+
+    /// The next step of the same states, for f64 accumulators.
+    pub(super) fn next(&self, q: &Consts) -> Self {
+        let (rows, columns) = (GROUPS * MR, NR);
+        Self {
+            a_val: self.a_val.wrapping_add(rows * q.block),
+            a_exp: self.a_exp.wrapping_add(rows * q.block),
+            a_sign: self.a_sign.wrapping_add(rows),
+            b_val: self.b_val.wrapping_add(columns * q.block),
+            b_exp: self.b_exp.wrapping_add(columns * q.block),
+            b_sign: self.b_sign.wrapping_add(columns),
             ..*self
         }
     }
@@ -200,37 +214,35 @@ pub(super) fn powers(bytes: __m512i, t: usize) -> __m512 {
     _mm512_castsi512_ps(_mm512_rolv_epi32(bytes, _mm512_set1_epi32((23 - 8 * t as i32) & 31)))
 }
 
-/// One FDA step of row groups of 8 by 64 columns for operands within the window and states within range.
-/// `skip` has a mask for each group, bit `4 row + vector`, of pieces to be left as they are. On return it has these and
-/// those left for the wide kernel, and those that are done and have an infinite f16.
+/// FDA steps of row groups of 8 by 64 columns for operands within the window and states within range, as `Micro` says.
 ///
 /// # Safety
-/// `p` points into panels of at least this step and to `MR` rows of state, for every group.
+/// `p` points into panels of at least these steps and to `MR` rows of state, for every group.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn step_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [u32]) {
+pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
     // SAFETY: the caller's promise, handed on. Steps of more than 16 products look at their sums.
     unsafe {
         match (q.narrow, q.block) {
             (true, 16) => narrow::<OUT, 16>(p, q, skip),
             (true, 32) => narrow::<OUT, 32>(p, q, skip),
             (true, _) => narrow::<OUT, 0>(p, q, skip),
-            (_, 4) => stream::step::<OUT, false, 4>(p, q, skip),
-            (_, 8) => stream::step::<OUT, false, 8>(p, q, skip),
-            (_, 16) => stream::step::<OUT, false, 16>(p, q, skip),
-            (_, 32) => stream::step::<OUT, true, 32>(p, q, skip),
-            (_, 0..=15) => stream::step::<OUT, false, 0>(p, q, skip),
-            _ => stream::step::<OUT, true, 0>(p, q, skip),
+            (_, 4) => stream::steps::<OUT, false, 4>(p, q, skip, steps),
+            (_, 8) => stream::steps::<OUT, false, 8>(p, q, skip, steps),
+            (_, 16) => stream::steps::<OUT, false, 16>(p, q, skip, steps),
+            (_, 32) => stream::steps::<OUT, true, 32>(p, q, skip, steps),
+            (_, 0..=15) => stream::steps::<OUT, false, 0>(p, q, skip, steps),
+            _ => stream::steps::<OUT, true, 0>(p, q, skip, steps),
         }
     }
 }
 
-/// `step_fast` with f32 accumulators, for steps of `L` products, or with 0 of any number.
+/// One step of `steps_fast` with f32 accumulators, of `L` products, or with 0 of any number.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `steps_fast`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn narrow<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32]) {
+unsafe fn narrow<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32]) -> usize {
     for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
         let (p, q) = (p.group(g, q), q.group(g));
         // SAFETY: the caller's promise, handed on.
@@ -244,13 +256,14 @@ unsafe fn narrow<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut
             }
         }
     }
+    1
 }
 
 /// The step for up to four tiles of 8 rows by 16 columns, one for each vector: A's panel is the one for tiles, its
 /// exponents have a byte for each, its values and signs stand tile after tile, from the first's on in `p`.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `steps_fast`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn step_tiles<const OUT: u8>(p: &Step, q: &Consts, tiles: usize) -> u32 {
     // SAFETY: the caller's promise, handed on.
@@ -268,7 +281,7 @@ pub(super) unsafe fn step_tiles<const OUT: u8>(p: &Step, q: &Consts, tiles: usiz
 /// `step_tiles` for steps of `L` products, whose sums are looked at if need be.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `steps_fast`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn each_tile<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, tiles: usize) -> u32 {
@@ -290,10 +303,10 @@ unsafe fn each_tile<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, 
     }
 }
 
-/// `step_fast` for some pieces, with f64 accumulators.
+/// A step of `steps_fast` for some pieces, with f64 accumulators.
 ///
 /// # Safety
-/// As `step_fast`; the block is even.
+/// As `steps_fast`; the block is even.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn step_pieces<const OUT: u8>(p: &Step, q: &Consts, pieces: u32) -> u32 {
     // SAFETY: the caller's promise, handed on.
@@ -322,7 +335,7 @@ unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
     let mut left = [!dense];
     if dense != 0 {
         // SAFETY: the caller's promise, handed on.
-        unsafe { stream::step::<OUT, CHECK, L>(p, q, &mut left) }
+        unsafe { _ = stream::steps::<OUT, CHECK, L>(p, q, &mut left, 1) }
     }
     let mut left = left[0] & dense;
     for r in 0..MR {
@@ -346,11 +359,11 @@ unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
     left
 }
 
-/// R rows by the 16 columns of vector `t`, every `P`-th product in a sum of its own. Returns pieces as `step_fast`; with
+/// R rows by the 16 columns of vector `t`, every `P`-th product in a sum of its own. Returns pieces as `steps_fast`; with
 /// `TILES`, all are changed, and one stands for all.
 ///
 /// # Safety
-/// As `step_fast`; P divides the block.
+/// As `steps_fast`; P divides the block.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn quarter<
@@ -426,7 +439,7 @@ unsafe fn quarter<
 /// `quarter` with f32 accumulators: `1.5 * 2^e_max` itself is where they start.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `steps_fast`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn quarter_narrow<const OUT: u8, const L: usize, const TILES: bool>(

@@ -29,10 +29,10 @@ const fn groups(l: usize) -> usize {
     l.div_ceil(GROUP)
 }
 
-/// `step_fast` where it need not truncate, and how many pieces it had to do again because some lane might.
+/// A step of `steps_fast` where it need not truncate, and how many pieces it had to do again because some lane might.
 ///
 /// # Safety
-/// As `step_fast`; VNNI is there, and the integers of both panels are.
+/// As `steps_fast`; VNNI is there, and the integers of both panels are.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx512vnni")]
 pub(super) unsafe fn step_fixed<const OUT: u8>(p: &Step, q: &Consts, skip: u32) -> (u32, u32) {
     // SAFETY: the caller's promise, handed on.

@@ -20,23 +20,24 @@ pub(super) struct Settled {
 
 /// The kernels of one instruction set.
 pub(super) trait Micro: Copy {
-    /// One FDA step of row groups of 8 by 64 columns for operands within the window and states within range.
-    /// `skip` has a mask for each group, bit `4 row + vector`, of pieces to be left as they are. On return it has these
-    /// and those left for the wide kernel, and those that are done and have an infinite f16.
+    /// Up to `steps` FDA steps of row groups of 8 by 64 columns for operands within the window and states within range,
+    /// after another. `skip` has a mask for each group, bit `4 row + vector`, of pieces to be
+    /// left as they are. Ends after a step in which it becomes larger: then it has also those left for the wide kernel,
+    /// and those that are done and have an infinite f16. Returns how many steps that were.
     ///
     /// # Safety
-    /// `p` points into panels of at least this step and to `MR` rows of state, for every group.
-    unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32]);
+    /// `p` points into panels of at least these steps and to `MR` rows of state, for every group.
+    unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize;
 
     /// The same for one group by integer dot products, where `fixed` chose them: the mask, and how many pieces had to be
     /// done again.
     ///
     /// # Safety
-    /// As `step_fast`; the integers of both panels are there.
+    /// As `steps_fast`; the integers of both panels are there.
     unsafe fn step_fixed<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> (u32, u32) {
         let mut skip = [skip];
         // SAFETY: the caller's promise, handed on.
-        unsafe { self.step_fast::<OUT>(p, q, &mut skip) }
+        unsafe { _ = self.steps_fast::<OUT>(p, q, &mut skip, 1) }
         (skip[0], 0)
     }
 
@@ -44,7 +45,7 @@ pub(super) trait Micro: Copy {
     /// have states out of the fast kernel's range, and which have some that may not be finite: `settle` looks at those.
     ///
     /// # Safety
-    /// As `step_fast`, and the wide panels are filled in.
+    /// As `steps_fast`, and the wide panels are filled in.
     unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32) -> [u32; 2];
 
     /// The exponents of 16 values of B's f64 panel, as the wide kernel wants them.
@@ -59,13 +60,14 @@ pub(super) trait Micro: Copy {
 
 impl Micro for Avx512 {
     #[inline(always)]
-    unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32]) {
+    unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
         // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
         unsafe {
             if OUT == out::ROUND_DOWN {
                 round_down::step_round_down(p, q, skip);
+                1
             } else {
-                avx512::step_fast::<OUT>(p, q, skip);
+                avx512::steps_fast::<OUT>(p, q, skip, steps)
             }
         }
     }
@@ -160,16 +162,17 @@ pub(super) fn is_ordinary(states: __m512i, low: u32) -> bool {
 
 impl Micro for Avx2 {
     #[inline(always)]
-    unsafe fn step_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32]) {
+    unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], _: usize) -> usize {
         if OUT == out::ROUND_DOWN {
             // Not for this set: all pieces are hard.
             skip.fill(!0);
-            return;
+            return 1;
         }
         for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
             // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
             *skip = unsafe { avx2::step_fast::<OUT>(&p.group(g, q), &q.group(g), *skip) };
         }
+        1
     }
 
     #[inline(always)]

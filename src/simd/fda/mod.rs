@@ -10,7 +10,7 @@
 //! same rule. No scaling per product, no conversion, no integer addition: two f64 FMAs for 16
 //! products, and one f32 FMA where a step's sums fit 22 bits (F = 13).
 //!
-//! `step_fast` (`stream` for AVX-512) needs operands within a window of 32 exponents and states of ordinary size;
+//! `steps_fast` (`stream` for AVX-512) needs operands within a window of 32 exponents and states of ordinary size;
 //! `step_wide` takes all finite numbers and F up to 40; infinities and NaN follow rule (S) on masks
 //! (`special`).
 

@@ -103,10 +103,10 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     }))
 }
 
-/// `step_fast` for these sums.
+/// A step of `steps_fast` for these sums.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `steps_fast`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn step_round_down(p: &Step, q: &Consts, skip: &mut [u32]) {
     for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
@@ -125,7 +125,7 @@ pub(super) unsafe fn step_round_down(p: &Step, q: &Consts, skip: &mut [u32]) {
 /// One group's step, for sums of all products, or two of halves; of `L` products, or with 0 of any number.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `steps_fast`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn step<const SUMS: usize, const L: usize>(p: &Step, q: &Consts, skip: u32) -> u32 {
@@ -149,7 +149,7 @@ unsafe fn step<const SUMS: usize, const L: usize>(p: &Step, q: &Consts, skip: u3
 /// 8 rows by the 16 columns of vector `t`.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `steps_fast`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn quarter<const SUMS: usize, const L: usize>(
@@ -199,7 +199,7 @@ unsafe fn quarter<const SUMS: usize, const L: usize>(
 /// where q is their last place; floors become truncations by the negative count.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `steps_fast`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn products<const SUMS: usize, const L: usize>(

@@ -211,11 +211,10 @@ impl<M: Micro> TileRun<'_, M> {
             return;
         }
         let groups = self.size[0].div_ceil(MR);
-        for s in fdas {
-            let b_any = self.b.any[self.b.at_b(self.at[1], s) * 4..][..4].iter().fold(0, |x, y| x | y);
-            let (mut flags, mut redo) = ([b_any; GROUPS], [0; GROUPS]);
+        let (mut s, mut calm) = (fdas.start, fdas.start);
+        while s < fdas.end {
+            let (flags, mut redo) = (self.flags(s, groups), [0; GROUPS]);
             for g in 0..groups {
-                flags[g] |= self.a.any[self.a.at_a(self.at[0] + g, s)];
                 if flags[g] & SPECIAL != 0 && OUT != out::ROUND_DOWN {
                     // First, for these states are parked before finite operands can reach them.
                     self.special(s, g);
@@ -223,16 +222,24 @@ impl<M: Micro> TileRun<'_, M> {
                 redo[g] = self.not_fast::<OUT>(s, g, flags[g]);
             }
             let tiny = flags.iter().rev().fold(0, |m, flags| m << 1 | u8::from(flags & TINY != 0));
-            let (p, q) = (self.pointers(s), Consts { tiny, ..self.q });
-            let before = redo;
-            // SAFETY: the panels hold this step for this tile.
+            let (p, q, before) = (self.pointers(s), Consts { tiny, ..self.q }, redo);
+            // SAFETY: the panels hold these steps for this tile.
             unsafe {
                 if q.fixed {
                     for g in 0..groups {
                         self.fixed::<OUT>(&p.group(g, &q), &q.group(g), &mut redo[g]);
                     }
                 } else {
-                    self.micro.step_fast::<OUT>(&p, &q, &mut redo[..groups]);
+                    // As many as no operand and no state has something to say about beforehand.
+                    let mut steps = 1;
+                    if (0..groups).all(|g| redo[g] & self.live() & !self.done[g] == 0) {
+                        calm = calm.max(s);
+                        while calm < fdas.end && self.flags(calm, groups) == [0; GROUPS] {
+                            calm += 1;
+                        }
+                        steps = (calm - s).max(1);
+                    }
+                    s += self.micro.steps_fast::<OUT>(&p, &q, &mut redo[..groups], steps) - 1;
                 }
             }
             for g in 0..groups {
@@ -241,10 +248,12 @@ impl<M: Micro> TileRun<'_, M> {
                     redo[g] &= !self.overflowed(g, redo[g] & live & !before[g]);
                 }
                 if redo[g] & live != 0 {
+                    let p = self.pointers(s);
                     // SAFETY: the caller's promise.
                     unsafe { self.redo::<OUT>(s, g, redo[g] & live, &p.group(g, &q), &q.group(g)) }
                 }
             }
+            s += 1;
         }
         if self.any_parked {
             self.any_parked = false;
@@ -254,6 +263,17 @@ impl<M: Micro> TileRun<'_, M> {
                 || call_back(&mut work.tile.0[..live], &mut work.parked.0[..live]),
             );
         }
+    }
+
+    /// What there is among a step's operands, row group by row group.
+    #[inline]
+    fn flags(&self, s: usize, groups: usize) -> [u8; GROUPS] {
+        // Steps of more products look at the sums themselves instead of the risk.
+        let matters = if self.fda.block <= 16 { !0 } else { !RISK };
+        let b_any = self.b.any[self.b.at_b(self.at[1], s) * 4..][..4].iter().fold(0, |x, y| x | y);
+        let (mut flags, a_any) = ([0; GROUPS], &self.a.any[self.a.at_a(self.at[0], s)..]);
+        flags.iter_mut().zip(&a_any[..groups]).for_each(|(to, any)| *to = (any | b_any) & matters);
+        flags
     }
 
     /// Unit steps whose c comes last: FDAs from +0, then an IEEE addition.
@@ -282,14 +302,18 @@ impl<M: Micro> TileRun<'_, M> {
 
     /// States as the steps want them.
     fn settle_all(&mut self) {
-        let groups = self.size[0].div_ceil(MR);
-        for x in &mut self.work.tile.0[..groups * MR * NR] {
-            // Minus zero is plus zero.
-            *x += 0.0;
+        let (groups, low) = (self.size[0].div_ceil(MR), self.q.lowest());
+        let states = &mut self.work.tile.0[..groups * MR * NR];
+        let ordinary = self.micro.vectorise(
+            #[inline(always)]
+            || are_ordinary(states, low),
+        );
+        self.bad[..groups].fill(0);
+        if ordinary {
+            return;
         }
         let live = self.live();
         for g in 0..groups {
-            self.bad[g] = 0;
             (0..32).filter(|piece| live >> piece & 1 == 1).for_each(|piece| _ = self.settle(g, piece));
         }
     }
@@ -360,8 +384,7 @@ impl<M: Micro> TileRun<'_, M> {
             return !0;
         }
         let mut redo = self.bad[g] | self.done[g];
-        if flags & RISK != 0 && self.fda.block <= 16 {
-            // Steps of more products look at the sums themselves instead of the risk.
+        if flags & RISK != 0 {
             redo |= self.flagged(s, g, RISK) & live;
         }
         if flags & SPECIAL != 0 && OUT == out::ROUND_DOWN {
@@ -459,6 +482,17 @@ impl<M: Micro> TileRun<'_, M> {
             }
         }
     }
+}
+
+/// Makes minus zeros plus zeros; whether all states are zeros or have exponent fields from `low` to 180.
+#[inline(always)]
+fn are_ordinary(states: &mut [f32], low: u32) -> bool {
+    let above = states.iter_mut().map(|x| {
+        *x += 0.0;
+        let field = x.to_bits() >> 23 & 0xFF;
+        if *x == 0.0 { 0 } else { field.wrapping_sub(low) }
+    });
+    above.fold(0, u32::max) <= 180 - low
 }
 
 /// Puts back what was parked.

@@ -1,9 +1,9 @@
-//! A step of a tile's row groups as one stream of pieces, 4 rows by 16 columns each (AVX-512, f64 accumulators).
+//! The steps of a tile's row groups as one stream of pieces, 4 rows by 16 columns each (AVX-512, f64 accumulators).
 //!
 //! A piece's FMAs keep a processor's two multipliers busy, while Zen 4 and 5 do nearly everything else on other ports.
 //! Work overlaps only where it stands close together: a window holds some sixty vector operations, a piece has hundreds.
 //! So between the products of a piece the one before is finished, row by row, the next one is begun, and the next row
-//! group's e_max is looked for. FMAs are in assembly since compilers take the order for a matter of taste.
+//! group's e_max is looked for, or that of the next step's first. FMAs are in assembly since compilers take the order for a matter of taste.
 //!
 //! Measured on Zen 4, in FMAs of 512 bits that could have been done meanwhile: a store costs two; `vprolvd`, `vpopcntd`,
 //! multiplications and comparisons into masks one; additions, logic, shifts by a constant, `vrangeps` and conversions
@@ -93,92 +93,117 @@ impl Piece {
     }
 }
 
-/// `step_fast` for f64 accumulators, for steps of `L` products, or with 0 of any number; `CHECK` where sums of products
+/// `steps_fast` for f64 accumulators, for steps of `L` products, or with 0 of any number; `CHECK` where sums of products
 /// could leave 31 bits.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `steps_fast`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32]) {
+pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
+    p: &Step,
+    q: &Consts,
+    skip: &mut [u32],
+    steps: usize,
+) -> usize {
     let (l, zero) = (q.length::<L>(), _mm512_setzero_si512());
     // Groups with something to do, and which of their pieces these are.
-    let (mut groups, mut wanted, mut count) = ([0; GROUPS], [0; GROUPS], 0);
+    let (mut groups, mut wanted, mut count, mut all) = ([0; GROUPS], [0; GROUPS], 0, 0);
     for (g, skip) in skip.iter().enumerate().take(GROUPS) {
         let pieces = (0..2 * p.vectors).filter(|n| !skip >> Piece::bit(p, *n) & 0x1111 != 0);
         wanted[count] = pieces.fold(0u32, |m, n| m | 1 << n);
         groups[count] = g;
+        all += wanted[count].count_ones();
         count += usize::from(wanted[count] != 0);
     }
     if count == 0 {
-        return;
+        return steps;
     }
-    // SAFETY (whole function): panels and states are as large as the step, B's and states 64-byte aligned.
-    let whole = |g: usize| unsafe { max_exponents::<L, MR, false>(&p.group(g, q), &q.group(g), 0..l) };
-    // e_max of this group and the next, as exponent fields.
-    let (first, doubt) = whole(groups[0]);
-    skip[groups[0]] |= doubt;
+    // A piece begins before the one before has ended: none follows itself.
+    let steps = if all > 1 { steps } else { 1 };
+    let mut unchanged = [0; GROUPS];
+    unchanged[..skip.len()].copy_from_slice(skip);
+    // SAFETY (whole function): panels and states are as large as the steps, B's and states 64-byte aligned.
+    let whole = |p: &Step, g: usize| unsafe { max_exponents::<L, MR, false>(&p.group(g, q), &q.group(g), 0..l) };
+    // e_max of this group and the next, as exponent fields, and where the next step's first group has doubts.
+    let (first, mut doubts) = whole(p, groups[0]);
     let mut largest = [first; 2];
     let mut here = Piece::new(p, q, groups[0], wanted[0].trailing_zeros() as usize);
     let (mut before, mut sums, mut ended, mut tops) = (here, [zero; ROWS], [zero; ROWS], [zero; ROWS]);
     each_row!(R => tops[R] = unsafe { begin::<OUT>(&here, R, &largest[0], q) });
     // Rows of the piece before that are not to be changed, every fourth bit: all of them before the first piece.
-    let mut leave = !0;
-    for i in 0..count {
-        let (after, mut left) = (if i + 1 < count { i + 1 } else { 0 }, wanted[i]);
-        let (g, next) = (groups[i], groups[after]);
-        // While all pieces of a group go by, each finds e_max of a row of the next.
-        let on_the_way = left == 0xFF;
-        while left != 0 {
-            let n = left.trailing_zeros() as usize;
-            left &= left - 1;
-            let last = left == 0;
-            let (mut even, mut odd) = ([_mm512_setzero_pd(); ROWS], [_mm512_setzero_pd(); ROWS]);
-            each_row!(R => [even[R], odd[R]] = accumulators(tops[R], if CHECK { OFFSET.into() } else { 0 }));
-            if last && !on_the_way && i + 1 < count {
-                let doubt;
-                (largest[(i + 1) % 2], doubt) = whole(next);
-                skip[next] |= doubt;
-            }
-            let (group, left_there) = if last { (next, wanted[after]) } else { (g, left) };
-            let after = Piece::new(p, q, group, left_there.trailing_zeros() as usize);
-            let e_max = &largest[(i + usize::from(last)) % 2];
-            let (mut nexts, mut best, mut peak) = ([zero; ROWS], zero, _mm512_setzero_ps());
-            let ahead = (p.b_exp, p.a_exp.wrapping_add((next * MR + n) * l));
-            each_row!(R => {
-                unsafe {
-                    products::<L, R>(&mut even, &mut odd, &mut best, [here.a_val, here.b_val], ahead, l);
-                    // Two rows end, or two rows begin: so that fewer registers are in use.
-                    if R < 2 {
-                        for r in [2 * R, 2 * R + 1] {
-                            if leave >> (4 * r) & 1 == 0 {
-                                end::<OUT, CHECK>(&before, r, sums[r], ended[r], &mut peak, q);
+    let (mut leave, mut turn) = (!0, 0);
+    let (mut now, mut done) = (*p, 0);
+    loop {
+        let more = done + 1 < steps;
+        let following = if more { now.next(q) } else { now };
+        let mut first = done > 0;
+        for i in 0..count {
+            let ends = i + 1 == count;
+            let (after, step) = if ends { (0, &following) } else { (i + 1, &now) };
+            let (g, next, mut left) = (groups[i], groups[after], wanted[i]);
+            // While all pieces of a group go by, each finds e_max of a row of the next.
+            let on_the_way = left == 0xFF;
+            let mut doubt = 0;
+            while left != 0 {
+                let n = left.trailing_zeros() as usize;
+                left &= left - 1;
+                let last = left == 0;
+                let (mut even, mut odd) = ([_mm512_setzero_pd(); ROWS], [_mm512_setzero_pd(); ROWS]);
+                each_row!(R => [even[R], odd[R]] = accumulators(tops[R], if CHECK { OFFSET.into() } else { 0 }));
+                if last && !on_the_way && (more || !ends) {
+                    (largest[(turn + 1) % 2], doubt) = whole(step, next);
+                }
+                let (group, at, left_there) = if last { (next, step, wanted[after]) } else { (g, &now, left) };
+                let after = Piece::new(at, q, group, left_there.trailing_zeros() as usize);
+                let e_max = &largest[(turn + usize::from(last)) % 2];
+                let (mut nexts, mut best, mut peak) = ([zero; ROWS], zero, _mm512_setzero_ps());
+                let ahead = (step.b_exp, step.a_exp.wrapping_add((next * MR + n) * l));
+                each_row!(R => {
+                    unsafe {
+                        products::<L, R>(&mut even, &mut odd, &mut best, [here.a_val, here.b_val], ahead, l);
+                        // Two rows end, or two rows begin: so that fewer registers are in use.
+                        if R < 2 {
+                            for r in [2 * R, 2 * R + 1] {
+                                if leave >> (4 * r) & 1 == 0 {
+                                    end::<OUT, CHECK>(&before, r, sums[r], ended[r], &mut peak, q);
+                                }
+                            }
+                        } else {
+                            for r in [2 * R - 4, 2 * R - 3] {
+                                nexts[r] = begin::<OUT>(&after, r, e_max, q);
                             }
                         }
-                    } else {
-                        for r in [2 * R - 4, 2 * R - 3] {
-                            nexts[r] = begin::<OUT>(&after, r, e_max, q);
-                        }
+                    }
+                });
+                if overflowed::<OUT>(peak) {
+                    unsafe { infinite::<OUT>(&before, skip) }
+                    if first {
+                        // That was the step before, and of this one nothing has ended.
+                        return done;
                     }
                 }
-            });
-            if overflowed::<OUT>(peak) {
-                unsafe { infinite::<OUT>(&before, skip) }
-            }
-            if on_the_way {
-                let doubt;
-                (largest[(i + 1) % 2][n % MR], doubt) = exponent_fields(best, q, q.tiny >> next & 1 != 0);
-                if i + 1 < count {
-                    skip[next] |= doubt << (4 * n);
+                if on_the_way {
+                    let some;
+                    (largest[(turn + 1) % 2][n % MR], some) = exponent_fields(best, q, q.tiny >> next & 1 != 0);
+                    doubt |= some << (4 * n);
                 }
+                skip[g] |= doubts;
+                (doubts, first) = (0, false);
+                if CHECK {
+                    beyond(&here, &even, &odd, skip);
+                }
+                each_row!(R => sums[R] = low_halves(even[R], odd[R]));
+                leave = skip[g] >> here.bit;
+                (before, here, ended, tops) = (here, after, tops, nexts);
             }
-            if CHECK {
-                beyond(&here, &even, &odd, skip);
-            }
-            each_row!(R => sums[R] = low_halves(even[R], odd[R]));
-            leave = skip[g] >> here.bit;
-            (before, here, ended, tops) = (here, after, tops, nexts);
+            (doubts, turn) = (doubt, turn + 1);
         }
+        done += 1;
+        if !more || skip.iter().ne(&unchanged[..skip.len()]) {
+            break;
+        }
+        now = following;
     }
     let mut peak = _mm512_setzero_ps();
     each_row!(R => {
@@ -189,6 +214,7 @@ pub(super) unsafe fn step<const OUT: u8, const CHECK: bool, const L: usize>(p: &
     if overflowed::<OUT>(peak) {
         unsafe { infinite::<OUT>(&before, skip) }
     }
+    done
 }
 
 /// Where row `r` of a piece begins.

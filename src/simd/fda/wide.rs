@@ -14,7 +14,7 @@ use std::arch::x86_64::*;
 /// fast kernel's range, and which have some that are not finite.
 ///
 /// # Safety
-/// As `step_fast`, and the exponents are filled in.
+/// As `steps_fast`, and the exponents are filled in.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(
     p: &Step,

@@ -14,7 +14,7 @@ const TRUNCATE: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 /// The step of row `row` of the tile by the 16 columns of vector `t`.
 ///
 /// # Safety
-/// As `step_fast`, the wide panels included.
+/// As `steps_fast`, the wide panels included.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, t: usize) {
     let l = q.block;
