@@ -83,6 +83,11 @@ fn row_groups_beside_others_are_the_references() {
         "rtx-blackwell/mma.m16n8k32.block32.f32.e5m2.e2m1.f32.ue8m0",
         "cdna3/v_mfma_f32_32x32x8_f16",
         "cdna3/v_mfma_f32_32x32x8_bf16",
+        "cdna3/v_mfma_f32_16x16x8_xf32",
+        "cdna3/v_mfma_f32_16x16x32_fp8_fp8",
+        "cdna3/v_mfma_f32_16x16x32_bf8_bf8",
+        "custom/m8n8k24.f32.bf16.bf16.f32/round-down-grouped:G=12",
+        "custom/m8n8k10.f32.bf16.bf16.f32/round-down:G=5",
     ];
     for name in FDA.into_iter().chain(others) {
         let (unit, mut rng) = (Unit::find(name).unwrap(), Rng(name.len() as u64));

@@ -17,7 +17,7 @@ pub(super) use pack::{Integers, Lines, Tables};
 
 use super::avx512::{Consts, EXP32, RZ, Step, powers, step_pieces};
 use super::finish::{narrow_widen, overflowed, to_odd};
-use super::round_down::step_round_down;
+use super::round_down::steps_round_down;
 use super::{MR, NR, out};
 use std::arch::x86_64::*;
 
@@ -46,7 +46,7 @@ pub(super) unsafe fn step_fixed<const OUT: u8>(p: &Step, q: &Consts, skip: u32) 
             0
         } else if OUT == out::ROUND_DOWN {
             let mut skip = [!left];
-            step_round_down(p, q, &mut skip);
+            _ = steps_round_down(p, q, &mut skip, 1);
             skip[0] & left
         } else {
             step_pieces::<OUT>(p, q, left)

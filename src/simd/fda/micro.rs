@@ -64,8 +64,7 @@ impl Micro for Avx512 {
         // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
         unsafe {
             if OUT == out::ROUND_DOWN {
-                round_down::step_round_down(p, q, skip);
-                1
+                round_down::steps_round_down(p, q, skip, steps)
             } else {
                 avx512::steps_fast::<OUT>(p, q, skip, steps)
             }

@@ -9,7 +9,7 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
-use super::avx512::{Consts, EXP32, ROWS, RZ, Step, broadcast, max_exponents, powers};
+use super::avx512::{Consts, EXP32, ROWS, RZ, Step, broadcast, exponent_fields, max_exponents, powers};
 use super::finish::{accumulators, low_halves};
 use super::fixed::Tables;
 use super::hard::Hard;
@@ -103,50 +103,76 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     }))
 }
 
-/// A step of `steps_fast` for these sums.
+/// `steps_fast` for these sums.
 ///
 /// # Safety
 /// As `steps_fast`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn step_round_down(p: &Step, q: &Consts, skip: &mut [u32]) {
-    for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
-        let (p, q) = (p.group(g, q), q.group(g));
-        // SAFETY: the caller's promise, handed on.
-        *skip = unsafe {
-            match (q.floors.halves, q.block) {
-                (false, _) => step::<1, 0>(&p, &q, *skip),
-                (true, 16) => step::<2, 16>(&p, &q, *skip),
-                _ => step::<2, 0>(&p, &q, *skip),
-            }
+pub(super) unsafe fn steps_round_down(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        match (q.floors.halves, q.block) {
+            (false, _) => each_step::<1, 0>(p, q, skip, steps),
+            (true, 16) => each_step::<2, 16>(p, q, skip, steps),
+            _ => each_step::<2, 0>(p, q, skip, steps),
         }
     }
 }
 
-/// One group's step, for sums of all products, or two of halves; of `L` products, or with 0 of any number.
+/// Exponent fields of the largest exponents of 8 rows, for each sum.
+type Largest<const SUMS: usize> = [[__m512i; MR]; SUMS];
+
+/// Steps for sums of all products, or two of halves; of `L` products, or with 0 of any number.
 ///
 /// # Safety
 /// As `steps_fast`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn step<const SUMS: usize, const L: usize>(p: &Step, q: &Consts, skip: u32) -> u32 {
-    let (mut skip, part) = (skip, q.length::<L>() / SUMS);
-    let mut largest = [[_mm512_setzero_si512(); MR]; SUMS];
-    for (h, largest) in largest.iter_mut().enumerate() {
-        // SAFETY: the caller's promise, handed on.
-        let (found, doubt) = unsafe { max_exponents::<L, MR, false>(p, q, h * part..(h + 1) * part) };
-        *largest = found;
-        skip |= doubt;
-    }
-    for t in 0..p.vectors {
-        if !skip >> t & ROWS != 0 {
-            // SAFETY: as above.
-            unsafe { quarter::<SUMS, L>(p, q, t, skip, &largest) }
+unsafe fn each_step<const SUMS: usize, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
+    let part = q.length::<L>() / SUMS;
+    // Only tiny operands leave anything to others.
+    let steps = if q.tiny == 0 { steps } else { 1 };
+    let (mut now, mut largest, mut known) = (*p, [[_mm512_setzero_si512(); MR]; SUMS], false);
+    for s in 0..steps {
+        let following = now.next(q);
+        for g in 0..skip.len() {
+            let (here, q) = (now.group(g, q), q.group(g));
+            if skip[g] == !0 {
+                known = false;
+                continue;
+            }
+            if !known {
+                for (h, largest) in largest.iter_mut().enumerate() {
+                    // SAFETY: the caller's promise, handed on.
+                    let (found, doubt) = unsafe { max_exponents::<L, MR, false>(&here, &q, h * part..(h + 1) * part) };
+                    *largest = found;
+                    skip[g] |= doubt;
+                }
+            }
+            // While all columns of a group go by, each quarter finds e_max of two rows of the next.
+            let after = match () {
+                () if g + 1 < skip.len() => Some(now.group(g + 1, &q)),
+                () if s + 1 < steps => Some(following),
+                () => None,
+            };
+            let mut next = largest;
+            known = after.is_some() && q.tiny == 0 && p.vectors == 4;
+            for t in 0..p.vectors {
+                if !skip[g] >> t & ROWS != 0 {
+                    // SAFETY: as above.
+                    unsafe { quarter::<SUMS, L>(&here, &q, t, skip[g], &largest, &after.unwrap_or(here), &mut next) }
+                } else {
+                    known = false;
+                }
+            }
+            largest = next;
         }
+        now = following;
     }
-    skip
+    steps
 }
 
-/// 8 rows by the 16 columns of vector `t`.
+/// 8 rows by the 16 columns of vector `t`. On the way, what is largest in two rows of the step `after`.
 ///
 /// # Safety
 /// As `steps_fast`.
@@ -157,7 +183,9 @@ unsafe fn quarter<const SUMS: usize, const L: usize>(
     q: &Consts,
     t: usize,
     skip: u32,
-    largest: &[[__m512i; MR]; SUMS],
+    largest: &Largest<SUMS>,
+    after: &Step,
+    next: &mut Largest<SUMS>,
 ) {
     let mut tops = [[_mm512_setzero_si512(); MR]; SUMS];
     let mut sums = [[_mm512_setzero_si512(); MR]; SUMS];
@@ -167,7 +195,7 @@ unsafe fn quarter<const SUMS: usize, const L: usize>(
             _mm512_ternarylogic_epi32::<AND_OR>(power, _mm512_set1_epi32(EXP32), _mm512_set1_epi32(1 << 22))
         });
         // SAFETY: the caller's promise.
-        sums[h] = unsafe { products::<SUMS, L>(p, q, t, h, &tops[h]) };
+        sums[h] = unsafe { products::<SUMS, L>(p, q, t, h, &tops[h], after, &mut next[h]) };
     }
     let mut all = [(_mm512_setzero_si512(), _mm512_setzero_si512()); MR];
     // 16 lanes of four rows each.
@@ -208,6 +236,8 @@ unsafe fn products<const SUMS: usize, const L: usize>(
     t: usize,
     h: usize,
     tops: &[__m512i; MR],
+    after: &Step,
+    next: &mut [__m512i; MR],
 ) -> [__m512i; MR] {
     let l = q.length::<L>();
     let part = l / SUMS;
@@ -215,6 +245,7 @@ unsafe fn products<const SUMS: usize, const L: usize>(
     let (mut even, mut odd) = (begin.map(|x| x[0]), begin.map(|x| x[1]));
     // SAFETY (whole function): panels are as large as the step, B's 64-byte aligned.
     let b = unsafe { p.b_val.add(t * l * 16) };
+    let mut best = [_mm512_setzero_si512(); 2];
     for k in h * part..(h + 1) * part {
         let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
         for r in 0..MR {
@@ -222,6 +253,14 @@ unsafe fn products<const SUMS: usize, const L: usize>(
             even[r] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r]);
             odd[r] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r]);
         }
+        let e = unsafe { _mm512_load_si512(after.b_exp.add(k * NR).cast()) };
+        for (i, best) in best.iter_mut().enumerate() {
+            let a = _mm512_set1_epi32(unsafe { *after.a_exp.add((2 * t + i) * l + k) } as i32);
+            *best = _mm512_max_epu8(*best, _mm512_add_epi8(e, a));
+        }
+    }
+    for (i, best) in best.into_iter().enumerate() {
+        next[2 * t + i] = exponent_fields(best, q, false).0;
     }
     let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
     let here = _mm512_set1_epi32((((1u64 << part) - 1) << (h * part)) as i32);
