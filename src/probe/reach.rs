@@ -16,6 +16,12 @@ pub(super) const fn last_bit(f: &FormatSpec) -> i32 {
     f.emin() - f.fraction_bits as i32
 }
 
+/// A format's largest number: its exponent, and its significand from the highest bit of a word.
+const fn largest(f: &FormatSpec) -> (i32, u64) {
+    let max = f.max();
+    (max.exponent, max.significand << (63 - max.frac_bits))
+}
+
 /// The range of one kind of term: the non-zero numbers it can be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
@@ -102,6 +108,8 @@ pub(super) struct Reach {
     /// No product exceeds peak 2^(high - products.width).
     peak: u128,
     high: i32,
+    /// Whether d has a number as large as every c.
+    holds_c: bool,
     /// The fraction bits that results keep.
     kept: i32,
     /// The weight of the smallest result's last bit.
@@ -240,6 +248,7 @@ impl Reach {
             addend,
             peak,
             high,
+            holds_c: c.is_none() || largest(&i.c) <= largest(&i.d),
             kept,
             last_result: i.d.emin() - kept,
             alone,
@@ -326,7 +335,7 @@ impl Reach {
     fn cuts_beside_largest(&self, x: &GenericDot, d: &FormatSpec) -> bool {
         let f = x.frac_bits as i32;
         let small = self.products.largest + carries(x.block) < top(d) - f;
-        let fits = self.addend.is_some_and(|c| c.top <= top(d) && c.width.min(f) <= self.kept);
+        let fits = self.holds_c && self.addend.is_some_and(|c| c.width.min(f) <= self.kept);
         !x.exact && !x.sticky && !self.scaled && small && fits
     }
 }

@@ -294,7 +294,10 @@ impl Generic<'_> {
         if !self.dot.via_f16 {
             return x;
         }
-        Ieee { rounding: Rounding::NearestEven, out: &F16 }.convert(self.circuit, &x)
+        let x = Ieee { rounding: Rounding::NearestEven, out: &F16 }.convert(self.circuit, &x);
+        // A zero has no leading bit to take an exponent from; where zero products count, it is f16's smallest.
+        let exponent = Bits::choose(&x.zero, &self.circuit.exponent(F16.emin()), &x.exponent);
+        Number { exponent: self.circuit.lets.bind("read.exponent", &exponent), ..x }
     }
 
     fn product(

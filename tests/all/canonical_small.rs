@@ -234,3 +234,39 @@ fn canonical_forms_for_small_formats_are_the_same() {
     }
     assert!(shares.0.len() > 35, "{:?}", shares.0);
 }
+
+/// A c may be above the largest result: rounded down that gives the result, toward zero an overflow.
+#[test]
+fn a_c_above_the_largest_result_may_overflow() {
+    let small = |exponent_bits, fraction_bits, bias, specials| FormatSpec {
+        name: "small",
+        storage_bits: 16,
+        signed: true,
+        exponent_bits,
+        fraction_bits,
+        bias,
+        subnormals: true,
+        specials,
+        ignored_low_bits: 0,
+    };
+    let interface = Interface {
+        k: 5,
+        a: small(1, 1, 0, Specials::NanAllOnes),
+        b: small(1, 3, 0, Specials::NanAllOnes),
+        // Up to 1.5 and up to 1.0 times 2^8.
+        c: small(3, 1, -2, Specials::Ieee),
+        d: small(3, 1, -1, Specials::NanAllOnes),
+        scale: None,
+    };
+    let down = GenericDot {
+        block: 4,
+        frac_bits: 1,
+        floor: Floor::BelowEmin(-6),
+        output_rounding: Rounding::Down,
+        ..GenericDot::default()
+    };
+    let down: Recipe = down.into();
+    let (plain, why) = canonical(&down, &interface);
+    Pair::new([&down, &plain], &interface).assert_same(&mut Random(1), 3000);
+    assert!(why.iter().all(|(name, _)| *name != "out"), "{why:?}");
+}

@@ -25,7 +25,7 @@ fn unit(name: &str) -> Unit {
 }
 
 /// One unit of every family and of every parameter's values, catalogue and custom.
-const ENCODED: [&str; 38] = [
+const ENCODED: [&str; 39] = [
     "volta/mma.m8n8k4.f32.f16.f16.f32",
     "volta/mma.m8n8k4.f32.f16.f16.f16",
     "turing/mma.m16n8k8.f16.f16.f16.f16",
@@ -50,6 +50,7 @@ const ENCODED: [&str; 38] = [
     "custom/m1n1k6.f32.bf16.bf16.f32/dot:block=2:pattern=even-odd:F=30:e_zero=none:out=rd:out-bits=12:limit=yes:\
      flush-in=yes:flush-out=yes:negative-zero=yes",
     "custom/m1n1k4.f32.e4m3.e4m3.f32/dot:block=2:F=12:sticky=yes:align=rd:via-f16=yes:zero-products=count:c=last:nan=quiet",
+    "custom/m1n1k2.f16.e2m1.e5m2.f16/dot:block=2:F=6:e_zero=none:zero-products=count:via-f16=yes",
     "custom/m1n1k4.f32.f32.f32.f32/dot:block=4:F=40:align=rno:subnormal-c=normalised:via-f16=yes",
     "custom/m1n1k4.f64.f32.bf16.f16/fma:round=rd",
     "custom/m1n1k4.e4m3.e4m3fnuz.e4m3.f16/dot:block=2:F=8:align=rna:e_zero=zero-c",

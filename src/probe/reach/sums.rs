@@ -53,10 +53,10 @@ impl Reach {
     fn whole_bits(&self, x: &GenericDot, e: i32) -> i32 {
         let [product, addend] = self.largest_at(x, e);
         // A term that has the last bit is not larger than its width allows; a later last bit leaves no more bits.
-        let small = |width: i32| power(self.last.saturating_add(width).saturating_sub(e));
+        let last = power(self.last.saturating_sub(e));
         let n = x.block as f64;
-        let of_product = (n - 1.0) * product + product.min(small(self.products.width + 2)) + addend;
-        let of_addend = self.addend.map_or(0.0, |c| n * product + addend.min(small(c.width + 1)));
+        let of_product = (n - 1.0) * product + product.min(self.peak as f64 * last) + addend;
+        let of_addend = self.addend.map_or(0.0, |c| n * product + addend.min(power(c.width + 1) * last));
         above(of_product.max(of_addend)).saturating_sub(self.last.saturating_sub(e))
     }
 

@@ -151,23 +151,23 @@ fn exponents(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: 
         let why = format!("at the floor and F = {f} no bit is lost: the smallest one is 2^{}", reach.last);
         plain("e_zero", &mut x.floor, Floor::None, why, reasons);
     }
+    let kept = bits_kept(x);
     let width = reach.products.width + 1;
     // By way of f16, the exponents of small operands are far above them.
     let stored = Reach::new(&GenericDot { normalise_products: false, ..*x }, blocks, interface).products;
     if reach.alone && !x.via_f16 && f >= width {
         let why = format!("a lone product has {width} fraction bits at most, none of which it cuts itself");
         plain("normalise", &mut x.normalise_products, false, why, reasons);
-    } else if stored.top.max(stored.largest - 1) - f <= reach.last {
+    } else if stored.top.max(stored.largest - 1) - kept <= reach.last {
         plain("normalise", &mut x.normalise_products, false, "no product's exponent is one that cuts a bit", reasons);
     }
     let counted = GenericDot { zero_products: ZeroProducts::OwnExponent, ..*x };
     let zero_top = Reach::new(&counted, blocks, interface).zero_top();
-    let alone = reach.alone || zero_top - f <= reach.last;
+    let alone = reach.alone || zero_top - kept <= reach.last;
     if alone || reach.sure_floor.is_some_and(|e| e >= zero_top) {
         plain("zero-products", &mut x.zero_products, ZeroProducts::Ignored, "zero products cut no bit", reasons);
     }
     let emin_c = interface.c.emin().max(emin);
-    let kept = bits_kept(x);
     let normal = x.flush_inputs || (x.flush_results && x.c != CPosition::With);
     let never = reach.addend.is_none_or(|c| normal || emin_c - kept <= reach.last.min(c.last));
     // With products it is not the largest term.
