@@ -347,19 +347,33 @@ impl<W: Wide> Product<'_, W> {
         let (k, work): (usize, usize) =
             (chunk.to - chunk.from, tiles.iter().map(|t| t.acc.len()).sum::<usize>() * (chunk.to - chunk.from));
         let threaded = self.threaded && work > SERIAL;
-        let (rows, columns) = (|i: usize| tiles[i * across].rows.clone(), |j: usize| tiles[j].columns.clone());
-        if k > 0 {
-            for_each(threaded, a, |i, panel| self.pack_a(panel, rows(i), chunk));
-            for_each(threaded, b, |j, panel| self.pack_b(panel, columns(j), chunk));
-        }
-        debug_assert_eq!(down * across, tiles.len());
-        for_each(threaded, tiles, |t, tile| {
+        let advance = |tile: &mut Tile<W>, panels: [&Panel; 2]| {
             if !meter.stopped() {
-                let panels = (k > 0).then(|| (&a[t / across], &b[t % across]));
-                tile.advance(panels, chunk, &self.shared);
+                tile.advance((k > 0).then_some((panels[0], panels[1])), chunk, &self.shared);
                 meter.add((tile.acc.len() * k) as u64);
             }
-        });
+        };
+        debug_assert_eq!(down * across, tiles.len());
+        let columns = |j: usize| tiles[j].columns.clone();
+        if k > 0 {
+            for_each(threaded, b, |j, panel| self.pack_b(panel, columns(j), chunk));
+        }
+        if threaded {
+            let rows = |i: usize| tiles[i * across].rows.clone();
+            if k > 0 {
+                for_each(threaded, a, |i, panel| self.pack_a(panel, rows(i), chunk));
+            }
+            for_each(threaded, tiles, |t, tile| advance(tile, [&a[t / across], &b[t % across]]));
+            return;
+        }
+        // One panel for all rows in turn: it is met by all columns while it is in a near cache.
+        let Some(a) = a.first_mut() else { return };
+        for tiles in tiles.chunks_mut(across.max(1)) {
+            if k > 0 {
+                self.pack_a(a, tiles[0].rows.clone(), chunk);
+            }
+            tiles.iter_mut().zip(&*b).for_each(|(tile, b)| advance(tile, [a, b]));
+        }
     }
 
     /// Block scales of a panel's lines; padding has scale 1.

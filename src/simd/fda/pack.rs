@@ -6,8 +6,9 @@ mod avx2;
 
 use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY};
 use crate::format::{FormatSpec, Specials};
-use crate::simd::buffer::Buffer;
+use crate::simd::buffer::{Buffer, Plain};
 use core::arch::x86_64::*;
+use core::ops::Range;
 
 /// Exponents a window spans: bytes 96..=127.
 const WINDOW: i32 = 32;
@@ -224,6 +225,22 @@ fn first_bytes() -> __m512i {
     _mm512_set4_epi32(0x0C0C_0C0C, 0x0808_0808, 0x0404_0404, 0)
 }
 
+/// 16 values in f32.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn narrowed([low, high]: [__m512d; 2]) -> __m512 {
+    _mm512_insertf32x8::<1>(_mm512_castps256_ps512(_mm512_cvtpd_ps(low)), _mm512_cvtpd_ps(high))
+}
+
+/// The lanes of vectors.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn lanes_of<V: Copy, T: Plain, const N: usize>(vectors: V) -> [T; N] {
+    const { assert!(size_of::<[T; N]>() == size_of::<V>(), "whole vectors") };
+    // SAFETY: as many bytes, and every pattern of them is a number.
+    unsafe { core::mem::transmute_copy(&vectors) }
+}
+
 /// The value panel, f64 or f32.
 #[derive(Clone, Copy)]
 enum Values {
@@ -250,11 +267,7 @@ impl Values {
                     _mm512_mask_storeu_pd(to.wrapping_offset(at), lanes as u8, low);
                     _mm512_mask_storeu_pd(to.wrapping_offset(at + 8), (lanes >> 8) as u8, high);
                 }
-                Self::Narrow(to) => {
-                    let low = _mm512_castps256_ps512(_mm512_cvtpd_ps(low));
-                    let both = _mm512_insertf32x8::<1>(low, _mm512_cvtpd_ps(high));
-                    _mm512_mask_storeu_ps(to.wrapping_offset(at), lanes, both);
-                }
+                Self::Narrow(to) => _mm512_mask_storeu_ps(to.wrapping_offset(at), lanes, narrowed([low, high])),
             }
         }
     }
@@ -393,21 +406,57 @@ impl Rows<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn row(&self, row: usize, codes: &[u32], to: &mut Packed) {
         let (l, k) = (self.fda.block, to.steps * self.fda.block);
-        if l.is_multiple_of(16) {
-            for (i, codes) in codes.as_chunks::<16>().0.iter().enumerate() {
-                let s = i * 16 / l;
-                // SAFETY: 16 codes.
-                let raw = unsafe { _mm512_loadu_epi32(codes.as_ptr().cast()) };
-                let mut it = self.decoder.items::<false>(raw, self.shifts(row, s, to));
-                it.exponents = _mm512_shuffle_epi8(it.exponents, first_bytes());
-                self.put(&it, [s, row], [0, 16, i * 16 % l], to);
-            }
-            return;
+        match l {
+            4 => self.whole::<4>(row, codes, to),
+            8 => self.whole::<8>(row, codes, to),
+            16 => self.whole::<16>(row, codes, to),
+            32 => self.whole::<32>(row, codes, to),
+            _ => self.parts(row, 0..k, codes, to),
         }
-        // Whole FDAs that 16 lanes hold, or a long one in parts.
+        if l.is_power_of_two() && (4..=32).contains(&l) {
+            self.parts(row, k / 16 * 16..k, codes, to);
+        }
+    }
+
+    /// The same for FDAs of L products, which 16 lanes hold whole, or half of one: as far as there are 16 codes.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn whole<const L: usize>(&self, row: usize, codes: &[u32], to: &mut Packed) {
+        let (part, r) = (L.min(16), row % MR);
+        for (i, codes) in codes.as_chunks::<16>().0.iter().enumerate() {
+            // SAFETY: 16 codes.
+            let raw = unsafe { _mm512_loadu_epi32(codes.as_ptr().cast()) };
+            let shifts = if to.shifts.is_empty() { None } else { self.shifts(row, i * 16 / L, to) };
+            let it = self.decoder.items::<false>(raw, shifts);
+            let exponents = _mm512_shuffle_epi8(it.exponents, first_bytes());
+            let exponents: [i32; 16] = lanes_of(exponents);
+            for done in (0..16).step_by(part) {
+                let (place, offset) = (to.at_a(row / MR, (i * 16 + done) / L), (i * 16 + done) % L);
+                let at = (place * MR + r) * L + offset;
+                match self.values {
+                    Values::Wide(_) => {
+                        let both: [i64; 16] = lanes_of(it.values);
+                        to.values.view_mut::<i64>()[at..at + part].copy_from_slice(&both[done..done + part]);
+                    }
+                    Values::Narrow(_) => {
+                        let both: [i32; 16] = lanes_of(narrowed(it.values));
+                        to.values.view_mut::<i32>()[at..at + part].copy_from_slice(&both[done..done + part]);
+                    }
+                }
+                to.exponents.view_mut::<i32>()[at..at + part].copy_from_slice(&exponents[done..done + part]);
+                self.note(&it, first(part) << done, [place * MR + r, done, offset], to);
+            }
+        }
+    }
+
+    /// The same for codes `range`, which begin with an FDA: in 16 lanes whole FDAs, or parts of a long one.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn parts(&self, row: usize, range: Range<usize>, codes: &[u32], to: &mut Packed) {
+        let l = self.fda.block;
         let span = if 16usize.is_multiple_of(l) { 16 } else { l };
-        for base in (0..k).step_by(span) {
-            let end = (base + span).min(k);
+        for base in range.clone().step_by(span) {
+            let end = (base + span).min(range.end);
             let (mut s, mut offset) = (base / l, 0);
             for from in (base..end).step_by(16) {
                 let lanes = first(end - from);
@@ -458,16 +507,26 @@ impl Rows<'_> {
             let exponents = to.exponents.view_mut::<i32>().as_mut_ptr();
             _mm512_mask_storeu_epi32(exponents.wrapping_offset(at), lanes, it.exponents);
         }
-        to.signs.view_mut::<u32>()[place * MR + r] |= u32::from(it.negative & lanes) >> done << offset;
+        self.note(it, lanes, [place * MR + r, done, offset], to);
+    }
+
+    /// Signs and flags of products `offset..` of FDA `at`, the lanes from `done` on.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn note(&self, it: &Items, lanes: __mmask16, [at, done, offset]: [usize; 3], to: &mut Packed) {
+        let l = self.fda.block;
+        to.signs.view_mut::<u32>()[at] |= u32::from(it.negative & lanes) >> done << offset;
         let mut flags = it.flags(lanes);
-        let small = _mm512_mask_cmple_epi32_mask(lanes, it.significands, _mm512_set1_epi32(self.half_small));
-        if l <= 16 && l as u32 * ((2 << self.decoder.frac_bits) - 1) > self.limit && 2 * small.count_ones() < l as u32 {
-            let sum = _mm512_mask_reduce_add_epi32(lanes, it.significands) as u32;
-            flags |= if sum > self.limit { RISK } else { 0 };
+        if l <= 16 && l as u32 * ((2 << self.decoder.frac_bits) - 1) > self.limit {
+            let half_small = _mm512_set1_epi32(self.half_small);
+            let small = _mm512_mask_cmple_epi32_mask(lanes, it.significands, half_small).count_ones();
+            if 2 * small < l as u32 && _mm512_mask_reduce_add_epi32(lanes, it.significands) as u32 > self.limit {
+                flags |= RISK;
+            }
         }
         if flags != 0 {
-            to.flags[place * MR + r] |= flags;
-            to.any[place] |= flags;
+            to.flags[at] |= flags;
+            to.any[at / MR] |= flags;
         }
     }
 }

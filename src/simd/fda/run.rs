@@ -149,7 +149,11 @@ impl Fda {
         let (a, b) = (panels[0].packed::<Packed>(), panels[1].packed::<Packed>());
         let (q, fast) = self.consts(a, b);
         let (ld, f16) = (panels[1].lines, self.out == out::F16_RNE);
-        copy_in(state, ld, size, self.unit.c.fraction_bits == 10, &mut work.tile);
+        let c_is_f16 = self.unit.c.fraction_bits == 10;
+        micro.vectorise(
+            #[inline(always)]
+            || copy_in(state, ld, size, c_is_f16, &mut work.tile),
+        );
         work.scratch.key = None;
         work.lines.forget();
         work.decoded.forget();
@@ -181,7 +185,11 @@ impl Fda {
             }
         }
         let nan = self.unit.d.nan_code(self.nan).unwrap_or_default() as u32;
-        copy_out(state, ld, size, f16.then_some(nan), &work.tile);
+        let tile = &work.tile;
+        micro.vectorise(
+            #[inline(always)]
+            || copy_out(state, ld, size, f16.then_some(nan), tile),
+        );
     }
 }
 

@@ -10,27 +10,24 @@ pub(super) const MC: usize = GROUPS * MR;
 #[repr(align(64))]
 pub(super) struct Tile(pub(super) [f32; MC * NR]);
 
-/// An f16 code as f32: exact, NaN to NaN.
+/// An f16 code as f32: exact, NaN to NaN. All cases are computed and one is chosen, so that vectors can.
+#[inline(always)]
 fn f16_to_f32(x: u32) -> f32 {
-    let (sign, mag) = (x >> 15 & 1, x & 0x7FFF);
-    let v = match mag >> 10 {
-        31 => f32::from_bits(0x7F80_0000 | mag << 13),
-        0 => mag as f32 / 16_777_216.0,
-        _ => f32::from_bits((mag << 13) + (112 << 23)),
-    };
-    f32::from_bits(v.to_bits() | sign << 31)
+    let (sign, mag) = (x << 16 & 1 << 31, x & 0x7FFF);
+    let subnormal = (mag as i32 as f32 * (1.0 / 16_777_216.0)).to_bits();
+    let normal = (mag << 13) + if mag < 31 << 10 { 112 << 23 } else { 224 << 23 };
+    f32::from_bits(sign | if mag < 1 << 10 { subnormal } else { normal })
 }
 
 /// The inverse for values that are f16 values; any NaN gives `nan`.
+#[inline(always)]
 fn f32_to_f16(x: f32, nan: u32) -> u32 {
-    let (sign, mag) = (x.to_bits() >> 31, x.to_bits() & 0x7FFF_FFFF);
-    let h = match mag {
-        m if m > 0x7F80_0000 => return nan,
-        0x7F80_0000 => 0x7C00,
-        m if m < 113 << 23 => (f32::from_bits(m) * 16_777_216.0) as u32,
-        m => (m >> 13) - (112 << 10),
-    };
-    h | sign << 15
+    let (sign, mag) = (x.to_bits() >> 16 & 1 << 15, x.to_bits() & 0x7FFF_FFFF);
+    // As an integer's bits once it stands on top of 2^23.
+    let subnormal = (f32::from_bits(mag) * 16_777_216.0 + 8_388_608.0).to_bits() & 0x3FF;
+    let normal = (mag.min(143 << 23) >> 13).wrapping_sub(112 << 10);
+    let finite = if mag < 113 << 23 { subnormal } else { normal };
+    if mag > 0x7F80_0000 { nan } else { sign | finite }
 }
 
 /// The nearest f16, ties to even.
@@ -49,13 +46,16 @@ pub(super) fn round_f16(x: f32) -> f32 {
 }
 
 /// Takes the states of a part of a tile; 0 beyond its edges.
+#[inline(always)]
 pub(super) fn copy_in(state: &[u32], ld: usize, [rows, columns]: [usize; 2], f16: bool, tile: &mut Tile) {
     for (r, to) in tile.0.as_chunks_mut::<NR>().0.iter_mut().enumerate().take(rows) {
         let from = &state[r * ld..][..columns];
-        if f16 {
-            to.iter_mut().zip(from).for_each(|(t, x)| *t = f16_to_f32(*x));
-        } else {
-            to.iter_mut().zip(from).for_each(|(t, x)| *t = f32::from_bits(*x));
+        // Whole rows have a length that the compiler knows.
+        match (<&[u32; NR]>::try_from(from), f16) {
+            (Ok(from), true) => *to = from.map(f16_to_f32),
+            (Ok(from), false) => *to = from.map(f32::from_bits),
+            (Err(_), true) => to.iter_mut().zip(from).for_each(|(t, x)| *t = f16_to_f32(*x)),
+            (Err(_), false) => to.iter_mut().zip(from).for_each(|(t, x)| *t = f32::from_bits(*x)),
         }
         to[columns..].fill(0.0);
     }
@@ -64,13 +64,36 @@ pub(super) fn copy_in(state: &[u32], ld: usize, [rows, columns]: [usize; 2], f16
 }
 
 /// Gives them back; `f16` is the code of NaN where states are f16.
+#[inline(always)]
 pub(super) fn copy_out(state: &mut [u32], ld: usize, [rows, columns]: [usize; 2], f16: Option<u32>, tile: &Tile) {
     for (r, from) in tile.0.as_chunks::<NR>().0.iter().enumerate().take(rows) {
         let to = &mut state[r * ld..][..columns];
-        if let Some(nan) = f16 {
-            to.iter_mut().zip(from).for_each(|(t, x)| *t = f32_to_f16(*x, nan));
-        } else {
-            to.iter_mut().zip(from).for_each(|(t, x)| *t = x.to_bits());
+        match (<&mut [u32; NR]>::try_from(&mut *to), f16) {
+            (Ok(to), Some(nan)) => *to = from.map(|x| f32_to_f16(x, nan)),
+            (Ok(to), None) => *to = from.map(f32::to_bits),
+            (Err(_), Some(nan)) => to.iter_mut().zip(from).for_each(|(t, x)| *t = f32_to_f16(*x, nan)),
+            (Err(_), None) => to.iter_mut().zip(from).for_each(|(t, x)| *t = x.to_bits()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{f16_to_f32, f32_to_f16};
+    use crate::format::F16;
+
+    #[test]
+    fn f16_codes_are_widened_and_come_back() {
+        for code in 0..1u32 << 16 {
+            let (wide, exact) = (f16_to_f32(code), F16.to_f64(code.into()));
+            assert_eq!(wide.is_nan(), exact.is_nan(), "{code:x}");
+            let back = f32_to_f16(wide, 0x7FFF);
+            if exact.is_nan() {
+                assert_eq!(back, 0x7FFF, "{code:x}");
+            } else {
+                assert_eq!(f64::from(wide).to_bits(), exact.to_bits(), "{code:x}");
+                assert_eq!(back, code);
+            }
         }
     }
 }
