@@ -194,6 +194,48 @@ fn a_floor_and_a_width_that_show_only_together_are_one_function() {
     }
 }
 
+/// What studies of neighbours found no input for, and no reason either.
+#[test]
+fn neighbours_no_input_tells_apart_are_one_function() {
+    for (interface, one, other) in [
+        // A sticky bit at a floor, beside terms that are flushed where both have bits below that.
+        (
+            "m1n1k2.f32.tf32.tf32.f32",
+            "block=2:F=36:sticky=yes:e_zero=emin-11:c=late:out=rne:flush-out=yes",
+            "block=2:F=36:sticky=yes:e_zero=emin+1:c=late:out=rne:flush-out=yes",
+        ),
+        // A sticky bit for the one bit that a zero product's exponent cuts.
+        (
+            "m1n1k16.f16.e2m1.e5m2.f16",
+            "block=16:F=17:align=rd:sticky=yes:e_zero=emin-15:c=last:via-f16=yes",
+            "block=16:F=17:align=rd:sticky=yes:e_zero=emin-15:zero-products=count:c=last:via-f16=yes",
+        ),
+        // Operands that f16 holds.
+        (
+            "m1n1k1.f32.e3m2.e5m2.f32",
+            "block=1:F=38:sticky=yes:e_zero=emin-6:out=ru",
+            "block=1:F=38:sticky=yes:e_zero=emin-6:out=ru:via-f16=yes",
+        ),
+        // Seven products of 36 and one of at most 2.25 have no more than ten bits.
+        (
+            "m1n1k8.f32.e2m1.e2m1.f32",
+            "block=8:F=28:align=rne:e_zero=zero-c:c=late:out=rd:out-bits=13",
+            "block=8:F=28:align=rne:e_zero=zero-c:c=late:out=rd:out-bits=9",
+        ),
+    ] {
+        let units = [one, other].map(|rules| Unit::find(&format!("custom/{interface}/dot:{rules}")).unwrap());
+        let [x, y] = units.each_ref().map(|u| u.recipe.unwrap());
+        assert!(same_function(&x, &y, &units[0].interface()).is_some(), "{interface}: {one} and {other}");
+        assert!(same_on_vectors(&units[0], &units[1], 3000), "{interface}: {one} and {other}");
+    }
+    // Where one bit less is kept, they differ.
+    let [ten, nine] = [9, 8].map(|bits| {
+        let rules = format!("block=8:F=28:e_zero=none:c=late:out=rd:out-bits={bits}");
+        Unit::find(&format!("custom/m1n1k8.f32.e2m1.e2m1.f32/dot:{rules}")).unwrap()
+    });
+    assert!(same_function(&ten.recipe.unwrap(), &nine.recipe.unwrap(), &ten.interface()).is_none());
+}
+
 /// Whether a negative sum that rounds to zero keeps its sign shows in the last block alone, and not there if its terms
 /// are no finer than results are.
 #[test]

@@ -3,9 +3,9 @@
 
 use super::super::bench::top;
 use super::super::black_box::Interface;
-use super::{Range, Reach, to_nearest};
+use super::{Range, Reach, keeps_values_in_f16, to_nearest};
 use crate::accumulate::{CPosition, GenericDot, SubnormalC};
-use crate::format::FormatSpec;
+use crate::format::{F16, FormatSpec};
 use crate::round::Rounding;
 
 /// Fraction bits below which the output's rounding turns: to nearest, halfway between two results.
@@ -26,6 +26,12 @@ fn follows_rounding(x: &GenericDot, alone: bool) -> bool {
     (one_way && !x.sticky && !(x.negative_zero && vanishes)) || (x.sticky && x.alignment == TowardZero)
 }
 
+/// Whether operands that go by way of f16 keep their values, with exponents that are as near to these as before or
+/// nearer.
+fn keeps_values(x: &GenericDot, i: &Interface) -> bool {
+    !x.via_f16 || [&i.a, &i.b].iter().all(|f| keeps_values_in_f16(f) && f.emin() >= F16.emin())
+}
+
 impl Reach {
     /// Whether what alignment cuts off never changes what the output's rounding makes of the sum, the floor's cut
     /// included: where the output's rounding turns there is no finer bit than alignment keeps.
@@ -39,19 +45,19 @@ impl Reach {
             || (self.far_terms_hide_cut(x, i) && no_cut_at_floor)
     }
 
-    /// Whether a block has two terms at most, which are as they were stored.
-    fn two_terms(&self, x: &GenericDot) -> bool {
+    /// Whether a block has two terms at most, of the values that were stored.
+    fn two_terms(&self, x: &GenericDot, i: &Interface) -> bool {
         // A zero product leaves its block's other term.
         let other = self.addend.map_or(self.products.last, |c| c.last);
         let zeros_cut = self.zeros.is_some() && !self.alone && self.zero_top() - x.frac_bits as i32 > other;
         let two = self.alone || x.block + usize::from(self.addend.is_some()) == 2;
-        two && !self.scaled && !x.via_f16 && !zeros_cut
+        two && !self.scaled && keeps_values(x, i) && !zeros_cut
     }
 
     /// Whether what is cut off below the largest term, no floor being above that, changes no rounding: a product alone,
     /// or one of two terms, is cut in the direction in which it is rounded, or the sticky bit stands for what is cut.
     fn terms_hide_cut(&self, x: &GenericDot, i: &Interface) -> bool {
-        if !self.two_terms(x) || !follows_rounding(x, self.alone) {
+        if !self.two_terms(x, i) || !follows_rounding(x, self.alone) {
             return false;
         }
         let (f, rounded) = (x.frac_bits as i32, rounded(x, i));
@@ -94,7 +100,7 @@ impl Reach {
         let bits = self.products.width + 2 + i32::from(i.a.fraction_bits.min(i.b.fraction_bits) == 0);
         let products = Range { width: self.products.width + 1, ..self.products };
         let cuts_itself = width > f || self.addend.is_some_and(|c| c.width > f);
-        self.two_terms(x)
+        self.two_terms(x, i)
             && !cuts_itself
             && match self.addend {
                 Some(c) => {
@@ -109,6 +115,9 @@ impl Reach {
     /// and an addend, and what of them has bits that it cuts is rounded in one way or is too small to show but its sign.
     pub(in super::super) fn hides_floor(&self, x: &GenericDot, i: &Interface, e: i32) -> bool {
         use Rounding::{AwayFromZero, Down, TowardZero, Up};
+        if self.sticky_hides_floor(x, i, e) {
+            return true;
+        }
         let product = self.products.low < e;
         let addend = self.addend.filter(|c| c.low < e);
         if product && (x.block != 1 || self.scaled || x.via_f16) {
@@ -143,6 +152,25 @@ impl Reach {
         let one_way = x.alignment == x.output_rounding && [Down, Up].contains(&x.alignment);
         let no_sign = nearest || one_way || (one && x.output_rounding == TowardZero);
         most <= beside.map_or(turn, |c| turn.min(c.last)) && (keeps_sign || (on_results && no_sign && !x.negative_zero))
+    }
+
+    /// Whether of two terms at most one is cut at a floor at `e` where a result shows, a sticky bit standing for what is
+    /// cut: two terms that both have bits below that place are so small that their sum is flushed.
+    fn sticky_hides_floor(&self, x: &GenericDot, i: &Interface, e: i32) -> bool {
+        let cut = e.saturating_sub(x.frac_bits as i32);
+        let stands = x.sticky && x.alignment == Rounding::TowardZero && cut <= i.d.emin() - rounded(x, i);
+        // Rounded up, a small sum must still be subnormal.
+        if !stands || !x.flush_results || x.negative_zero || self.scaled || self.kept == 0 {
+            return false;
+        }
+        // What has a bit below 2^cut is smaller than 2 to this power; cut, it is not larger.
+        let product = cut + self.products.width + 1;
+        let most = match (x.block, self.addend) {
+            (1 | 2, None) => product,
+            (1, Some(c)) => product.max(cut + c.width),
+            _ => return false,
+        };
+        most + 1 < i.d.emin()
     }
 
     /// The least F of which the floor's cut, at the same place, is all that shows: below the largest term nothing is
