@@ -116,6 +116,11 @@ fn edges_reach_what_was_missed() {
             "F=9:align=rne:normalise=yes:e_zero=none:flush-out=yes",
             "F=9:align=rne:normalise=yes:e_zero=zero-c:flush-out=yes",
         ),
+        (
+            "k16.f16.e4m3.e4m3.f16",
+            "block=14:F=29:normalise=yes:e_zero=emin-5:c=late:out=ru:flush-in=yes:flush-out=yes",
+            "block=14:F=29:e_zero=emin-5:c=late:out=ru:flush-in=yes:flush-out=yes",
+        ),
     ] {
         let unit = Unit::find(&format!("custom/m1n1{formats}/dot:{unit}")).unwrap();
         let (own, other) = (unit.recipe.unwrap(), format!("dot:{other}").parse().unwrap());

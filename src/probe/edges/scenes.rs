@@ -154,9 +154,16 @@ impl Edges {
         };
         // Or one that an earlier step's result can be.
         let earlier = self.blocks.len() > 1 && self.random.one_in(2);
-        let end = if earlier { end.max(if self.flushes { i.d.emin() } else { last_bit(&i.d) }) } else { end };
+        let mut end = if earlier { end.max(if self.flushes { i.d.emin() } else { last_bit(&i.d) }) } else { end };
         if (of_c || end < lead) && self.random.one_in(2) {
             lead = products.min(end + self.pick(|s| &s.gaps) + self.random.range(0, 4));
+        }
+        // Or the last bit of a larger one, where subnormal operands are read as zero and none is so small: beside the
+        // largest products, which may be the only ones that cut it.
+        let of_larger = !of_c && !earlier && self.random.one_in(3);
+        if of_larger && self.random.one_in(2) {
+            lead = products;
+            end = lead - self.pick(|s| &s.gaps) + self.random.range(-1, 1);
         }
         if places.len() < 2 {
             return self.cancelling(input, step, negative, lead, rest);
@@ -187,10 +194,19 @@ impl Edges {
             places = vec![members[self.random.below(members.len() as u64) as usize]];
             places.retain(|place| ![k, l].contains(place));
         }
-        for e in [end, beside].into_iter().skip(usize::from(of_c)) {
+        for (e, is_end) in [(end, true), (beside, false)].into_iter().skip(usize::from(of_c)) {
             if !places.is_empty() {
                 let (n, negative) = (self.random.below(places.len() as u64) as usize, self.random.one_in(2));
-                self.put_at(input, places.swap_remove(n), negative, e, Rest::Nothing);
+                let place = places.swap_remove(n);
+                if is_end && of_larger {
+                    let bits = self.random.range(0, (i.a.fraction_bits + i.b.fraction_bits).min(20) as i32);
+                    let one = u128::from(2 * self.random.below(1 << bits) + 1);
+                    if let Some(operands) = self.bench.split(negative, one, e).filter(|_| place < i.k) {
+                        (input.a[place], input.b[place]) = operands;
+                        continue;
+                    }
+                }
+                self.put_at(input, place, negative, e, Rest::Nothing);
             }
         }
     }
