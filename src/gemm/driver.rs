@@ -369,7 +369,7 @@ impl<W: Wide> Product<'_, W> {
         // One panel for all rows in turn: it is met by all columns while it is in a near cache.
         let Some(a) = a.first_mut() else { return };
         for tiles in tiles.chunks_mut(across.max(1)) {
-            if k > 0 {
+            if k > 0 && !meter.stopped() {
                 self.pack_a(a, tiles[0].rows.clone(), chunk);
             }
             tiles.iter_mut().zip(&*b).for_each(|(tile, b)| advance(tile, [a, b]));

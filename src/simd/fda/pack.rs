@@ -235,8 +235,8 @@ fn narrowed([low, high]: [__m512d; 2]) -> __m512 {
 /// The lanes of vectors.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn lanes_of<V: Copy, T: Plain, const N: usize>(vectors: V) -> [T; N] {
-    const { assert!(size_of::<[T; N]>() == size_of::<V>(), "whole vectors") };
+fn lanes_of<T: Plain, const V: usize, const N: usize>(vectors: [__m512i; V]) -> [T; N] {
+    const { assert!(size_of::<[T; N]>() == 64 * V, "whole vectors") };
     // SAFETY: as many bytes, and every pattern of them is a number.
     unsafe { core::mem::transmute_copy(&vectors) }
 }
@@ -406,47 +406,50 @@ impl Rows<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn row(&self, row: usize, codes: &[u32], to: &mut Packed) {
         let (l, k) = (self.fda.block, to.steps * self.fda.block);
-        match l {
+        let done = match l {
             4 => self.whole::<4>(row, codes, to),
             8 => self.whole::<8>(row, codes, to),
             16 => self.whole::<16>(row, codes, to),
             32 => self.whole::<32>(row, codes, to),
-            _ => self.parts(row, 0..k, codes, to),
-        }
-        if l.is_power_of_two() && (4..=32).contains(&l) {
-            self.parts(row, k / 16 * 16..k, codes, to);
-        }
+            _ => 0,
+        };
+        self.parts(row, done..k, codes, to);
     }
 
-    /// The same for FDAs of L products, which 16 lanes hold whole, or half of one: as far as there are 16 codes.
+    /// The same for FDAs of L products, which 16 lanes hold whole, or half of one, as far as there are 16 codes; how
+    /// many codes that are.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn whole<const L: usize>(&self, row: usize, codes: &[u32], to: &mut Packed) {
+    fn whole<const L: usize>(&self, row: usize, codes: &[u32], to: &mut Packed) -> usize {
         let (part, r) = (L.min(16), row % MR);
-        for (i, codes) in codes.as_chunks::<16>().0.iter().enumerate() {
+        let (whole, rest) = codes.as_chunks::<16>();
+        for (i, codes) in whole.iter().enumerate() {
             // SAFETY: 16 codes.
             let raw = unsafe { _mm512_loadu_epi32(codes.as_ptr().cast()) };
             let shifts = if to.shifts.is_empty() { None } else { self.shifts(row, i * 16 / L, to) };
             let it = self.decoder.items::<false>(raw, shifts);
-            let exponents = _mm512_shuffle_epi8(it.exponents, first_bytes());
-            let exponents: [i32; 16] = lanes_of(exponents);
+            let exponents: [i32; 16] = lanes_of([_mm512_shuffle_epi8(it.exponents, first_bytes())]);
             for done in (0..16).step_by(part) {
                 let (place, offset) = (to.at_a(row / MR, (i * 16 + done) / L), (i * 16 + done) % L);
                 let at = (place * MR + r) * L + offset;
-                match self.values {
-                    Values::Wide(_) => {
-                        let both: [i64; 16] = lanes_of(it.values);
-                        to.values.view_mut::<i64>()[at..at + part].copy_from_slice(&both[done..done + part]);
-                    }
-                    Values::Narrow(_) => {
-                        let both: [i32; 16] = lanes_of(narrowed(it.values));
-                        to.values.view_mut::<i32>()[at..at + part].copy_from_slice(&both[done..done + part]);
+                // SAFETY: the panel has room for this FDA of this row.
+                unsafe {
+                    match self.values {
+                        Values::Wide(to) => {
+                            let values: [f64; 16] = lanes_of(it.values.map(|v| _mm512_castpd_si512(v)));
+                            to.add(at).copy_from_nonoverlapping(values[done..done + part].as_ptr(), part);
+                        }
+                        Values::Narrow(to) => {
+                            let values: [f32; 16] = lanes_of([_mm512_castps_si512(narrowed(it.values))]);
+                            to.add(at).copy_from_nonoverlapping(values[done..done + part].as_ptr(), part);
+                        }
                     }
                 }
                 to.exponents.view_mut::<i32>()[at..at + part].copy_from_slice(&exponents[done..done + part]);
                 self.note(&it, first(part) << done, [place * MR + r, done, offset], to);
             }
         }
+        codes.len() - rest.len()
     }
 
     /// The same for codes `range`, which begin with an FDA: in 16 lanes whole FDAs, or parts of a long one.

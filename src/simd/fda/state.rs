@@ -45,17 +45,24 @@ pub(super) fn round_f16(x: f32) -> f32 {
     ((mag + magic) - magic).copysign(x)
 }
 
+/// A row of a tile; a whole one has a length that the compiler knows.
+#[inline(always)]
+fn copy_row<T: Copy, U>(from: &[T], to: &mut [U], f: impl Fn(T) -> U) {
+    match (<&[T; NR]>::try_from(from), <&mut [U; NR]>::try_from(&mut *to)) {
+        (Ok(from), Ok(to)) => *to = from.map(f),
+        _ => to.iter_mut().zip(from).for_each(|(to, x)| *to = f(*x)),
+    }
+}
+
 /// Takes the states of a part of a tile; 0 beyond its edges.
 #[inline(always)]
 pub(super) fn copy_in(state: &[u32], ld: usize, [rows, columns]: [usize; 2], f16: bool, tile: &mut Tile) {
     for (r, to) in tile.0.as_chunks_mut::<NR>().0.iter_mut().enumerate().take(rows) {
         let from = &state[r * ld..][..columns];
-        // Whole rows have a length that the compiler knows.
-        match (<&[u32; NR]>::try_from(from), f16) {
-            (Ok(from), true) => *to = from.map(f16_to_f32),
-            (Ok(from), false) => *to = from.map(f32::from_bits),
-            (Err(_), true) => to.iter_mut().zip(from).for_each(|(t, x)| *t = f16_to_f32(*x)),
-            (Err(_), false) => to.iter_mut().zip(from).for_each(|(t, x)| *t = f32::from_bits(*x)),
+        let row = &mut to[..columns];
+        match f16 {
+            true => copy_row(from, row, f16_to_f32),
+            false => copy_row(from, row, f32::from_bits),
         }
         to[columns..].fill(0.0);
     }
@@ -67,12 +74,10 @@ pub(super) fn copy_in(state: &[u32], ld: usize, [rows, columns]: [usize; 2], f16
 #[inline(always)]
 pub(super) fn copy_out(state: &mut [u32], ld: usize, [rows, columns]: [usize; 2], f16: Option<u32>, tile: &Tile) {
     for (r, from) in tile.0.as_chunks::<NR>().0.iter().enumerate().take(rows) {
-        let to = &mut state[r * ld..][..columns];
-        match (<&mut [u32; NR]>::try_from(&mut *to), f16) {
-            (Ok(to), Some(nan)) => *to = from.map(|x| f32_to_f16(x, nan)),
-            (Ok(to), None) => *to = from.map(f32::to_bits),
-            (Err(_), Some(nan)) => to.iter_mut().zip(from).for_each(|(t, x)| *t = f32_to_f16(*x, nan)),
-            (Err(_), None) => to.iter_mut().zip(from).for_each(|(t, x)| *t = x.to_bits()),
+        let (from, to) = (&from[..columns], &mut state[r * ld..][..columns]);
+        match f16 {
+            Some(nan) => copy_row(from, to, |x| f32_to_f16(x, nan)),
+            None => copy_row(from, to, f32::to_bits),
         }
     }
 }
