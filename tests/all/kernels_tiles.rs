@@ -92,16 +92,17 @@ fn row_groups_beside_others_are_the_references() {
     for name in FDA.into_iter().chain(others) {
         let (unit, mut rng) = (Unit::find(name).unwrap(), Rng(name.len() as u64));
         for _ in 0..20 {
-            let steps = if unit.c == unit.d { rng.pick(&[1, 2, 5]) } else { 1 };
+            let steps = if unit.c == unit.d { rng.pick(&[1, 2, 5, 9, 14]) } else { 1 };
             let size = [9 + rng.below(64), rng.pick(&[49, 57, 64, 64, 64, 100]), steps];
             problem(&unit, size, &mut rng).check(&isas());
         }
     }
 }
 
-/// A problem of numbers near one, 5 steps deep.
+/// A problem of numbers near one, some steps deep: runs of steps that are whole or not.
 fn near_one(unit: &Unit, size: [usize; 2], rng: &mut Rng) -> Problem {
-    Problem::new(unit, &[Kind::NearOne], rng.next(), [size[0], size[1], 5])
+    let steps = rng.pick(&[5, 5, 8, 9, 14, 45]);
+    Problem::new(unit, &[Kind::NearOne], rng.next(), [size[0], size[1], steps])
 }
 
 /// States of f16 become infinite in this step or that, in any piece, beside others that stay finite.

@@ -4,10 +4,11 @@
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
-use super::finish::{accumulators, finish, finish_narrow, low_halves, negatives, overflowed, start};
+use super::finish::{accumulators, finish, finish_narrow, low_halves, negatives, overflowed, start, truncated};
 use super::fixed::Lines;
+use super::micro::Advance;
 use super::round_down::Floors;
-use super::{GROUPS, MR, NR, stream};
+use super::{GROUPS, MR, NR, out, stream};
 use core::arch::asm;
 use core::ops::Range;
 use std::arch::x86_64::*;
@@ -65,7 +66,12 @@ impl Step {
 
     /// The next step of the same states, for f64 accumulators.
     pub(super) fn next(&self, q: &Consts) -> Self {
-        let (rows, columns) = (GROUPS * MR, NR);
+        self.skip(1, q)
+    }
+
+    /// The `steps`-th from here of the same states, for f64 accumulators.
+    pub(super) fn skip(&self, steps: usize, q: &Consts) -> Self {
+        let (rows, columns) = (steps * GROUPS * MR, steps * NR);
         Self {
             a_val: self.a_val.wrapping_add(rows * q.block),
             a_exp: self.a_exp.wrapping_add(rows * q.block),
@@ -93,6 +99,7 @@ impl Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Consts {
     pub(super) frac_bits: i32,
+    pub(super) frac_float: f32,
     pub(super) block: usize,
     pub(super) narrow: bool,
     /// Subtracted from a byte sum to give the f32 exponent field of 2^e.
@@ -174,16 +181,18 @@ pub(super) unsafe fn max_exponents<const L: usize, const R: usize, const TILES: 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn exponent_fields(largest: __m512i, q: &Consts, tiny: bool) -> (__m512i, u32) {
-    let mut doubt = 0;
-    if tiny {
-        let mut bits = _mm512_cmplt_epu8_mask(largest, _mm512_set1_epi8((95 + 127 + 1) as u8 as i8));
-        for t in 0..4 {
-            doubt |= u32::from(bits & 0x1111_1111_1111_1111 != 0) << t;
-            bits >>= 1;
-        }
-    }
+    let doubt = if tiny { doubts(largest) } else { 0 };
     let (sub, floor) = (_mm512_set1_epi8(q.bias_sub as i8), _mm512_set1_epi8(q.floor_field as i8));
     (_mm512_max_epu8(_mm512_subs_epu8(largest, sub), floor), doubt)
+}
+
+/// The pieces of a row in which a tiny operand might matter. Not inline: a comparison beforehand costs a multiplication.
+#[cold]
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn doubts(largest: __m512i) -> u32 {
+    let bits = _mm512_cmplt_epu8_mask(largest, _mm512_set1_epi8((95 + 127 + 1) as u8 as i8));
+    (0..4).fold(0, |m, t| m | u32::from(bits >> t & 0x1111_1111_1111_1111 != 0) << t)
 }
 
 /// Eight times the same number. What compilers make of it costs Zen 4 two thirds of a multiplication, the same
@@ -214,18 +223,25 @@ pub(super) fn powers(bytes: __m512i, t: usize) -> __m512 {
     _mm512_castsi512_ps(_mm512_rolv_epi32(bytes, _mm512_set1_epi32((23 - 8 * t as i32) & 31)))
 }
 
+/// Whether results are to be cut further than `OUT` says.
+#[inline(always)]
+const fn is_cut<const OUT: u8>(q: &Consts) -> bool {
+    OUT == out::F32_RZ && q.keep != -1
+}
+
 /// FDA steps of row groups of 8 by 64 columns for operands within the window and states within range, as `Micro` says.
 ///
 /// # Safety
 /// `p` points into panels of at least these steps and to `MR` rows of state, for every group.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
+pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
     // SAFETY: the caller's promise, handed on. Steps of more than 16 products look at their sums.
     unsafe {
         match (q.narrow, q.block) {
             (true, 16) => narrow::<OUT, 16>(p, q, skip),
             (true, 32) => narrow::<OUT, 32>(p, q, skip),
             (true, _) => narrow::<OUT, 0>(p, q, skip),
+            _ if is_cut::<OUT>(q) => steps_fast::<{ out::F32_CUT }>(p, q, skip, steps),
             (_, 4) => stream::steps::<OUT, false, 4>(p, q, skip, steps),
             (_, 8) => stream::steps::<OUT, false, 8>(p, q, skip, steps),
             (_, 16) => stream::steps::<OUT, false, 16>(p, q, skip, steps),
@@ -242,7 +258,7 @@ pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut 
 /// As `steps_fast`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn narrow<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32]) -> usize {
+unsafe fn narrow<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32]) -> Advance {
     for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
         let (p, q) = (p.group(g, q), q.group(g));
         // SAFETY: the caller's promise, handed on.
@@ -256,7 +272,7 @@ unsafe fn narrow<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut
             }
         }
     }
-    1
+    Advance::by(1)
 }
 
 /// The step for up to four tiles of 8 rows by 16 columns, one for each vector: A's panel is the one for tiles, its
@@ -270,6 +286,7 @@ pub(super) unsafe fn step_tiles<const OUT: u8>(p: &Step, q: &Consts, tiles: usiz
     unsafe {
         // With c, sums stay below 2^31 where these are shorter.
         match (q.block, q.frac_bits) {
+            _ if is_cut::<OUT>(q) => step_tiles::<{ out::F32_CUT }>(p, q, tiles),
             (16, 25..) => each_tile::<OUT, true, 16>(p, q, tiles),
             (16, _) => each_tile::<OUT, false, 16>(p, q, tiles),
             (32, _) => each_tile::<OUT, true, 32>(p, q, tiles),
@@ -312,6 +329,7 @@ pub(super) unsafe fn step_pieces<const OUT: u8>(p: &Step, q: &Consts, pieces: u3
     // SAFETY: the caller's promise, handed on.
     unsafe {
         match q.block {
+            _ if is_cut::<OUT>(q) => step_pieces::<{ out::F32_CUT }>(p, q, pieces),
             16 => some::<OUT, false, 16>(p, q, pieces),
             32 => some::<OUT, true, 32>(p, q, pieces),
             0..=15 => some::<OUT, false, 0>(p, q, pieces),
@@ -409,7 +427,7 @@ unsafe fn quarter<
     for r in 0..R {
         let at = unsafe { p.c.add(r * NR + t * 16) };
         // Floors become truncations by the negative count.
-        let mut sum = unsafe { negatives(p.a_sign.add(r), p.b_sign.add(t * 16)) };
+        let mut sum = unsafe { negatives::<L>(p.a_sign.add(r), p.b_sign.add(t * 16)) };
         if CHECK {
             sum = _mm512_sub_epi32(sum, _mm512_set1_epi32(1 << 30));
         }
@@ -424,7 +442,8 @@ unsafe fn quarter<
             }
             sum = _mm512_add_epi32(sum, low_halves(even, odd));
         }
-        let d = finish::<OUT>(sum, top[r], unsafe { _mm512_load_ps(at) }, q);
+        sum = _mm512_add_epi32(sum, truncated(top[r], unsafe { _mm512_load_ps(at) }, q));
+        let d = finish::<OUT, false>(sum, top[r], q);
         if TILES || (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };
         }
@@ -468,7 +487,7 @@ unsafe fn quarter_narrow<const OUT: u8, const L: usize, const TILES: bool>(
     let mut redo = 0;
     for r in 0..MR {
         let at = unsafe { p.c.add(r * NR + t * 16) };
-        let negative = unsafe { negatives(p.a_sign.add(r), p.b_sign.add(t * 16)) };
+        let negative = unsafe { negatives::<L>(p.a_sign.add(r), p.b_sign.add(t * 16)) };
         let d = finish_narrow::<OUT>(acc[r], negative, top[r], unsafe { _mm512_load_ps(at) }, q);
         if TILES || (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };

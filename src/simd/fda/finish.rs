@@ -7,8 +7,8 @@ use super::out;
 use core::arch::asm;
 use std::arch::x86_64::*;
 
-/// Ternary logic: `(a & b) | c`.
-const AND_OR: i32 = 0xEA;
+/// The first fraction bit of an f32.
+static HALF: u32 = 1 << 22;
 
 /// `1.5 * 2^e_max`: e_max is the larger magnitude's exponent, of `power` (the products') and c.
 #[inline]
@@ -22,7 +22,18 @@ pub(super) fn start<const OUT: u8>(power: __m512, c: __m512, q: &Consts) -> __m5
         let least = _mm512_min_epu32(some, _mm512_set1_epi32((127 - 14) << 23));
         m = _mm512_range_ps::<0b1011>(m, _mm512_castsi512_ps(least));
     }
-    _mm512_ternarylogic_epi32::<AND_OR>(_mm512_castps_si512(m), _mm512_set1_epi32(EXP32), _mm512_set1_epi32(1 << 22))
+    let mut top = _mm512_castps_si512(m);
+    // SAFETY: the instruction is there, and reads a number. From memory: compilers would keep it in a register.
+    unsafe {
+        asm!(
+            "vpternlogd {0}, {1}, [{2}]{{1to16}}, 0xea",
+            inout(zmm_reg) top,
+            in(zmm_reg) _mm512_set1_epi32(EXP32),
+            in(reg) &raw const HALF,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    top
 }
 
 /// `1.5 * 2^e_max`, in f32, moved to where the f64 accumulators of even columns begin, and of odd ones: the exponent
@@ -68,32 +79,64 @@ pub(super) fn low_halves(even: __m512d, odd: __m512d) -> __m512i {
 /// # Safety
 /// `a` points to a row's signs, `b` to those of 16 columns, aligned to 64 bytes.
 #[inline]
-#[target_feature(enable = "avx512f,avx512vpopcntdq")]
-pub(super) unsafe fn negatives(a: *const u32, b: *const u32) -> __m512i {
+#[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq")]
+pub(super) unsafe fn negatives<const L: usize>(a: *const u32, b: *const u32) -> __m512i {
     // SAFETY: the caller's promise.
-    unsafe { _mm512_popcnt_epi32(_mm512_xor_si512(_mm512_set1_epi32(*a as i32), _mm512_load_si512(b.cast()))) }
+    let signs = unsafe { _mm512_xor_si512(_mm512_set1_epi32(*a as i32), _mm512_load_si512(b.cast())) };
+    // Four bits are looked up: on Zen 4 a `vpopcntd` costs a multiplication, a shuffle nothing.
+    let of_four = _mm512_set4_epi32(0x0403_0302, 0x0302_0201, 0x0302_0201, 0x0201_0100);
+    if L == 4 { _mm512_shuffle_epi8(of_four, signs) } else { _mm512_popcnt_epi32(signs) }
 }
 
-/// `(sum + trunc(c)) * 2^(e_max - F)` encoded.
+/// `sum * 2^(e_max - F)` encoded. With `SCALE` by `vscalefps`: three operations for adders instead of one for
+/// multipliers, where these have the most to do.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) fn finish<const OUT: u8>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> __m512 {
-    // 2^(e_max - F).
-    let down = _mm512_castsi512_ps(_mm512_sub_epi32(top, _mm512_set1_epi32((q.frac_bits << 23) + (1 << 22))));
-    let sum = _mm512_add_epi32(sum, truncated(top, c, q));
-    if OUT == out::F16_RNE {
-        return to_f16(sum, down);
+pub(super) fn finish<const OUT: u8, const SCALE: bool>(sum: __m512i, top: __m512i, q: &Consts) -> __m512 {
+    let scaled = |x| {
+        if SCALE {
+            return _mm512_scalef_ps(x, exponent(top, q));
+        }
+        // 2^(e_max - F).
+        let down = _mm512_sub_epi32(top, _mm512_set1_epi32((q.frac_bits << 23) + (1 << 22)));
+        _mm512_mul_ps(x, _mm512_castsi512_ps(down))
+    };
+    match OUT {
+        out::F16_RNE => narrow_widen(scaled(odd(sum))),
+        out::F32_RZ => scaled(_mm512_cvt_roundepi32_ps::<RZ>(sum)),
+        out::F32_CUT => scaled(_mm512_and_ps(_mm512_cvt_roundepi32_ps::<RZ>(sum), keep(q))),
+        _ => scaled(_mm512_cvtepi32_ps(sum)),
     }
-    let f = if OUT == out::F32_RZ { _mm512_cvt_roundepi32_ps::<RZ>(sum) } else { _mm512_cvtepi32_ps(sum) };
-    let f = _mm512_castps_si512(f);
-    let f = if q.keep == -1 { f } else { _mm512_and_si512(f, _mm512_set1_epi32(q.keep)) };
-    _mm512_mul_ps(_mm512_castsi512_ps(f), down)
+}
+
+/// `e_max - F` as a number.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn exponent(top: __m512i, q: &Consts) -> __m512 {
+    let mut e = _mm512_getexp_ps(_mm512_castsi512_ps(top));
+    // SAFETY: the instruction is there, and reads a number. From memory: compilers would keep it in a register.
+    unsafe {
+        asm!(
+            "vsubps {0}, {0}, [{1}]{{1to16}}",
+            inout(zmm_reg) e,
+            in(reg) &raw const q.frac_float,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    e
+}
+
+/// The bits of a result that are kept.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn keep(q: &Consts) -> __m512 {
+    _mm512_castsi512_ps(_mm512_set1_epi32(q.keep))
 }
 
 /// `trunc(c)` in units of `2^(e_max - F)`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn truncated(top: __m512i, c: __m512, q: &Consts) -> __m512i {
+pub(super) fn truncated(top: __m512i, c: __m512, q: &Consts) -> __m512i {
     // 2^(F - e_max).
     let up = _mm512_sub_epi32(_mm512_set1_epi32(((254 + q.frac_bits) << 23) + (1 << 22)), top);
     _mm512_cvttps_epi32(_mm512_mul_ps(c, _mm512_castsi512_ps(up)))
@@ -129,13 +172,14 @@ pub(super) fn overflowed<const OUT: u8>(d: __m512) -> bool {
     OUT == out::F16_RNE && _mm512_cmpeq_epi32_mask(field, exponent) != 0
 }
 
-/// `sum * scale` rounded to nearest even f16, widened: to odd in f32 first, so that one rounding counts.
+/// A sum rounded to odd: so that the rounding to f16 that follows is the only one that counts.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn to_f16(sum: __m512i, scale: __m512) -> __m512 {
+fn odd(sum: __m512i) -> __m512 {
     let cut = _mm512_cvt_roundepi32_ps::<RZ>(sum);
     let down = _mm512_cvt_roundepi32_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(sum);
     let up = _mm512_cvt_roundepi32_ps::<{ _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC }>(sum);
-    narrow_widen(_mm512_mul_ps(to_odd(cut, down, up), scale))
+    to_odd(cut, down, up)
 }
 
 /// A number rounded to odd, of that rounded toward zero, down and up.

@@ -18,16 +18,33 @@ pub(super) struct Settled {
     pub(super) ordinary: bool,
 }
 
+/// How far a stream of steps came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Advance {
+    /// Steps that are done.
+    pub(super) steps: usize,
+    /// How many of these, the last ones, all pieces that were added to `skip` lack.
+    pub(super) behind: usize,
+}
+
+impl Advance {
+    /// Steps of which none is lacking but what the last one left to others.
+    pub(super) const fn by(steps: usize) -> Self {
+        Self { steps, behind: 0 }
+    }
+}
+
 /// The kernels of one instruction set.
 pub(super) trait Micro: Copy {
     /// Up to `steps` FDA steps of row groups of 8 by 64 columns for operands within the window and states within range,
     /// after another. `skip` has a mask for each group, bit `4 row + vector`, of pieces to be
-    /// left as they are. Ends after a step in which it becomes larger: then it has also those left for the wide kernel,
-    /// and those that are done and have an infinite f16. Returns how many steps that were.
+    /// left as they are. Ends soon after a step in which it becomes larger: then it has also those left for the wide kernel,
+    /// and those that are done and have an infinite f16; or, where the result says that pieces are behind, those with
+    /// something of either kind among the steps that they lack.
     ///
     /// # Safety
     /// `p` points into panels of at least these steps and to `MR` rows of state, for every group.
-    unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize;
+    unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance;
 
     /// The same for one group by integer dot products, where `fixed` chose them: the mask, and how many pieces had to be
     /// done again.
@@ -60,11 +77,11 @@ pub(super) trait Micro: Copy {
 
 impl Micro for Avx512 {
     #[inline(always)]
-    unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
+    unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
         // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
         unsafe {
             if OUT == out::ROUND_DOWN {
-                round_down::steps_round_down(p, q, skip, steps)
+                Advance::by(round_down::steps_round_down(p, q, skip, steps))
             } else {
                 avx512::steps_fast::<OUT>(p, q, skip, steps)
             }
@@ -161,17 +178,17 @@ pub(super) fn is_ordinary(states: __m512i, low: u32) -> bool {
 
 impl Micro for Avx2 {
     #[inline(always)]
-    unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], _: usize) -> usize {
+    unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], _: usize) -> Advance {
         if OUT == out::ROUND_DOWN {
             // Not for this set: all pieces are hard.
             skip.fill(!0);
-            return 1;
+            return Advance::by(1);
         }
         for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
             // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
             *skip = unsafe { avx2::step_fast::<OUT>(&p.group(g, q), &q.group(g), *skip) };
         }
-        1
+        Advance::by(1)
     }
 
     #[inline(always)]

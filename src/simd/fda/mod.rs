@@ -71,6 +71,8 @@ mod out {
     pub(super) const F16_RNE: u8 = 2;
     /// f32 to nearest even after sums and c were rounded down (`round_down`).
     pub(super) const ROUND_DOWN: u8 = 3;
+    /// [`F32_RZ`] where fewer bits are kept: an operation that the others do without.
+    pub(super) const F32_CUT: u8 = 4;
 }
 
 /// One side's operands, packed.

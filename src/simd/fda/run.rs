@@ -27,6 +27,9 @@ struct Work {
     decoded: Decoded,
 }
 
+/// How often pieces of a tile may be late before its steps go one by one.
+const PATIENCE: u32 = 8;
+
 thread_local! {
     static WORK: RefCell<Box<Work>> = RefCell::new(Box::new(Work {
         tile: Tile([0.0; MC * NR]),
@@ -61,6 +64,10 @@ struct TileRun<'a, M> {
     bad: [u32; GROUPS],
     /// Pieces whose states are all parked: only rule (S) changes them.
     done: [u32; GROUPS],
+    /// Pieces that take part, where some make up for steps that they lack.
+    late: Option<[u32; GROUPS]>,
+    /// How often pieces have been late.
+    lates: u32,
 }
 
 impl Fda {
@@ -75,6 +82,7 @@ impl Fda {
         let ground = if self.narrow { 70 } else { 30 };
         let q = Consts {
             frac_bits: self.frac_bits as i32,
+            frac_float: self.frac_bits as f32,
             block: self.block,
             bias_sub: (127 - top).clamp(0, 255) as u8,
             keep: self.keep,
@@ -174,6 +182,8 @@ impl Fda {
             balance: 0,
             bad: [0; GROUPS],
             done: [0; GROUPS],
+            late: None,
+            lates: 0,
         };
         // SAFETY: the panels were packed by this kernel.
         unsafe {
@@ -215,9 +225,23 @@ impl<M: Micro> TileRun<'_, M> {
     /// # Safety
     /// As `dispatch`.
     unsafe fn steps<const OUT: u8>(&mut self, fdas: Range<usize>) {
-        if fdas.is_empty() {
-            return;
+        // SAFETY: the caller's promise.
+        unsafe { self.walk::<OUT>(fdas) }
+        if self.any_parked {
+            self.any_parked = false;
+            let (live, work) = (self.size[0].div_ceil(MR) * MR * NR, &mut *self.work);
+            self.micro.vectorise(
+                #[inline(always)]
+                || call_back(&mut work.tile.0[..live], &mut work.parked.0[..live]),
+            );
         }
+    }
+
+    /// Steps on states whose special values are parked.
+    ///
+    /// # Safety
+    /// As `dispatch`.
+    unsafe fn walk<const OUT: u8>(&mut self, fdas: Range<usize>) {
         let groups = self.size[0].div_ceil(MR);
         let (mut s, mut calm) = (fdas.start, fdas.start);
         while s < fdas.end {
@@ -240,18 +264,25 @@ impl<M: Micro> TileRun<'_, M> {
                 } else {
                     // As many as no operand and no state has something to say about beforehand.
                     let mut steps = 1;
-                    if (0..groups).all(|g| redo[g] & self.live() & !self.done[g] == 0) {
+                    if self.lates < PATIENCE && (0..groups).all(|g| redo[g] & self.live(g) & !self.done[g] == 0) {
                         calm = calm.max(s);
                         while calm < fdas.end && self.flags(calm, groups) == [0; GROUPS] {
                             calm += 1;
                         }
                         steps = (calm - s).max(1);
                     }
-                    s += self.micro.steps_fast::<OUT>(&p, &q, &mut redo[..groups], steps) - 1;
+                    let came = self.micro.steps_fast::<OUT>(&p, &q, &mut redo[..groups], steps);
+                    s += came.steps - 1;
+                    if came.behind > 0 {
+                        let late = core::array::from_fn(|g| redo[g] & !before[g]);
+                        s += 1;
+                        self.catch_up::<OUT>(s - came.behind..s, late);
+                        continue;
+                    }
                 }
             }
             for g in 0..groups {
-                let live = self.live() & !self.done[g];
+                let live = self.live(g) & !self.done[g];
                 if OUT == out::F16_RNE {
                     redo[g] &= !self.overflowed(g, redo[g] & live & !before[g]);
                 }
@@ -263,14 +294,21 @@ impl<M: Micro> TileRun<'_, M> {
             }
             s += 1;
         }
-        if self.any_parked {
-            self.any_parked = false;
-            let (live, work) = (groups * MR * NR, &mut *self.work);
-            self.micro.vectorise(
-                #[inline(always)]
-                || call_back(&mut work.tile.0[..live], &mut work.parked.0[..live]),
-            );
+    }
+
+    /// Steps that only some pieces lack, one by one.
+    ///
+    /// # Safety
+    /// As `dispatch`.
+    unsafe fn catch_up<const OUT: u8>(&mut self, fdas: Range<usize>, late: [u32; GROUPS]) {
+        if late == [0; GROUPS] {
+            return;
         }
+        let lates = self.lates;
+        (self.late, self.lates) = (Some(late), PATIENCE);
+        // SAFETY: the caller's promise.
+        unsafe { self.walk::<OUT>(fdas) }
+        (self.late, self.lates) = (None, lates + 1);
     }
 
     /// What there is among a step's operands, row group by row group.
@@ -320,16 +358,17 @@ impl<M: Micro> TileRun<'_, M> {
         if ordinary {
             return;
         }
-        let live = self.live();
         for g in 0..groups {
+            let live = self.live(g);
             (0..32).filter(|piece| live >> piece & 1 == 1).for_each(|piece| _ = self.settle(g, piece));
         }
     }
 
-    /// The pieces with columns that matter.
+    /// The pieces of a group that take part and have columns that matter.
     #[inline]
-    const fn live(&self) -> u32 {
-        [0, 0x1111_1111, 0x3333_3333, 0x7777_7777, !0][self.size[1].div_ceil(16)]
+    fn live(&self, g: usize) -> u32 {
+        let columns = [0, 0x1111_1111, 0x3333_3333, 0x7777_7777, !0][self.size[1].div_ceil(16)];
+        self.late.map_or(columns, |late| late[g] & columns)
     }
 
     const fn piece(g: usize, piece: u32) -> usize {
@@ -387,11 +426,11 @@ impl<M: Micro> TileRun<'_, M> {
     /// The pieces of a group that the fast kernel is not to touch in this step, of which `flags` say what is there.
     #[inline]
     fn not_fast<const OUT: u8>(&self, s: usize, g: usize, flags: u8) -> u32 {
-        let live = self.live() & !self.done[g];
+        let live = self.live(g) & !self.done[g];
         if live == 0 || !self.fast {
             return !0;
         }
-        let mut redo = self.bad[g] | self.done[g];
+        let mut redo = self.bad[g] | self.done[g] | self.late.map_or(0, |late| !late[g]);
         if flags & RISK != 0 {
             redo |= self.flagged(s, g, RISK) & live;
         }
