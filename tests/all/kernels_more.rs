@@ -416,12 +416,13 @@ proptest! {
 }
 
 /// Units whose operands are at most 8 bits wide, as the kernels that multiply integers want them, and others beside.
-const NARROW: [&str; 17] = [
+const NARROW: [&str; 18] = [
     "rtx-blackwell/mma.m16n8k32.f32.e4m3.e4m3.f32",
     "rtx-blackwell/mma.m16n8k32.f32.e5m2.e4m3.f32",
     "rtx-blackwell/mma.m16n8k32.f16.e4m3.e4m3.f16",
     "hopper/mma.m16n8k32.f32.e4m3.e4m3.f32",
     "custom/m1n1k16.f32.e4m3.e4m3.f32/dot:block=8:F=20",
+    "custom/m1n1k16.f32.e4m3.e4m3.f32/dot:block=8:F=20:out-bits=13",
     "custom/m1n1k6.f32.e3m2.e2m3.f32/dot:block=6:F=25:out=rne",
     "custom/m1n1k20.f32.e2m3.e4m3.f32/dot:block=20:F=9",
     "custom/m1n1k16.f32.e4m3.e4m3.f32/dot:block=16:F=25:e_zero=emin+130",
