@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
     /// Vectors a model must pass
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 300_000)]
     vectors: usize,
     /// Seed of all random choices
     #[arg(long, default_value_t = 1)]

@@ -13,8 +13,9 @@ use self::parameters::{parameters, results, sums};
 use super::bench::{Bench, Random, around, top};
 use super::black_box::{Input, Interface};
 use super::generate::{Generator, Kind, fraction, negative_zero};
-use crate::accumulate::Recipe;
+use crate::accumulate::{Recipe, ZeroProducts};
 use crate::format::FormatSpec;
+use crate::round::Rounding;
 
 /// The edges of one model, and a stream of inputs there.
 #[derive(Clone, Debug)]
@@ -45,6 +46,10 @@ pub(crate) struct Edges {
     flushes: bool,
     /// Whether a sticky bit stands for what is cut, so that two terms show what one does not.
     sticky: bool,
+    /// Whether results are rounded in one direction, so that anything beside one shows.
+    directed: bool,
+    /// Whether zero products count in the largest exponent.
+    counts_zeros: bool,
     /// Whether subnormal operands are read as zero.
     normal_operands: bool,
 }
@@ -72,6 +77,8 @@ enum Rest {
     /// All bits from this exponent down.
     From(i32),
 }
+
+const DIRECTED: [Rounding; 4] = [Rounding::TowardZero, Rounding::AwayFromZero, Rounding::Down, Rounding::Up];
 
 const fn last_bit(f: &FormatSpec) -> i32 {
     f.emin() - f.fraction_bits as i32
@@ -112,8 +119,15 @@ impl Edges {
             kept,
             flushes: matches!(recipe, Recipe::Generic(x) if x.flush_results),
             sticky: matches!(recipe, Recipe::Generic(x) if x.sticky),
+            counts_zeros: matches!(recipe, Recipe::Generic(x) if x.zero_products == ZeroProducts::OwnExponent),
+            directed: matches!(recipe, Recipe::Generic(x) if DIRECTED.contains(&x.output_rounding)),
             normal_operands: matches!(recipe, Recipe::Generic(x) if x.flush_inputs),
         }
+    }
+
+    /// Whether products have so few bits that sums are exact but for extreme ones.
+    const fn is_narrow(&self) -> bool {
+        self.bench.interface.a.fraction_bits + self.bench.interface.b.fraction_bits <= 8
     }
 
     pub(crate) fn batch(&mut self, count: usize) -> Vec<Input> {
@@ -189,6 +203,15 @@ impl Edges {
     }
 
     fn next(&mut self) -> Input {
+        let mut input = self.scene();
+        // Beside any of them: zero products may count in the largest exponent.
+        if self.random.one_in(if self.counts_zeros { 5 } else { 12 }) {
+            self.zero_product(&mut input);
+        }
+        input
+    }
+
+    fn scene(&mut self) -> Input {
         let mut input = self.bench.zeros();
         self.kept = self.pick(|s| &s.results);
         self.aims_scales = self.random.one_in(2);
@@ -215,6 +238,10 @@ impl Edges {
         }
         if self.random.one_in(if self.blocks[first].len() > 1 { 24 } else { 96 }) {
             self.alike(&mut input, first, lead);
+            return input;
+        }
+        if self.random.one_in(if self.is_narrow() { 32 } else { 128 }) {
+            self.up_and_down(&mut input);
             return input;
         }
         if self.random.one_in(48) {
@@ -278,9 +305,6 @@ impl Edges {
                 let by = self.random.range(-3, 1);
                 self.put(&mut input, step, !negative, e + by, rest);
             }
-        }
-        if self.random.one_in(8) {
-            self.zero_product(&mut input);
         }
         let c = self.bench.interface.c;
         if input.c == 0 && c.has_negative_zero() && self.random.one_in(4) {
@@ -426,13 +450,27 @@ impl Edges {
         sum
     }
 
-    /// Zero times a large number, from either side: does it count in the largest exponent?
+    /// Zero times a large number, or one of any size, from either side: does it count in the largest exponent?
     fn zero_product(&mut self, input: &mut Input) {
         let i = self.bench.interface;
-        let k = self.random.below(i.k as u64) as usize;
-        let (of_a, large) = if self.random.one_in(2) { (true, i.b) } else { (false, i.a) };
-        let e = self.random.range(top(&large) - 3, top(&large));
-        let code = around(&large, false, e, 0);
+        let mut any = || self.random.below(i.k as u64) as usize;
+        let is_product = |input: &Input, k: usize| input.a[k] != 0 && input.b[k] != 0;
+        let other = (0..8).map(|_| any()).find(|&k| is_product(input, k));
+        // In a product's step where there is none.
+        let step = self.blocks.iter().find(|step| other.is_some_and(|k| step.contains(&k)));
+        let free: Vec<usize> = step.into_iter().flatten().copied().filter(|&k| !is_product(input, k)).collect();
+        let k = if free.is_empty() { any() } else { free[any() % free.len()] };
+        let (of_a, small, large) = if self.random.one_in(2) { (true, i.a, i.b) } else { (false, i.b, i.a) };
+        let e = match (self.random.below(4), other) {
+            (0, _) => self.random.range(top(&large) - 3, top(&large)),
+            (1, _) | (_, None) => self.random.range(large.emin(), top(&large)),
+            // Of an exponent that cuts that product.
+            (_, Some(other)) => {
+                let cut = self.bench.product_exponent(input, other) + self.random.range(-2, 3);
+                cut + self.pick(|s| &s.gaps) - small.emin()
+            }
+        };
+        let code = around(&large, false, e.clamp(large.emin(), top(&large)), 0);
         (input.a[k], input.b[k]) = if of_a { (0, code) } else { (code, 0) };
     }
 }

@@ -121,6 +121,36 @@ fn edges_reach_what_was_missed() {
             "block=14:F=29:normalise=yes:e_zero=emin-5:c=late:out=ru:flush-in=yes:flush-out=yes",
             "block=14:F=29:e_zero=emin-5:c=late:out=ru:flush-in=yes:flush-out=yes",
         ),
+        (
+            "k64.f32.e2m1.e2m1.f32",
+            "block=44:pattern=even-odd:F=35:e_zero=zero-c:c=last:out=ru:out-bits=11:flush-in=yes:flush-out=yes",
+            "block=64:F=35:e_zero=zero-c:c=last:out=ru:out-bits=11:flush-in=yes:flush-out=yes",
+        ),
+        (
+            "k32.f32.e4m3.e4m3.f32",
+            "block=8:pattern=even-odd:F=36:align=rd:e_zero=emin-5:c=last:out=ru:flush-in=yes:limit=yes",
+            "block=8:pattern=even-odd:exact=yes:c=last:out=ru:flush-in=yes:limit=yes",
+        ),
+        (
+            "k2.f32.e3m2.e5m2.f32",
+            "block=2:F=27:align=rne:sticky=yes:normalise=yes:c=last:out=ru",
+            "block=1:F=27:align=ra:normalise=yes:c=last:out=ru",
+        ),
+        (
+            "k8.f16.f16.f16.f16",
+            "block=4:F=35:sticky=yes:e_zero=emin-6:zero-products=count:c=late",
+            "block=4:F=35:sticky=yes:c=late",
+        ),
+        (
+            "k2.f32.e5m2.e4m3.f32",
+            "block=2:F=28:align=rne:normalise=yes:e_zero=emin-6:c=last:out=rne",
+            "block=1:F=28:align=rne:c=last:out=rne",
+        ),
+        (
+            "k2.f16.e2m1.e5m2.f16",
+            "block=1:F=25:align=rne:e_zero=zero-c:out=rne:out-bits=5",
+            "block=1:F=26:e_zero=zero-c:out=rne:out-bits=5",
+        ),
     ] {
         let unit = Unit::find(&format!("custom/m1n1{formats}/dot:{unit}")).unwrap();
         let (own, other) = (unit.recipe.unwrap(), format!("dot:{other}").parse().unwrap());

@@ -25,6 +25,12 @@ pub(super) const fn in_f32(spec: &FormatSpec) -> bool {
     spec.fraction_bits <= 23 && spec.max().exponent <= 127 && spec.emin() >= -126
 }
 
+/// Whether f16 holds every number of a format.
+const fn in_f16(spec: &FormatSpec) -> bool {
+    let last = spec.emin() - spec.fraction_bits as i32;
+    spec.fraction_bits <= 10 && spec.max().exponent <= 15 && last >= F16.emin() - 10
+}
+
 /// How elements are read before anything is computed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
@@ -62,7 +68,7 @@ pub(super) struct Decoder {
     pub(super) reading: Reading,
     /// All bytes, for narrow formats: what a byte has above the code does not matter.
     table: Option<Box<[Element; 256]>>,
-    /// How codes are read together, but for formats with a reading or numbers of their own.
+    /// How codes are read together, but for formats that f16 rounds or that have numbers of their own.
     pub(super) fields: Option<Fields>,
 }
 
@@ -91,7 +97,8 @@ pub(super) struct Fields {
     /// Added to every value: +0 where zeros are positive, or -0.
     zero: f32,
     zero_exponent: i32,
-    emin: i32,
+    /// The lowest exponent: that of subnormal numbers, the format's or f16's.
+    lowest: i32,
 }
 
 /// Values, the exponents that alignment sees, and flags.
@@ -105,10 +112,11 @@ pub(super) fn of_any<const W: usize>(flags: [u32; W]) -> u8 {
 
 impl Fields {
     fn new(spec: &FormatSpec, reading: Reading) -> Option<Self> {
-        if reading.via_f16 || !spec.subnormals || !in_f32(spec) || spec.storage_bits > 32 {
+        if !spec.subnormals || !in_f32(spec) || spec.storage_bits > 32 || (reading.via_f16 && !in_f16(spec)) {
             return None;
         }
         let (emin, same) = (spec.emin(), spec.exponent_bits == 8 && spec.bias == 127);
+        let lowest = if reading.via_f16 { F16.emin() } else { emin };
         let width = spec.exponent_bits + spec.fraction_bits;
         Some(Self {
             ignored: spec.ignored_low_bits,
@@ -130,8 +138,8 @@ impl Fields {
             quantum: if same { 0.0 } else { f32_power(emin - spec.fraction_bits as i32) },
             least: if reading.flush { f32_power(emin) } else { 0.0 },
             zero: if reading.positive_zero { 0.0 } else { -0.0 },
-            zero_exponent: if reading.zeros_count { emin } else { LOW.into() },
-            emin,
+            zero_exponent: if reading.zeros_count { lowest } else { LOW.into() },
+            lowest,
         })
     }
 }
@@ -158,10 +166,9 @@ impl Reader for Fields {
             let x = if x < self.least { 0.0 } else { x };
             let zero_sign = if x == 0.0 && magnitude != 0 { 0 } else { sign };
             values[j] = f32::from_bits(x.to_bits() | zero_sign) + self.zero;
-            let exponent = (field as i32).max(1) - 1 + self.emin;
-            let finite = if x == 0.0 { self.zero_exponent } else { exponent };
-            exponents[j] = if special { LOW } else { finite as i16 };
             let place = (x.to_bits() >> 23) as i32 - 127;
+            let finite = if x == 0.0 { self.zero_exponent } else { place.max(self.lowest) };
+            exponents[j] = if special { LOW } else { finite as i16 };
             let far = if (x != 0.0) & (place.abs() > WINDOW) { FAR.into() } else { 0 };
             flags[j] = if special { SPECIAL.into() } else { far };
         }

@@ -26,9 +26,9 @@ pub(crate) fn select_single_blocks(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kern
     })
 }
 
-/// The same of blocks in the order of K if it computes in f32 lanes.
+/// The same if it computes in f32 lanes.
 pub(crate) fn select_narrow(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
-    kernel(unit, isa, |g, params| params.chunk > 0 && g.pattern == Pattern::Runs)
+    kernel(unit, isa, |_, params| params.chunk > 0)
 }
 
 fn kernel(unit: &Unit, isa: Isa, wanted: impl FnOnce(&GenericDot, &Params) -> bool) -> Option<Arc<dyn Kernel>> {

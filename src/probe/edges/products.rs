@@ -2,7 +2,8 @@
 
 use super::super::bench::{normal, top};
 use super::super::black_box::{Input, Interface};
-use super::{Edges, Rest};
+use super::{Edges, Rest, last_bit};
+use crate::accumulate::Pattern;
 use crate::format::FormatSpec;
 
 impl Edges {
@@ -51,22 +52,77 @@ impl Edges {
         let doubled = places.len() > 2 && self.random.one_in(2);
         // Mostly the first bit that is cut, or the first two.
         let by = if self.random.one_in(3) { self.random.range(-2, 1) } else { i32::from(doubled) - 2 };
+        // Of narrow formats the last bit of all may be the only one that is cut.
+        let last = last_bit(&a) + last_bit(&b);
         let end = lead - self.pick(|s| &s.gaps) + by;
+        let end = if self.random.one_in(2) { end.max(last.min(lead)) } else { end };
         let negative = self.random.one_in(2);
-        // Few bits, or as many as a product has: there may be no smaller ones.
-        let bits = if self.random.one_in(2) { 5 } else { (a.fraction_bits + b.fraction_bits + 1).min(40) };
-        let terms = (0..8).find_map(|_| {
-            let one = u128::from(2 * self.random.below(1 << bits) + 1);
-            let first = (self.bench.split(negative, one, end)?, places[0]);
-            if doubled {
-                let twice = self.bench.split(!negative, one, end + 1)?;
-                return Some(vec![first, (first.0, places[1]), (twice, places[2])]);
+        if doubled {
+            // Few bits, or as many as a product has: there may be no smaller ones.
+            let bits = if self.random.one_in(2) { 5 } else { (a.fraction_bits + b.fraction_bits + 1).min(40) };
+            let found = (0..8).find_map(|_| {
+                let one = u128::from(2 * self.random.below(1 << bits) + 1);
+                Some((self.bench.split(negative, one, end)?, self.bench.split(!negative, one, end + 1)?))
+            });
+            if let Some((one, twice)) = found {
+                for (operands, &place) in [one, one, twice].into_iter().zip(&places) {
+                    (input.a[place], input.b[place]) = operands;
+                }
             }
-            let other = self.bench.split(!negative, one + 1 + u128::from(self.random.below(3)), end)?;
-            Some(vec![first, (other, *places.get(1)?)])
-        });
-        for (operands, place) in terms.into_iter().flatten() {
-            (input.a[place], input.b[place]) = operands;
+        } else if let [first, second, ..] = places[..]
+            && let Some([one, other]) = self.nearly_alike(negative, end)
+        {
+            (input.a[first], input.b[first]) = one;
+            (input.a[second], input.b[second]) = other;
+        }
+    }
+
+    /// Operands of two products of different signs that differ in their last bit or two, of this exponent.
+    fn nearly_alike(&mut self, negative: bool, end: i32) -> Option<[(u64, u64); 2]> {
+        let Interface { a, b, .. } = self.bench.interface;
+        (0..if self.is_narrow() { 24 } else { 8 }).find_map(|_| {
+            let mut significand = |f: &FormatSpec| (1u64 << f.fraction_bits) + self.random.below(1 << f.fraction_bits);
+            let product = u128::from(significand(&a)) * u128::from(significand(&b));
+            // A product of as many bits as there are, perhaps of the other's exponent; or of few.
+            let one = match self.random.below(4) {
+                0 | 1 => product,
+                2 => product << 1,
+                _ => u128::from(2 * self.random.below(1 << 5) + 1),
+            };
+            let apart = if self.random.one_in(2) { 1 } else { 1 + u128::from(self.random.below(3)) };
+            Some([self.bench.split(negative, one, end)?, self.bench.split(!negative, one + apart, end)?])
+        })
+    }
+
+    /// Products as large as can be of one sign, then of the other, and an odd one or two among them: sums of few bits
+    /// have as many as they can about the middle, and fewer at the end, where it shows what became of the last ones.
+    pub(super) fn up_and_down(&mut self, input: &mut Input) {
+        let Interface { a, b, k, .. } = self.bench.interface;
+        // K may be cut otherwise than the model says.
+        let order = match self.random.below(4) {
+            0 => Pattern::Runs.blocks(k, k).concat(),
+            1 => Pattern::EvenOdd.blocks(k, k).concat(),
+            2 => Pattern::InterleavedPairs.blocks(k, k).concat(),
+            _ => self.blocks.concat(),
+        };
+        let up = 1 + self.random.below(k as u64) as usize;
+        let down = if self.random.one_in(2) { k - up } else { self.random.below((k - up) as u64 + 1) as usize };
+        let negative = self.random.one_in(2);
+        for (n, &place) in order[..up + down].iter().enumerate() {
+            (input.a[place], input.b[place]) = (a.max_code(negative != (n >= up)), b.max_code(false));
+        }
+        let (low, high) = (last_bit(&a) + last_bit(&b), top(&a) + top(&b));
+        // The smallest product, or of normal numbers one with its last bit.
+        let odd = if self.normal_operands || self.random.one_in(2) {
+            (a.emin() + b.emin(), Rest::Ones)
+        } else {
+            (low, Rest::Nothing)
+        };
+        let other = (self.random.range(low, high), Rest::Anything);
+        let count = 1 + self.random.below(2) as usize;
+        for (e, rest) in [odd, other].into_iter().take(count) {
+            let (place, negative) = (order[self.random.below(up as u64) as usize], self.random.one_in(2));
+            self.put_at(input, place, negative, e, rest);
         }
     }
 }

@@ -83,7 +83,8 @@ impl Edges {
         }
     }
 
-    /// A sum just beside a tie: by the last bit of a product, or by one bit beside a product that is a tie itself.
+    /// A sum just beside a tie, or beside a result: by the last bit of a product, or by one bit beside a product that is
+    /// a tie itself.
     pub(super) fn beside_tie(&mut self, input: &mut Input, lead: i32) {
         // Just below a power of two the results lie twice as close.
         let Interface { a, b, .. } = self.bench.interface;
@@ -116,6 +117,17 @@ impl Edges {
             let other = places.first().copied().filter(|_| !beside_c).unwrap_or(input.a.len());
             return self.put_at(input, other, negative, end, Rest::Nothing);
         }
+        let c = self.bench.interface.c;
+        if (c.fraction_bits as i32) > self.kept && self.random.one_in(3) {
+            // Or c is a tie of results that have fewer bits, in the step that it enters.
+            let step = &self.blocks[0];
+            let place = step[self.random.below(step.len() as u64) as usize];
+            let half = 1u64 << (c.fraction_bits as i32 - self.kept - 1);
+            let fraction = (self.random.below(1 << c.fraction_bits) & !(2 * half - 1)) | half;
+            let (negative, opposite) = (self.random.one_in(2), self.random.one_in(2));
+            input.c = around(&c, negative, lead, fraction);
+            return self.put_at(input, place, opposite, end, Rest::Nothing);
+        }
         if self.random.one_in(3) {
             // Or the product is the power of two, and c the tie and the rest.
             let rest = self.one_or_all(end);
@@ -125,13 +137,21 @@ impl Edges {
         }
         self.power_of_two(input, &places, lead);
         let negative = self.random.one_in(2);
-        let found = (0..4).find_map(|_| {
-            let whole = u128::from(2 * self.random.below(8) + 1) << (tie - end);
+        // Rounded in one direction a sum shows on which side of a result it is.
+        let of_result = self.random.one_in(if self.directed { 2 } else { 8 });
+        self.product_beside(input, product, negative, tie + i32::from(of_result), end);
+    }
+
+    /// A product just beside an odd multiple of 2^e: by one bit of exponent `end`.
+    fn product_beside(&mut self, input: &mut Input, place: usize, negative: bool, e: i32, end: i32) {
+        // Of narrow formats few of these are products.
+        let found = (0..if self.is_narrow() { 12 } else { 4 }).find_map(|_| {
+            let whole = u128::from(2 * self.random.below(8) + 1) << (e - end);
             let magnitude = if self.random.one_in(2) { whole + 1 } else { whole - 1 };
             self.bench.split(negative, magnitude, end)
         });
         if let Some(operands) = found {
-            (input.a[product], input.b[product]) = operands;
+            (input.a[place], input.b[place]) = operands;
         }
     }
 
@@ -160,8 +180,10 @@ impl Edges {
         }
         // Or the last bit of a larger one, where subnormal operands are read as zero and none is so small: beside the
         // largest products, which may be the only ones that cut it.
-        let of_larger = !of_c && !earlier && self.random.one_in(3);
-        if of_larger && self.random.one_in(2) {
+        let narrow = self.is_narrow();
+        let of_larger = !of_c && !earlier && self.random.one_in(if narrow { 2 } else { 4 });
+        let rest = if of_larger && self.random.one_in(3) { Rest::Ones } else { rest };
+        if of_larger && (narrow || self.random.one_in(2)) {
             lead = products;
             end = lead - self.pick(|s| &s.gaps) + self.random.range(-1, 1);
         }
@@ -256,16 +278,20 @@ impl Edges {
     pub(super) fn beside_unnormalised(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32) {
         let i = self.bench.interface;
         let gap = self.pick(|s| &s.gaps);
-        // An earlier step leaves no bit below its result's last one.
-        let e = if self.random.one_in(2) { last_bit(&i.d) + gap + self.random.range(-1, 2) } else { lead };
+        // An earlier step leaves no bit below its result's last one, and there may be few products small enough.
+        let (least, above) =
+            (last_bit(&i.d).max(last_bit(&i.a) + last_bit(&i.b)), if self.is_narrow() { 8 } else { 2 });
+        let e = if self.random.one_in(2) { least + gap + self.random.range(-1, above) } else { lead };
         let mut members = self.blocks[step].clone();
         let product = members.swap_remove(self.random.below(members.len() as u64) as usize);
-        let above = if self.random.one_in(3) {
-            // Of a subnormal a, or of two.
-            let of_a = self.random.range(1, i.a.fraction_bits as i32);
-            let of_b = self.random.range(1, i.b.fraction_bits as i32) * i32::from(self.random.one_in(2));
+        let above = if self.random.one_in(2) {
+            // Of a subnormal operand, or of two.
+            let mut below = |f: &FormatSpec| self.random.range(1, f.fraction_bits as i32);
+            let (of_a, of_b) = (below(&i.a), below(&i.b));
+            let (of_a, of_b) = [(of_a, 0), (0, of_b), (of_a, of_b)][self.random.below(3) as usize];
+            let ea = if of_a > 0 { i.a.emin() - of_a } else { i.a.emin().max(e - i.b.emin()) };
             let eb = if of_b > 0 { i.b.emin() - of_b } else { i.b.emin().max(e - i.a.emin()) };
-            input.a[product] = around(&i.a, negative, i.a.emin() - of_a, 0);
+            input.a[product] = around(&i.a, negative, ea, 0);
             input.b[product] = around(&i.b, false, eb, 0);
             -of_a - of_b
         } else {
@@ -273,7 +299,7 @@ impl Edges {
             1
         };
         let e = self.bench.product_exponent(input, product);
-        let end = e - gap + self.random.range(above.min(0), above.max(0)) + self.random.range(-1, 0);
+        let end = e - gap + above * i32::from(self.random.one_in(2)) + self.random.range(-1, 0);
         // c, or a product of this step or an earlier one.
         let mut places: Vec<usize> = self.blocks[..step].iter().flatten().copied().chain(members).collect();
         let place = self.random.below(places.len() as u64 + 1) as usize;
@@ -282,11 +308,15 @@ impl Edges {
         let under = i32::from(self.random.one_in(2));
         let half = self.result_bit(e + above - under) - 1;
         let opposite = self.random.one_in(2);
-        match self.random.below(4) {
+        match self.random.below(2) {
             // Half of the result's last bit, and the one in question.
-            0 if end < half => {
-                let rest = self.one_or_all(end);
-                self.put_at(input, other, opposite, half, rest);
+            0 if (1..64).contains(&(half - end)) => {
+                if other < i.k && self.random.one_in(2) {
+                    self.product_beside(input, other, opposite, half, end);
+                } else {
+                    let rest = self.one_or_all(end);
+                    self.put_at(input, other, opposite, half, rest);
+                }
             }
             _ => self.put_at(input, other, opposite, end, Rest::Nothing),
         }
@@ -320,16 +350,16 @@ impl Edges {
     /// A power of two, perhaps with a result's last bit set, as c or as products at these places.
     fn power_of_two(&mut self, input: &mut Input, places: &[usize], lead: i32) {
         let i = self.bench.interface;
-        let bit = self.result_bit(lead);
+        let (bit, negative) = (self.result_bit(lead), self.random.one_in(2));
         let last_bit = Some(bit).filter(|&bit| bit < lead && self.random.one_in(2));
         match *places {
             [first, ref others @ ..] if self.random.one_in(2) => {
-                self.put_at(input, first, false, lead, Rest::Nothing);
+                self.put_at(input, first, negative, lead, Rest::Nothing);
                 if let (Some(last_bit), Some(&second)) = (last_bit, others.first()) {
-                    self.put_at(input, second, false, last_bit, Rest::Nothing);
+                    self.put_at(input, second, negative, last_bit, Rest::Nothing);
                 }
             }
-            _ => self.put_at(input, i.k, false, lead, last_bit.map_or(Rest::Nothing, Rest::Bit)),
+            _ => self.put_at(input, i.k, negative, lead, last_bit.map_or(Rest::Nothing, Rest::Bit)),
         }
     }
 }

@@ -42,9 +42,9 @@ pub struct FitOptions {
 }
 
 impl Default for FitOptions {
-    /// 100,000 vectors, seed 1, a minute: the slowest built-in unit takes 2 s of one core, half of them under 1 s.
+    /// 300,000 vectors, seed 1, a minute: the slowest built-in unit takes 3 s of one core, half of them under 1 s.
     fn default() -> Self {
-        Self { vectors: 100_000, seed: 1, time: Duration::from_secs(60) }
+        Self { vectors: 300_000, seed: 1, time: Duration::from_secs(60) }
     }
 }
 
