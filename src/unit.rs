@@ -1,19 +1,16 @@
 //! Units by name: everything about one instruction on one architecture, behind a cheap handle.
 
-use crate::accumulate::{Accumulator, Dot, Recipe, Signature};
+mod arrays;
+mod bits;
 
+use crate::accumulate::{Accumulator, Recipe, Signature};
 use crate::catalogue;
 use crate::error::Error;
 use crate::format::{Format, FormatSpec, format_named};
-use crate::gemm::{Gemm, Plan, Source, Start, Values, Workspace, plain};
 use crate::instr::{MAX_DIMENSION, ScaleRule, Shape};
-use crate::num::Num;
-use crate::trace::Trace;
-use crate::view::View;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::str::FromStr;
-use ndarray::{Array, ArrayBase, Axis, Data, Dimension, Ix2, Ix3, RawData};
 use std::sync::Arc;
 
 /// How well it is known that a unit computes what this library says.
@@ -290,250 +287,6 @@ impl Unit {
     pub fn scales(&self) -> usize {
         self.scale.map_or(0, |s| self.shape.k / s.block)
     }
-
-    /// One dot-add on codes: `a` and `b` of length K.
-    ///
-    /// # Errors
-    /// When a slice has the wrong length, or the unit needs scales.
-    pub fn dot_add_bits(&self, a: &[u64], b: &[u64], c: u64) -> Result<u64, Error> {
-        self.dot_add_scaled_bits(a, b, c, &[], &[])
-    }
-
-    /// One dot-add on codes, with [`Unit::scales`] scales per operand.
-    ///
-    /// # Errors
-    /// When a slice has the wrong length.
-    pub fn dot_add_scaled_bits(
-        &self,
-        a: &[u64],
-        b: &[u64],
-        c: u64,
-        scale_a: &[u64],
-        scale_b: &[u64],
-    ) -> Result<u64, Error> {
-        self.with_dot(a, b, c, scale_a, scale_b, |dot| self.accumulator.dot_add(dot))
-    }
-
-    /// One dot-add on codes, and what happened on the way.
-    ///
-    /// # Errors
-    /// When a slice has the wrong length.
-    pub fn trace_bits(
-        &self,
-        a: &[u64],
-        b: &[u64],
-        c: u64,
-        scale_a: &[u64],
-        scale_b: &[u64],
-    ) -> Result<(u64, Trace), Error> {
-        let mut trace = Trace::default();
-        let d = self.with_dot(a, b, c, scale_a, scale_b, |dot| self.accumulator.trace(dot, &mut trace))?;
-        Ok((d, trace))
-    }
-
-    /// Checks lengths, unpacks, computes, packs.
-    fn with_dot(
-        &self,
-        a: &[u64],
-        b: &[u64],
-        c: u64,
-        scale_a: &[u64],
-        scale_b: &[u64],
-        compute: impl FnOnce(&Dot<'_>) -> Num,
-    ) -> Result<u64, Error> {
-        let k = self.shape.k;
-        check_length("a", a.len(), k)?;
-        check_length("b", b.len(), k)?;
-        check_length("scale_a", scale_a.len(), self.scales())?;
-        check_length("scale_b", scale_b.len(), self.scales())?;
-        let scaled = self.scale.map_or(0, |_| k);
-        with_numbers(2 * k + 2 * scaled, self.d.zero(), |nums| {
-            let (na, rest) = nums.split_at_mut(k);
-            let (nb, rest) = rest.split_at_mut(k);
-            let (nsa, nsb) = rest.split_at_mut(scaled);
-            unpack(&self.a, a, na);
-            unpack(&self.b, b, nb);
-            if let Some(rule) = self.scale {
-                unpack_scales(&rule, scale_a, nsa);
-                unpack_scales(&rule, scale_b, nsb);
-            }
-            let dot = Dot { a: na, b: nb, c: self.c.decode(c), scale_a: nsa, scale_b: nsb, out: &self.d };
-            Ok(self.d.encode_result(&compute(&dot)))
-        })
-    }
-
-    /// One whole instruction on codes in row-major order: `a` is blocks x M x K, `b` is
-    /// blocks x K x N, `c` and the result are blocks x M x N.
-    ///
-    /// # Errors
-    /// When a slice has the wrong length, or the unit needs scales.
-    pub fn mma_bits(&self, a: &[u64], b: &[u64], c: &[u64]) -> Result<Vec<u64>, Error> {
-        self.mma_scaled_bits(a, b, c, &[], &[])
-    }
-
-    /// One whole block-scaled instruction on codes: as [`Unit::mma_bits`], with `scale_a` of
-    /// blocks x M x [`Unit::scales`] and `scale_b` of blocks x [`Unit::scales`] x N.
-    ///
-    /// # Errors
-    /// When a slice has the wrong length.
-    pub fn mma_scaled_bits(
-        &self,
-        a: &[u64],
-        b: &[u64],
-        c: &[u64],
-        scale_a: &[u64],
-        scale_b: &[u64],
-    ) -> Result<Vec<u64>, Error> {
-        let Shape { m, n, k } = self.shape;
-        let (blocks, s) = (self.blocks, self.scales());
-        check_length("a", a.len(), blocks * m * k)?;
-        check_length("b", b.len(), blocks * k * n)?;
-        check_length("c", c.len(), blocks * m * n)?;
-        check_length("scale_a", scale_a.len(), blocks * m * s)?;
-        check_length("scale_b", scale_b.len(), blocks * s * n)?;
-        let column = |from: &[u64], height: usize, j: usize| (0..height).map(|i| from[i * n + j]).collect::<Vec<_>>();
-        let mut d = vec![0; c.len()];
-        for block in 0..blocks {
-            let (a, b) = (&a[block * m * k..], &b[block * k * n..]);
-            let (sa, sb) = (&scale_a[block * m * s..], &scale_b[block * s * n..]);
-            for j in 0..n {
-                let (b_col, sb_col) = (column(b, k, j), column(sb, s, j));
-                for i in 0..m {
-                    let at = (block * m + i) * n + j;
-                    d[at] = self.dot_add_scaled_bits(&a[i * k..][..k], &b_col, c[at], &sa[i * s..][..s], &sb_col)?;
-                }
-            }
-        }
-        Ok(d)
-    }
-
-    /// One dot-add on values.
-    ///
-    /// # Errors
-    /// When a type's format is not the unit's, or a slice has the wrong length.
-    pub fn dot_add<A: Format, B: Format, C: Format, D: Format>(&self, a: &[A], b: &[B], c: C) -> Result<D, Error> {
-        self.check_formats::<A, B, C, D>()?;
-        let bits = self.dot_add_bits(&codes(a), &codes(b), c.to_bits())?;
-        Ok(D::from_bits(bits))
-    }
-
-    /// One whole instruction on arrays: two-dimensional (M x K, K x N, M x N), or with a leading
-    /// axis of length [`UnitInfo::blocks`].
-    ///
-    /// # Errors
-    /// When a type's format is not the unit's, a shape is wrong, or the unit needs scales.
-    pub fn mma<A: Format, B: Format, C: Format, D: Format, I: Dimension>(
-        &self,
-        a: &ArrayBase<impl Data<Elem = A>, I>,
-        b: &ArrayBase<impl Data<Elem = B>, I>,
-        c: &ArrayBase<impl Data<Elem = C>, I>,
-    ) -> Result<Array<D, I>, Error> {
-        self.check_formats::<A, B, C, D>()?;
-        self.mma_typed(a, b, c)
-    }
-
-    /// The same for types whose formats are known to be the unit's.
-    pub(crate) fn mma_typed<A: Format, B: Format, C: Format, D: Format, I: Dimension>(
-        &self,
-        a: &ArrayBase<impl Data<Elem = A>, I>,
-        b: &ArrayBase<impl Data<Elem = B>, I>,
-        c: &ArrayBase<impl Data<Elem = C>, I>,
-    ) -> Result<Array<D, I>, Error> {
-        let Shape { m, n, k } = self.shape;
-        self.check_tile("A", a.shape(), m, k)?;
-        self.check_tile("B", b.shape(), k, n)?;
-        self.check_tile("C", c.shape(), m, n)?;
-        if self.has_fast_tiles() {
-            return self.tiles(a, b, c);
-        }
-        let bits = self.mma_bits(&array_codes(a), &array_codes(b), &array_codes(c))?;
-        tile(c.raw_dim(), bits)
-    }
-
-    /// Whether an instruction is a product that starts at C: not where an accumulator of its own may look at NaN's
-    /// bits.
-    fn has_fast_tiles(&self) -> bool {
-        self.recipe.is_some() && self.scale.is_none() && crate::gemm::takes_c(self)
-    }
-
-    /// Instructions as products that start at C, one for each block.
-    fn tiles<A: Format, B: Format, C: Format, D: Format, I: Dimension>(
-        &self,
-        a: &ArrayBase<impl Data<Elem = A>, I>,
-        b: &ArrayBase<impl Data<Elem = B>, I>,
-        c: &ArrayBase<impl Data<Elem = C>, I>,
-    ) -> Result<Array<D, I>, Error> {
-        let mut d = Array::from_elem(c.raw_dim(), D::from_bits(0));
-        let (a, b, c) = (a.view(), b.view(), c.view());
-        let same = C::SPEC == D::SPEC;
-        Workspace::lend([self.shape.m, self.shape.n, self.shape.k], |workspace| {
-            for t in 0..self.blocks {
-                let (a, b, c) = (matrix(a.clone(), t)?, matrix(b.clone(), t)?, matrix(c.clone(), t)?);
-                let mut sink = Values { array: matrix(d.view_mut(), t)?, d: D::SPEC };
-                let operands: [&dyn Source; 2] = [&View::from(a), &View::from(b)];
-                if same && plain(self, operands, Some(&View::from(c)), &mut sink, workspace) {
-                    continue;
-                }
-                let gemm = Gemm::on(self).threads(1).plan(Plan::in_order().start(Start::C)).beta(1.0);
-                gemm.c(&c).run_into(&a, &b, &mut matrix(d.view_mut(), t)?, workspace)?;
-            }
-            Ok(())
-        })?;
-        Ok(d)
-    }
-
-    /// One whole block-scaled instruction on arrays: as [`Unit::mma`], with `scale_a` of
-    /// M x [`Unit::scales`] and `scale_b` of [`Unit::scales`] x N.
-    ///
-    /// # Errors
-    /// When a type's format is not the unit's, or a shape is wrong.
-    pub fn mma_scaled<A: Format, B: Format, C: Format, D: Format, S: Format, I: Dimension>(
-        &self,
-        a: &ArrayBase<impl Data<Elem = A>, I>,
-        b: &ArrayBase<impl Data<Elem = B>, I>,
-        c: &ArrayBase<impl Data<Elem = C>, I>,
-        scale_a: &ArrayBase<impl Data<Elem = S>, I>,
-        scale_b: &ArrayBase<impl Data<Elem = S>, I>,
-    ) -> Result<Array<D, I>, Error> {
-        self.check_formats::<A, B, C, D>()?;
-        let Some(rule) = self.scale else {
-            return Err(Error::shape("scales", "absent: this unit has none", "given"));
-        };
-        check_format("scale", &rule.format, &S::SPEC)?;
-        let (Shape { m, n, k }, s) = (self.shape, self.scales());
-        self.check_tile("A", a.shape(), m, k)?;
-        self.check_tile("B", b.shape(), k, n)?;
-        self.check_tile("C", c.shape(), m, n)?;
-        self.check_tile("scale_a", scale_a.shape(), m, s)?;
-        self.check_tile("scale_b", scale_b.shape(), s, n)?;
-        let (sa, sb) = (array_codes(scale_a), array_codes(scale_b));
-        let bits = self.mma_scaled_bits(&array_codes(a), &array_codes(b), &array_codes(c), &sa, &sb)?;
-        tile(c.raw_dim(), bits)
-    }
-
-    fn check_formats<A: Format, B: Format, C: Format, D: Format>(&self) -> Result<(), Error> {
-        check_format("A", &self.a, &A::SPEC)?;
-        check_format("B", &self.b, &B::SPEC)?;
-        check_format("C", &self.c, &C::SPEC)?;
-        check_format("D", &self.d, &D::SPEC)
-    }
-
-    fn check_tile(&self, operand: &str, found: &[usize], rows: usize, columns: usize) -> Result<(), Error> {
-        let fits = match *found {
-            [r, c] => self.blocks == 1 && r == rows && c == columns,
-            [b, r, c] => b == self.blocks && r == rows && c == columns,
-            _ => false,
-        };
-        if fits {
-            return Ok(());
-        }
-        let expected = if self.blocks == 1 {
-            format!("{rows} x {columns}")
-        } else {
-            format!("{} x {rows} x {columns} (blocks first)", self.blocks)
-        };
-        Err(Error::shape(operand, expected, format!("{found:?}")))
-    }
 }
 
 /// Refuses a K, formats of A, B, C and D, or scales that no unit can have.
@@ -550,16 +303,6 @@ pub(crate) fn check_operands(k: usize, formats: &[FormatSpec; 4], scale: Option<
     rule.problem(k).map_or(Ok(()), |why| Err(error(why)))
 }
 
-/// Calls `f` with room for `count` numbers, on the stack unless they are very many. Filling the
-/// room takes longer than many a dot-add, so it comes in two sizes.
-fn with_numbers<R>(count: usize, fill: Num, f: impl FnOnce(&mut [Num]) -> R) -> R {
-    match count {
-        0..=32 => f(&mut [fill; 32][..count]),
-        33..=256 => f(&mut [fill; 256][..count]),
-        _ => f(&mut vec![fill; count]),
-    }
-}
-
 fn signature(info: &UnitInfo) -> Signature {
     Signature { k: info.shape.k, a: info.a, b: info.b, c: info.c, d: info.d, scale: info.scale.map(|s| s.format) }
 }
@@ -569,55 +312,6 @@ pub(crate) fn parse_shape(text: &str) -> Option<Shape> {
     let (m, rest) = text.strip_prefix('m')?.split_once('n')?;
     let (n, k) = rest.split_once('k')?;
     Some(Shape { m: m.parse().ok()?, n: n.parse().ok()?, k: k.parse().ok()? })
-}
-
-fn unpack(format: &FormatSpec, codes: &[u64], into: &mut [Num]) {
-    for (num, &code) in into.iter_mut().zip(codes) {
-        *num = format.decode(code);
-    }
-}
-
-fn unpack_scales(rule: &ScaleRule, codes: &[u64], into: &mut [Num]) {
-    for (block, &code) in into.chunks_mut(rule.block).zip(codes) {
-        block.fill(rule.format.decode(code));
-    }
-}
-
-fn check_length(operand: &str, found: usize, expected: usize) -> Result<(), Error> {
-    if found == expected {
-        return Ok(());
-    }
-    Err(Error::shape(operand, format!("{expected} long"), format!("{found} long")))
-}
-
-fn check_format(operand: &'static str, expected: &FormatSpec, found: &FormatSpec) -> Result<(), Error> {
-    if expected == found {
-        return Ok(());
-    }
-    Err(Error::Format { operand, expected: expected.name, found: found.name })
-}
-
-fn codes<T: Format>(values: &[T]) -> Vec<u64> {
-    values.iter().map(|x| x.to_bits()).collect()
-}
-
-fn array_codes<T: Format, I: Dimension>(array: &ArrayBase<impl Data<Elem = T>, I>) -> Vec<u64> {
-    array.iter().map(|x| x.to_bits()).collect()
-}
-
-/// Matrix `t` of a stack, or the only one.
-fn matrix<S: RawData, I: Dimension>(array: ArrayBase<S, I>, t: usize) -> Result<ArrayBase<S, Ix2>, Error> {
-    let axes = array.ndim();
-    let matrix = match axes {
-        2 => array.into_dimensionality(),
-        _ => array.into_dimensionality::<Ix3>().map(|stack| stack.index_axis_move(Axis(0), t)),
-    };
-    matrix.map_err(|_| Error::shape("a tile", "two or three axes", axes.to_string()))
-}
-
-fn tile<D: Format, I: Dimension>(shape: I, bits: Vec<u64>) -> Result<Array<D, I>, Error> {
-    let values = bits.into_iter().map(D::from_bits).collect();
-    Array::from_shape_vec(shape, values).map_err(|e| Error::shape("D", "as large as C", e.to_string()))
 }
 
 /// Anything a product can run on: a [`Unit`], or an [`MmaUnit`](crate::MmaUnit).

@@ -2,7 +2,7 @@
 //! instruction set forced in turn. `GEMMULATE_REQUIRE_ISA` (names, divided by commas) says which
 //! sets must run here; a set that is required and missing fails.
 
-use crate::kernels_more::Stored;
+use crate::problem::Stored;
 use crate::rng::Rng;
 use gemmulate::gemm::{Codes, CodesMut, Workspace};
 use gemmulate::prelude::*;

@@ -1,7 +1,7 @@
 //! Chains of FMA whose sums lie in the middle of two numbers, or next to it: where kernels that put an FMA together
 //! from products and sums must look closely.
 
-use crate::kernels_more::{Problem, isas};
+use crate::problem::{Problem, isas};
 use crate::rng::Rng;
 use gemmulate::prelude::*;
 

@@ -2,7 +2,7 @@
 //! refused.
 
 use crate::custom::{self, Random};
-use crate::kernels_more::{Problem, isas};
+use crate::problem::{Problem, isas};
 use gemmulate::accumulate::{
     ExactSum, FusedDotAdd, GroupScaledDot, GroupedRoundDown, PairwiseSum, RoundDown, SequentialFma,
 };

@@ -1,6 +1,6 @@
 //! GDFS kernels at the edges of their conditions: what is cut off and what is not, within one tile.
 
-use super::kernels_more::{Problem, isas};
+use crate::problem::{Problem, isas};
 use crate::rng::Rng;
 use gemmulate::accumulate::Floor;
 use gemmulate::format::{FormatSpec, format_named};

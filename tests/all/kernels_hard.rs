@@ -1,6 +1,6 @@
 //! Hard data of whole products: what kernels do where the ordinary step does not hold, with states that have a past.
 
-use crate::kernels_more::{Problem, isas};
+use crate::problem::{Problem, isas};
 use crate::rng::Rng;
 use gemmulate::format::{FormatSpec, Overflow};
 use gemmulate::prelude::*;

@@ -1,7 +1,8 @@
 //! Whole register tiles: many row groups by all columns, where each group's step runs into the next one's, and groups
 //! of one kind of data stand beside groups of another.
 
-use crate::kernels_more::{FDA, Problem, isas};
+use crate::kernels_edges::FDA;
+use crate::problem::{Problem, isas};
 use crate::rng::Rng;
 use gemmulate::format::FormatSpec;
 use gemmulate::prelude::*;

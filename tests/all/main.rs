@@ -9,19 +9,28 @@ mod flips;
 mod formats;
 #[cfg(feature = "half")]
 mod gemm;
+#[cfg(feature = "half")]
+mod gemm_api;
 mod generic;
 mod kernels;
+mod kernels_edges;
+mod kernels_families;
 mod kernels_fma;
 mod kernels_formats;
 mod kernels_groups;
 mod kernels_hard;
-mod kernels_more;
+mod kernels_narrow;
+mod kernels_sums;
 mod kernels_tiles;
 mod layouts;
 mod models;
 mod names;
 mod oracle;
+#[cfg(feature = "half")]
+mod plans;
 mod probe;
+mod probe_papers;
+mod problem;
 mod rng;
 #[cfg(feature = "smt")]
 mod smt;

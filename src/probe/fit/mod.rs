@@ -8,6 +8,7 @@
 
 mod alternatives;
 pub(super) mod cases;
+mod hypotheses;
 mod options;
 mod refine;
 mod search;
@@ -19,16 +20,19 @@ use super::edges::Edges;
 use super::generate::{ENDS, Generator, Kind, MIDDLE};
 use super::repeated::Repeated;
 use super::shrink;
-use crate::accumulate::{CPosition, GenericDot, Recipe};
+use crate::accumulate::{GenericDot, Recipe};
 use crate::error::Error;
 use crate::unit::Unit;
 pub use alternatives::Alternative;
 use cases::{Case, Jury};
+use hypotheses::Hypotheses;
 pub(super) use options::{options as parameter_options, roundings};
 use refine::Changes;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
-pub(super) use structure::{Structure, all as structures};
+pub(super) use structure::Structure;
+#[cfg(test)]
+pub(super) use structure::all as structures;
 
 /// How hard to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,108 +126,6 @@ pub fn fit(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error
     let best = lab.try_all(hypotheses, options)?;
     lab.report(best, options)
 }
-
-/// Starting models, the likeliest first.
-struct Hypotheses {
-    stage: usize,
-    /// The cuts that the answers allow, ...
-    allowed: Vec<Structure>,
-    /// ... this many of them for any unit, the others for one that drifts.
-    steady: usize,
-    middle: Vec<Case>,
-    deadline: Instant,
-}
-
-/// A start that explains less than this part of the middle-range answers is not worth refining.
-const WORTH_REFINING: f64 = 0.5;
-
-impl Hypotheses {
-    /// The next stage's models, best first; None when there is no further stage.
-    fn next(&mut self, interface: &Interface, answers: &[Case]) -> Option<Vec<Recipe>> {
-        self.stage += 1;
-        match self.stage {
-            1 => Some(self.one_family(interface, answers)),
-            2 => Some(self.generic(interface, 0)),
-            3 => Some(self.generic(interface, self.middle.len() / 50)),
-            4 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
-            5 => Some(self.generic(interface, self.middle.len() / 8)),
-            _ => None,
-        }
-    }
-
-    /// The models of the one non-generic family that explains the middle of the range, or of several that
-    /// explain all answers. Where all sums are exact, the generic family says that better.
-    fn one_family(&self, interface: &Interface, answers: &[Case]) -> Vec<Recipe> {
-        let mut found = self.families(interface, 0);
-        let family = |r: &Recipe| core::mem::discriminant(r);
-        if found.windows(2).all(|pair| family(&pair[0]) == family(&pair[1])) {
-            return found;
-        }
-        let exact = |output_rounding| {
-            let sum = GenericDot { block: interface.k, exact: true, output_rounding, ..GenericDot::default() };
-            self.middle.iter().all(|case| case.agrees(&Recipe::Generic(sum), interface, false))
-        };
-        if roundings().any(exact) {
-            return Vec::new();
-        }
-        found.retain(|r| answers.iter().all(|case| case.agrees(r, interface, true)));
-        found
-    }
-
-    /// Non-generic families that at most `allowed` middle-range answers refute.
-    fn families(&self, interface: &Interface, allowed: usize) -> Vec<Recipe> {
-        let mut jury = Jury { cases: self.middle.clone() };
-        let mut scored: Vec<(usize, Recipe)> = options::families(interface)
-            .into_iter()
-            .map(|r| (jury.refutations(allowed + 1, |case| case.agrees(&r, interface, false)), r))
-            .filter(|(refuted, _)| *refuted <= allowed)
-            .collect();
-        scored.sort_by_key(|(refuted, _)| *refuted);
-        scored.into_iter().map(|(_, r)| r).take(6).collect()
-    }
-
-    fn generic(&self, interface: &Interface, allowed: usize) -> Vec<Recipe> {
-        let mut ordinary: Vec<Case> = self.middle.iter().filter(|c| c.is_ordinary()).cloned().collect();
-        let likely = search::likely_output_bits(&ordinary, interface);
-        if allowed == 0 {
-            // No model has a floor yet, which cuts small products even where a later c makes the answer large.
-            let large: Vec<Case> = ordinary.iter().filter(|c| c.is_above_floor(interface)).cloned().collect();
-            if large.len() >= ordinary.len() / 4 {
-                ordinary = large;
-            }
-        }
-        let middle = search::Middle { cases: &ordinary, interface, allowed, deadline: self.deadline };
-        let all = structures(interface.k);
-        let (steady, drifting) = self.allowed.split_at(self.steady);
-        let cuts = if self.allowed.is_empty() { [&all, drifting] } else { [steady, drifting] };
-        // Refining can still change the cut and the rest: one cut that explains everything is enough, and
-        // another one that does so with the same models.
-        let find = |endings: &[GenericDot], known: bool, cuts: &[Structure]| -> Vec<GenericDot> {
-            let mut cuts = cuts.iter();
-            let first = |s| search::middle(s, search::candidates(endings, known), &middle);
-            let Some(mut found) = cuts.by_ref().map(first).find(|found| !found.is_empty()) else { return Vec::new() };
-            let again = |s| search::middle(s, found.iter().copied(), &middle);
-            let second = cuts.map(again).find(|found| !found.is_empty());
-            found.extend(second.unwrap_or_default());
-            found
-        };
-        let every: Vec<Option<u32>> = options::output_bits(interface).collect();
-        let mut found = Vec::new();
-        for (known, cuts) in [true, false].into_iter().flat_map(|known| cuts.map(|c| (known, c))) {
-            if found.is_empty() {
-                found = find(&search::endings(&likely, &EVERYWHERE, known, interface), known, cuts);
-            }
-            if found.is_empty() && allowed == 0 {
-                // With late c the output's width is not the width of the blocks' sums.
-                found = find(&search::endings(&every, &[CPosition::Late], known, interface), known, cuts);
-            }
-        }
-        search::representatives(found).into_iter().map(Recipe::Generic).collect()
-    }
-}
-
-/// The places c can enter.
-const EVERYWHERE: [CPosition; 3] = [CPosition::With, CPosition::Last, CPosition::Late];
 
 /// Inputs with products at all places.
 const DENSE: usize = 48;

@@ -9,8 +9,8 @@
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
-use super::avx512::{Consts, EXP32, Step};
 use super::round_to_zero::{Buffers, HALF, OFFSET, sums_f32, sums_f64};
+use super::step::{Consts, EXP32, Step};
 use super::{MR, NR, out};
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;

@@ -5,10 +5,9 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::finish::{accumulators, finish, finish_narrow, low_halves, negatives, overflowed, start, truncated};
-use super::fixed::Lines;
 use super::micro::Advance;
-use super::round_down::Floors;
-use super::{GROUPS, MR, NR, out, stream};
+use super::step::{Consts, Step};
+use super::{MR, NR, out, stream};
 use core::arch::asm;
 use core::ops::Range;
 use std::arch::x86_64::*;
@@ -18,125 +17,8 @@ pub(super) const RZ: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 pub(super) const ODD: __mmask16 = 0xAAAA;
 /// Ternary logic: `a | b | c`.
 const OR: i32 = 0xFE;
-pub(super) const EXP32: i32 = 0x7F80_0000;
 /// The pieces of a vector of columns.
 pub(super) const ROWS: u32 = 0x1111_1111;
-/// A's and B's values are scaled by `2^A_SCALE` and `2^(B_SCALE + F)`: then the accumulator `1.5 * 2^(e_max + 127 -
-/// 1023)`, whose bits are those of the f32 `1.5 * 2^e_max` moved into place, has `q` as its unit in the last place.
-pub(super) const A_SCALE: i32 = -400;
-pub(super) const B_SCALE: i32 = -948 - A_SCALE;
-
-/// One step's operands: pointers into the panels, laid out by `pack`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
-    pub(super) a_val: *const f64,
-    pub(super) a_val32: *const f32,
-    pub(super) b_val32: *const f32,
-    pub(super) a_exp: *const u32,
-    pub(super) a_wide: *const u32,
-    pub(super) a_sign: *const u32,
-    /// Integers, where both panels have them.
-    pub(super) a_fixed: Lines,
-    pub(super) b_fixed: Lines,
-    pub(super) b_val: *const f64,
-    pub(super) b_exp: *const u8,
-    pub(super) b_wide: *const i16,
-    pub(super) b_sign: *const u32,
-    /// f32 states, leading dimension `NR`.
-    pub(super) c: *mut f32,
-    /// Vectors of 16 columns that matter.
-    pub(super) vectors: usize,
-}
-
-impl Step {
-    /// The same step of the `g`-th row group from here, which follow one another in A's panels and in the states.
-    pub(super) fn group(&self, g: usize, q: &Consts) -> Self {
-        let (lines, n) = (g * MR, g * MR * q.block);
-        let (wide, narrow) = if q.narrow { (0, n) } else { (n, 0) };
-        Self {
-            a_val: self.a_val.wrapping_add(wide),
-            a_val32: self.a_val32.wrapping_add(narrow),
-            a_exp: self.a_exp.wrapping_add(n),
-            a_sign: self.a_sign.wrapping_add(lines),
-            a_fixed: self.a_fixed.skip(lines, q.block, 4),
-            c: self.c.wrapping_add(lines * NR),
-            ..*self
-        }
-    }
-
-    /// The next step of the same states, for f64 accumulators.
-    pub(super) fn next(&self, q: &Consts) -> Self {
-        self.skip(1, q)
-    }
-
-    /// The `steps`-th from here of the same states, for f64 accumulators.
-    pub(super) fn skip(&self, steps: usize, q: &Consts) -> Self {
-        let (rows, columns) = (steps * GROUPS * MR, steps * NR);
-        Self {
-            a_val: self.a_val.wrapping_add(rows * q.block),
-            a_exp: self.a_exp.wrapping_add(rows * q.block),
-            a_sign: self.a_sign.wrapping_add(rows),
-            b_val: self.b_val.wrapping_add(columns * q.block),
-            b_exp: self.b_exp.wrapping_add(columns * q.block),
-            b_sign: self.b_sign.wrapping_add(columns),
-            ..*self
-        }
-    }
-
-    /// The step from row `r` on, for f64 accumulators.
-    const fn row(&self, r: usize, l: usize) -> Self {
-        Self {
-            a_val: self.a_val.wrapping_add(r * l),
-            a_exp: self.a_exp.wrapping_add(r * l),
-            a_sign: self.a_sign.wrapping_add(r),
-            c: self.c.wrapping_add(r * NR),
-            ..*self
-        }
-    }
-}
-
-/// What does not change over a product.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Consts {
-    pub(super) frac_bits: i32,
-    pub(super) frac_float: f32,
-    pub(super) block: usize,
-    pub(super) narrow: bool,
-    /// Subtracted from a byte sum to give the f32 exponent field of 2^e.
-    pub(super) bias_sub: u8,
-    /// -1 keeps 23 fraction bits, 0xFFFF_FC00 13.
-    pub(super) keep: i32,
-    pub(super) e_zero: i32,
-    /// All ones where a zero c counts with its format's lowest exponent.
-    pub(super) zero_c: i32,
-    /// Lowest f32 exponent field the fast kernel scales by: e_zero's, or one that no exact result can notice.
-    pub(super) floor_field: u8,
-    /// Row groups from the step's first on, a bit each, in which some operand may lie below its exponent window.
-    pub(super) tiny: u8,
-    /// Whether steps are tried by integer dot products.
-    pub(super) fixed: bool,
-    /// Where results are rounded down.
-    pub(super) floors: Floors,
-}
-
-impl Consts {
-    /// The same for steps that begin `g` row groups on.
-    pub(super) const fn group(&self, g: usize) -> Self {
-        Self { tiny: self.tiny >> g, ..*self }
-    }
-
-    /// The exponent field from which on up a state is a multiple of the coarsest step the exponent floor can cause.
-    pub(super) const fn lowest(&self) -> u32 {
-        if self.narrow { 83 } else { 31 }
-    }
-
-    /// L, known to the compiler or not.
-    #[inline(always)]
-    pub(super) const fn length<const L: usize>(&self) -> usize {
-        if L == 0 { self.block } else { L }
-    }
-}
-
 /// Where A's panel has row `r` of product `k`: row by row, or with `TILES` four products of two columns of B after
 /// another; of exponents, four columns after another.
 #[inline(always)]

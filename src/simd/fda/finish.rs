@@ -2,8 +2,9 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
-use super::avx512::{Consts, EXP32, ODD, RZ};
+use super::avx512::{ODD, RZ};
 use super::out;
+use super::step::{Consts, EXP32};
 use core::arch::asm;
 use std::arch::x86_64::*;
 

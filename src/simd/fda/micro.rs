@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
-use super::avx512::{Consts, EXP32, Step};
+use super::step::{Consts, EXP32, Step};
 use super::{MR, avx2, avx512, fixed, out, round_down, scratch, wide, wide_avx2};
 use crate::simd::{Avx2, Avx512};
 use core::arch::x86_64::*;

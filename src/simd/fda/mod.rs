@@ -28,6 +28,7 @@ mod scratch;
 mod small;
 mod special;
 mod state;
+mod step;
 mod stream;
 mod wide;
 mod wide_avx2;
@@ -279,7 +280,7 @@ impl Fda {
     /// Binary exponents of A's and B's scales.
     const fn scales(&self) -> (i32, i32) {
         let f = self.frac_bits as i32;
-        if self.narrow { (0, f - 23) } else { (avx512::A_SCALE, avx512::B_SCALE + f) }
+        if self.narrow { (0, f - 23) } else { (step::A_SCALE, step::B_SCALE + f) }
     }
 }
 

@@ -9,10 +9,11 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
-use super::avx512::{Consts, EXP32, ROWS, RZ, Step, broadcast, exponent_fields, max_exponents, powers};
+use super::avx512::{ROWS, RZ, broadcast, exponent_fields, max_exponents, powers};
 use super::finish::{accumulators, low_halves};
 use super::fixed::Tables;
 use super::hard::Hard;
+use super::step::{Consts, EXP32, Step};
 use super::{Fda, MR, NR, Reach, Set, out, same};
 use crate::format::F32;
 use crate::gemm::kernel::Kernel;

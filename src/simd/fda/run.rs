@@ -3,12 +3,15 @@
 #![allow(clippy::needless_range_loop, reason = "rows and columns index several arrays at once")]
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
 
-use super::avx512::{Consts, Step};
+mod states;
+
+use self::states::{add, call_back};
 use super::hard::Decoded;
-use super::micro::{Micro, Settled};
+use super::micro::Micro;
 use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
-use super::state::{MC, Tile, copy_in, copy_out, round_f16};
+use super::state::{MC, Tile, copy_in, copy_out};
+use super::step::{Consts, Step};
 use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY, out};
 use crate::gemm::kernel::{Exact, Panel};
 use core::cell::RefCell;
@@ -346,59 +349,6 @@ impl<M: Micro> TileRun<'_, M> {
         self.work.tile.0[..live].copy_from_slice(&self.work.c.0[..live]);
     }
 
-    /// States as the steps want them.
-    fn settle_all(&mut self) {
-        let (groups, low) = (self.size[0].div_ceil(MR), self.q.lowest());
-        let states = &mut self.work.tile.0[..groups * MR * NR];
-        let ordinary = self.micro.vectorise(
-            #[inline(always)]
-            || are_ordinary(states, low),
-        );
-        self.bad[..groups].fill(0);
-        if ordinary {
-            return;
-        }
-        for g in 0..groups {
-            let live = self.live(g);
-            (0..32).filter(|piece| live >> piece & 1 == 1).for_each(|piece| _ = self.settle(g, piece));
-        }
-    }
-
-    /// The pieces of a group that take part and have columns that matter.
-    #[inline]
-    fn live(&self, g: usize) -> u32 {
-        let columns = [0, 0x1111_1111, 0x3333_3333, 0x7777_7777, !0][self.size[1].div_ceil(16)];
-        self.late.map_or(columns, |late| late[g] & columns)
-    }
-
-    const fn piece(g: usize, piece: u32) -> usize {
-        (g * MR + (piece / 4) as usize) * NR + (piece % 4) as usize * 16
-    }
-
-    /// Parks what is not finite in a piece, 0 standing for states that finite operands can no longer change, and notes
-    /// whether the fast kernel takes the rest. What is parked already stands: only rule (S) can change it. Returns
-    /// whether something was not finite.
-    #[inline]
-    fn settle(&mut self, g: usize, piece: u32) -> bool {
-        let at = Self::piece(g, piece);
-        let (x, parked) = (&mut self.work.tile.0[at..at + 16], &mut self.work.parked.0[at..at + 16]);
-        let Settled { special, all, ordinary } = self.micro.settle(x, parked, self.nan, self.q.lowest());
-        self.any_parked |= special;
-        // A product that overflows counts as an infinity where sums round down: there only NaN stays.
-        if all && (self.fda.round_down.is_none() || parked.iter().all(|x| x.is_nan())) {
-            self.done[g] |= 1 << piece;
-        }
-        self.bad[g] = self.bad[g] & !(1 << piece) | u32::from(!ordinary) << piece;
-        special
-    }
-
-    /// Lets 0 stand for a state that finite operands can no longer change.
-    fn park(&mut self, at: usize, special: f32) {
-        self.work.tile.0[at] = 0.0;
-        self.work.parked.0[at] = special;
-        self.any_parked = true;
-    }
-
     /// Step `s` of the first row group.
     #[inline(always)]
     fn pointers(&mut self, s: usize) -> Step {
@@ -457,12 +407,6 @@ impl<M: Micro> TileRun<'_, M> {
         if self.balance > 128 {
             self.q.fixed = false;
         }
-    }
-
-    /// The pieces of a mask that have infinite states, which are parked.
-    #[inline]
-    fn overflowed(&mut self, g: usize, pieces: u32) -> u32 {
-        (0..32).filter(|piece| pieces >> piece & 1 == 1 && self.settle(g, *piece)).fold(0, |m, piece| m | 1 << piece)
     }
 
     /// Pieces of rows with a flag.
@@ -528,37 +472,5 @@ impl<M: Micro> TileRun<'_, M> {
                 }
             }
         }
-    }
-}
-
-/// Makes minus zeros plus zeros; whether all states are zeros or have exponent fields from `low` to 180.
-#[inline(always)]
-fn are_ordinary(states: &mut [f32], low: u32) -> bool {
-    let above = states.iter_mut().map(|x| {
-        *x += 0.0;
-        let field = x.to_bits() >> 23 & 0xFF;
-        if *x == 0.0 { 0 } else { field.wrapping_sub(low) }
-    });
-    above.fold(0, u32::max) <= 180 - low
-}
-
-/// Puts back what was parked.
-#[inline(always)]
-fn call_back(states: &mut [f32], parked: &mut [f32]) {
-    for (x, parked) in states.iter_mut().zip(parked) {
-        *x = if *parked != 0.0 { *parked } else { *x };
-        *parked = 0.0;
-    }
-}
-
-/// Adds a unit step's sums to c as IEEE says.
-#[inline(always)]
-fn add(c: &mut [f32], sums: &[f32], nan: f32, f16: bool) {
-    for (c, t) in c.iter_mut().zip(sums) {
-        let sum = *c + *t;
-        *c = if sum.is_nan() { nan } else { sum };
-    }
-    if f16 {
-        c.iter_mut().for_each(|c| *c = round_f16(*c));
     }
 }

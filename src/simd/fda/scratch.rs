@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
-use super::avx512::{A_SCALE, B_SCALE};
 use super::micro::Micro;
+use super::step::{A_SCALE, B_SCALE};
 use super::{Fda, MR, NR, Packed};
 use crate::gemm::kernel::Panel;
 use core::arch::x86_64::*;

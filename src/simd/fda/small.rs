@@ -18,9 +18,10 @@
 mod turn;
 mod words;
 
-use super::avx512::{Step, step_tiles};
+use super::avx512::step_tiles;
 use super::fixed::Lines;
 use super::micro::is_ordinary;
+use super::step::{Consts, Step};
 use super::{Buffer, Fda, MR, NR, Set, out};
 use crate::gemm::small::{COLUMNS, DEPTH, ROWS, SmallKernel, TILES, Tiles};
 use core::arch::x86_64::*;
@@ -184,7 +185,7 @@ impl Run<'_, '_> {
             (false, _) => self.pack::<f64, 32>(tops),
         }
         self.begin(q.lowest());
-        let q = super::avx512::Consts { tiny: self.far.into(), ..q };
+        let q = Consts { tiny: self.far.into(), ..q };
         for s in 0..self.tiles.k >> self.fda.block.trailing_zeros() {
             let p = self.step(s);
             // SAFETY: the panels hold this step for all tiles, and states are 8 rows of 64.

@@ -15,9 +15,10 @@
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
-use super::avx512::{Consts, ROWS as PIECES, Step, exponent_fields, max_exponents};
+use super::avx512::{ROWS as PIECES, exponent_fields, max_exponents};
 use super::finish::{accumulators, finish, low_halves, negatives, overflowed, start, truncated};
 use super::micro::Advance;
+use super::step::{Consts, Step};
 use super::{GROUPS, MR, NR, out};
 use core::arch::asm;
 use core::mem::MaybeUninit;

@@ -3,9 +3,10 @@
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
-use super::avx512::{Consts, EXP32, ODD, RZ, Step};
+use super::avx512::{ODD, RZ};
 use super::finish::narrow_widen;
 use super::micro::is_ordinary;
+use super::step::{Consts, EXP32, Step};
 use super::{NR, out};
 use std::arch::x86_64::*;
 

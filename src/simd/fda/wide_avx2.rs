@@ -5,7 +5,7 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::avx2::narrow_widen;
-use super::avx512::{A_SCALE, B_SCALE, Consts, EXP32, Step};
+use super::step::{A_SCALE, B_SCALE, Consts, EXP32, Step};
 use super::{NR, out};
 use core::arch::x86_64::*;
 

@@ -1,0 +1,241 @@
+//! Products of arrays: layouts, batches, epilogues, wrong and empty input.
+
+use crate::rng::Rng;
+use gemmulate::Error;
+use gemmulate::gemm::{Scaling, Workspace};
+use gemmulate::prelude::*;
+use gemmulate::view::{View, ViewMut};
+use ndarray::{Array1, Array2, Array3, Axis, s};
+
+#[test]
+fn arrays_of_any_layout_and_type() {
+    let h100 = MmaUnit::<Hopper, Wgmma<128, half::f16, half::f16, f32>>::new();
+    let mut rng = Rng(3);
+    let a = Array2::from_shape_fn((5, 33), |_| half::f16::from_bits(rng.code(&gemmulate::format::F16) as u16));
+    let b = Array2::from_shape_fn((33, 7), |_| half::f16::from_bits(rng.code(&gemmulate::format::F16) as u16));
+    let bits = |d: &Array2<f32>| d.mapv(f32::to_bits);
+    let d = a.dot_on(&b, &h100).unwrap();
+    // Column-major and reversed operands: the same elements in the same order of K.
+    let column_major = b.t().as_standard_layout().into_owned().reversed_axes();
+    assert_eq!(bits(&a.dot_on(&column_major, &h100).unwrap()), bits(&d));
+    let flipped = a.slice(s![..;-1, ..]);
+    assert_eq!(bits(&flipped.dot_on(&b, &h100).unwrap().slice(s![..;-1, ..]).to_owned()), bits(&d));
+    // Vectors, and a broadcast row.
+    let v: Array1<f32> = a.row(2).dot_on(&b, &h100).unwrap();
+    assert_eq!(v.mapv(f32::to_bits), d.row(2).mapv(f32::to_bits));
+    let v: Array1<f32> = a.dot_on(&b.column(6), &h100).unwrap();
+    assert_eq!(v.mapv(f32::to_bits), d.column(6).mapv(f32::to_bits));
+    let rows = a.row(2).insert_axis(Axis(0));
+    let wide = rows.broadcast((4, 33)).unwrap();
+    assert_eq!(wide.dot_on(&b, &h100).unwrap().row(3).mapv(f32::to_bits), d.row(2).mapv(f32::to_bits));
+    // Named, from f32 and f64 that hold the same values; and D in f64.
+    let unit = Unit::find("h100 hgmma.64x128x16.f32").unwrap();
+    let (a32, b64) = (a.mapv(f32::from), b.mapv(f64::from));
+    assert_eq!(bits(&a32.dot_on(&b64, &unit).unwrap()), bits(&d));
+    let wide: Array2<f64> = Gemm::on(&unit).run_as::<f64>(&a, &b).unwrap();
+    assert!(wide.iter().zip(&d).all(|(x, y)| *x == f64::from(*y) || (x.is_nan() && y.is_nan())));
+    // A batch, with one B for all.
+    let batch = Array3::from_shape_fn((3, 5, 33), |(_, i, k)| a[[i, k]]);
+    let all = Gemm::on(&h100).run_batch(&batch, &b.view().insert_axis(Axis(0))).unwrap();
+    assert_eq!(bits(&all.index_axis(Axis(0), 2).to_owned()), bits(&d));
+    // A vector by a vector.
+    assert_eq!(a.row(2).dot_on(&b.column(6), &h100).unwrap().to_bits(), d[[2, 6]].to_bits());
+    // Some elements only, in any order, twice if asked for twice, neighbours or not.
+    let at = [[4, 6], [0, 0], [4, 6], [1, 2], [1, 3], [1, 4], [2, 5], [1, 1]];
+    let want = at.map(|[i, j]| u64::from(d[[i, j]].to_bits()));
+    assert_eq!(Gemm::on(&h100).elements(&a, &b, &at).unwrap(), want);
+    assert!(Gemm::on(&h100).elements(&a, &b, &[[5, 0]]).is_err());
+}
+
+#[test]
+fn batches_read_and_write_their_own_c() {
+    let unit = Unit::find("ampere/mma.m16n8k8.f32.f16.f16.f32").unwrap();
+    let a = Array3::from_shape_fn((3, 2, 4), |(t, i, k)| (t + i + k) as f32);
+    let b = Array3::from_shape_fn((3, 4, 5), |(t, k, j)| (t * k) as f32 - j as f32);
+    let c = Array3::from_shape_fn((3, 2, 5), |(t, i, j)| (t + i * j) as f32);
+    let (gemm, mut d) = (Gemm::on(&unit).alpha(2.0).beta(-1.0), c.clone());
+    gemm.run_batch_into(&a, &b, &mut d, &mut Workspace::new()).unwrap();
+    for t in 0..3 {
+        let [a, b, c] = [&a, &b, &c].map(|x| x.index_axis(Axis(0), t));
+        assert_eq!(d.index_axis(Axis(0), t), a.dot(&b) * 2.0 - c);
+    }
+    // Refused: C that is not there, batches that do not go together.
+    assert!(gemm.run_batch(&a, &b).unwrap_err().to_string().contains("there is none"));
+    let two = b.slice(s![..2, .., ..]);
+    assert!(Gemm::on(&unit).run_batch(&a, &two).unwrap_err().to_string().contains("a batch of 3 or 1"));
+    assert!(Gemm::on(&unit).run_batch(&a, &a).unwrap_err().to_string().contains("B must be 4 x N"));
+}
+
+#[test]
+fn general_mat_mul_reads_and_writes_c() {
+    let unit = Unit::find("ampere/mma.m16n8k8.f32.f16.f16.f32").unwrap();
+    let (a, b) = (Array2::from_elem((3, 4), 0.5f32), Array2::from_elem((4, 2), 2.0f32));
+    let mut c = Array2::from_shape_fn((3, 2), |(i, j)| (i + j) as f32);
+    general_mat_mul_on(2.0, &a, &b, 0.5, &mut c, &unit).unwrap();
+    assert_eq!(c, Array2::from_shape_fn((3, 2), |(i, j)| 8.0 + 0.5 * (i + j) as f32));
+    c.fill(f32::NAN);
+    general_mat_mul_on(1.0f32, &a, &b, 0.0f32, &mut c, &unit).unwrap();
+    assert_eq!(c, Array2::from_elem((3, 2), 4.0));
+}
+
+#[test]
+fn scales_and_bias_of_the_epilogue() {
+    let unit = Unit::find("ada/mma.m16n8k32.f32.e4m3.e4m3.f32").unwrap();
+    let (a, b) = (Array2::from_elem((2, 32), 1.0f32), Array2::from_elem((32, 3), 1.0f32));
+    let bias = [1.0, 2.0, 3.0];
+    let d = Gemm::on(&unit)
+        .scale_a(Scaling::Lines(vec![0.5, 2.0]))
+        .scale_b(Scaling::Tensor(0.25))
+        .bias(&bias)
+        .run(&a, &b)
+        .unwrap();
+    assert_eq!(d, ndarray::arr2(&[[5.0, 6.0, 7.0], [17.0, 18.0, 19.0]]));
+    let short = Gemm::on(&unit).scale_b(Scaling::Lines(vec![1.0; 2])).run(&a, &b).unwrap_err().to_string();
+    assert!(short.contains("scale_b must be 1 x 3"), "{short}");
+}
+
+#[test]
+fn wrong_input_is_an_error() {
+    let unit = Unit::find("hopper/wgmma.m64n128k16.f32.f16.f16").unwrap();
+    let fp4 = Unit::find("rtx-blackwell/mma.m16n8k32.f32.e2m1.e2m1.f32").unwrap();
+    let scaled = Unit::find("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3").unwrap();
+    let (a, b) = (Array2::<f32>::ones((2, 32)), Array2::<f32>::ones((32, 3)));
+    let mut nan = a.clone();
+    nan[[1, 7]] = f32::NAN;
+    let says = |e: Error, what: &str| assert!(e.to_string().contains(what), "{e}");
+    says(Gemm::on(&unit).run(&b, &b).unwrap_err(), "B must be 3 x N");
+    says(Gemm::on(&fp4).run(&nan, &b).unwrap_err(), "A[1, 7] = NaN");
+    says(Gemm::on(&fp4).run(&(&a * 7.0), &b).unwrap_err(), "saturate");
+    assert_eq!(Gemm::on(&fp4).overflow(Overflow::Saturate).run(&(&a * 7.0), &b).unwrap()[[0, 0]], 192.0);
+    says(Gemm::on(&scaled).run(&a, &b).unwrap_err(), "needs block scales");
+    says(Gemm::on(&unit).block_scales(&a, &b).run(&a, &b).unwrap_err(), "takes no block scales");
+    says(Gemm::on(&scaled).block_scales(&a, &b).run(&a, &b).unwrap_err(), "scale_a must be 2 x 2");
+    let thirds = [Array2::from_elem((2, 2), 1.0 / 3.0), Array2::from_elem((2, 3), 1.0)];
+    says(Gemm::on(&scaled).block_scales(&thirds[0], &thirds[1]).run(&a, &b).unwrap_err(), "scale_a[0, 0]");
+    says(Gemm::on(&unit).beta(1.0).run(&a, &b).unwrap_err(), "there is none");
+    says(Gemm::on(&unit).beta(1.0).c(&a).run(&a, &b).unwrap_err(), "C must be 2 x 3");
+    says(Gemm::on(&unit).alpha(1e300).run(&a, &b).unwrap_err(), "beyond f32");
+    says(Gemm::on(&unit).output(gemmulate::format::E4M3).run(&a, &b).unwrap_err(), "not e4m3");
+    let plan = Plan::in_order().split_k(2).split_mode(SplitMode::Atomic);
+    says(Gemm::on(&unit).plan(plan).run_as::<half::f16>(&a, &b).unwrap_err(), "no atomic additions in f16");
+    says(Gemm::on(&unit).plan(Plan::deepgemm()).run(&a, &b).unwrap_err(), "needs promotion scales");
+    let stop = |_: gemmulate::gemm::Progress| core::ops::ControlFlow::Break(());
+    assert_eq!(Gemm::on(&unit).progress(&stop).run(&a, &b).unwrap_err(), Error::Cancelled);
+}
+
+#[test]
+fn empty_products() {
+    let unit = Unit::find("cdna1/v_mfma_f32_32x32x4f16").unwrap();
+    let (a, b) = (Array2::<f32>::zeros((3, 0)), Array2::<f32>::zeros((0, 2)));
+    assert_eq!(Gemm::on(&unit).run(&a, &b).unwrap(), Array2::<f32>::zeros((3, 2)));
+    let c = Array2::from_elem((3, 2), 5.0f32);
+    assert_eq!(Gemm::on(&unit).beta(2.0).c(&c).run(&a, &b).unwrap(), Array2::from_elem((3, 2), 10.0));
+    assert_eq!(
+        Gemm::on(&unit).run(&Array2::<f32>::zeros((0, 4)), &Array2::<f32>::zeros((4, 2))).unwrap().dim(),
+        (0, 2)
+    );
+    // What stood in D does not stay there, whichever way a product takes.
+    for name in
+        ["cdna3/v_mfma_f32_32x32x2_f32", "hopper/mma.m16n8k16.f32.f16.f16.f32", "ampere/mma.m8n8k4.f64.f64.f64.f64"]
+    {
+        let unit = Unit::find(name).unwrap();
+        for k in [0, 1, unit.shape.k] {
+            let (a, b) = (Array2::<f64>::ones((16, k)), Array2::<f64>::ones((k, 8)));
+            let mut d = Array2::<f64>::from_elem((16, 8), 7.0);
+            let mut narrow = d.mapv(|x| x as f32);
+            if unit.d.storage_bits == 64 {
+                Gemm::on(&unit).run_into(&a, &b, &mut d, &mut Workspace::new()).unwrap();
+            } else {
+                let [a, b] = [&a, &b].map(|x| x.mapv(|x| x as f32));
+                Gemm::on(&unit).run_into(&a, &b, &mut narrow, &mut Workspace::new()).unwrap();
+                d = narrow.mapv(f64::from);
+            }
+            assert_eq!(d, Array2::from_elem((16, 8), k as f64), "{name} {k}");
+        }
+        let mut none = Array2::<f64>::zeros((0, 8));
+        Gemm::on(&unit)
+            .run_into(&Array2::<f64>::ones((0, 4)), &Array2::<f64>::ones((4, 8)), &mut none, &mut Workspace::new())
+            .unwrap();
+    }
+}
+
+#[test]
+fn codes_narrower_than_their_format_are_errors() {
+    use gemmulate::gemm::{Codes, CodesMut};
+    let unit = Unit::find("cdna1/v_mfma_f32_32x32x4f16").unwrap();
+    let (bytes, words, mut d) = ([0x3Cu8; 16], [0x3C00u16; 16], [0u32; 16]);
+    let narrow = Codes::U8(View::from_slice(&bytes, [4, 4], [4, 1], 0).unwrap());
+    let wide = Codes::U16(View::from_slice(&words, [4, 4], [4, 1], 0).unwrap());
+    for (a, b, fits) in [(narrow, wide, false), (wide, narrow, false), (wide, wide, true)] {
+        let to = CodesMut::U32(ViewMut::from_slice(&mut d, [4, 4], [4, 1], 0).unwrap());
+        let result = Gemm::on(&unit).run_codes(&a, &b, to, &mut Workspace::new());
+        assert_eq!(result.is_ok(), fits);
+        assert!(result.err().is_none_or(|e| e.to_string().contains("at least 16 bits")));
+    }
+    assert_eq!(d, [4f32.to_bits(); 16]);
+}
+
+#[test]
+fn products_too_large_for_any_memory_are_errors() {
+    let unit = Unit::find("cdna1/v_mfma_f32_32x32x4f16").unwrap();
+    for size in [1usize << 40, 1 << 62] {
+        let (a, b) = (Array2::<f32>::zeros((size, 0)), Array2::<f32>::zeros((0, size)));
+        let error = Gemm::on(&unit).run(&a, &b).unwrap_err();
+        assert!(error.to_string().contains("memory"), "{error}");
+        let error = gemmulate::gemm::metrics::reference(&a.mapv(f64::from), &b.mapv(f64::from)).unwrap_err();
+        assert!(error.to_string().contains("memory"), "{error}");
+    }
+}
+
+#[test]
+fn quantised_products_and_checkpoint_layouts() {
+    use gemmulate::format::{E2M1, E4M3};
+    use gemmulate::gemm::quantise;
+    let mut rng = Rng(8);
+    let a = Array2::from_shape_fn((3, 70), |_| rng.value(3) as f32);
+    let b = Array2::from_shape_fn((70, 2), |_| rng.value(3) as f32);
+    for (name, format) in [
+        ("rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e4m3.f32.ue8m0", Some(E4M3)),
+        ("rtx-blackwell/mma.m16n8k64.block32.f32.e2m1.e2m1.f32.ue8m0", Some(E2M1)),
+        ("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3", None),
+    ] {
+        let unit = Unit::find(name).unwrap();
+        let quantise = |x: &Array2<f32>, axis| match &format {
+            Some(f) => quantise::mx(x, f, 32, axis, Rounding::NearestEven).unwrap(),
+            None => quantise::nvfp4(x, axis, Default::default()).unwrap(),
+        };
+        let (qa, qb) = (quantise(&a, Axis(1)), quantise(&b, Axis(0)));
+        let d = Gemm::on(&unit).quantised(&qa, &qb).run(&qa, &qb).unwrap();
+        let want = qa.values().dot(&qb.values());
+        for (d, want) in d.iter().zip(&want) {
+            assert!((f64::from(*d) - want).abs() <= want.abs() * 1e-4 + 1e-5, "{name}: {d} {want}");
+        }
+        let error = (&qa.values() - &a.mapv(f64::from)).mapv(f64::abs).fold(0.0, |m: f64, x| m.max(*x));
+        // MX saturates what lies above its largest number: up to a quarter of 16.
+        assert!(error < 4.0, "{name} {error}");
+    }
+    let mx = Unit::find("rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e2m1.f32.ue8m0").unwrap();
+    let rounding = Rounding::NearestEven;
+    assert_eq!(
+        quantise::for_unit(&b, &mx, Axis(0), rounding).unwrap(),
+        quantise::mx(&b, &E2M1, 32, Axis(0), rounding).unwrap()
+    );
+    let plain = Unit::find("hopper/wgmma.m64n128k16.f32.f16.f16").unwrap();
+    assert!(quantise::for_unit(&b, &plain, Axis(0), rounding).is_err());
+    // Quantising columns is quantising the transposed rows, whatever the layout.
+    let (rows, columns) =
+        (quantise::mx(&b.t(), &E4M3, 32, Axis(1), rounding), quantise::mx(&b, &E4M3, 32, Axis(0), rounding));
+    let (rows, columns) = (rows.unwrap(), columns.unwrap());
+    assert_eq!((rows.codes.t(), rows.scales.t()), (columns.codes.view(), columns.scales.view()));
+    let scales = Array2::from_shape_fn((200, 7), |(i, j)| (i * 7 + j) as u8);
+    let bytes = quantise::swizzle(&scales);
+    assert_eq!(bytes.len(), 2 * 2 * 512);
+    assert_eq!(bytes[16 + 4 + 1], scales[[33, 1]]);
+    assert_eq!(quantise::unswizzle(&bytes, 200, 7).unwrap(), scales);
+    assert!(quantise::unswizzle(&bytes[1..], 200, 7).is_err());
+    for bits in [4, 6, 8] {
+        let codes: Vec<u8> = (0..37).map(|_| rng.next() as u8 & (0xFF >> (8 - bits))).collect();
+        assert_eq!(quantise::unpack(&quantise::pack(&codes, bits), bits, 37).unwrap(), codes);
+        assert!(quantise::unpack(&[0; 2], bits, 37).is_err());
+    }
+}

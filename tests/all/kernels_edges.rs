@@ -1,0 +1,173 @@
+//! FDA kernels at the edges of their windows and of their states: zeros and infinities among them.
+
+use crate::problem::{Problem, isas};
+use gemmulate::format::FormatSpec;
+use gemmulate::prelude::*;
+use gemmulate::simd::Isa;
+use gemmulate::vectors::Kind;
+
+/// Units of FDA kernels, every length of step and kind of result among them.
+pub(crate) const FDA: [&str; 18] = [
+    "hopper/mma.m16n8k16.f32.f16.f16.f32",
+    "hopper/mma.m16n8k16.f16.f16.f16.f16",
+    "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
+    "hopper/mma.m16n8k8.f32.tf32.tf32.f32",
+    "volta/mma.m8n8k4.f32.f16.f16.f32",
+    "rtx-blackwell/mma.m16n8k32.f32.e5m2.e5m2.f32",
+    "hopper/wgmma.m64n8k32.f32.e4m3.e5m2",
+    "hopper/wgmma.m64n8k32.f16.e5m2.e5m2",
+    "custom/m8n8k32.f32.bf16.bf16.f32/dot:block=32:F=25",
+    "custom/m8n8k32.f16.f16.f16.f16/dot:block=32:F=24:out=rne",
+    "custom/m8n8k16.f16.bf16.bf16.f16/dot:block=16:F=10:e_zero=zero-c:out=rne",
+    "custom/m8n8k15.f32.f16.f16.f32/dot:block=3:F=25",
+    "custom/m8n8k10.f32.bf16.bf16.f32/dot:block=5:F=22:out=rne",
+    "custom/m8n8k24.f32.tf32.tf32.f32/dot:block=12:F=25",
+    "custom/m8n8k21.f32.f16.bf16.f32/dot:block=21:F=25:pattern=even-odd",
+    "custom/m8n8k28.f32.e4m3.e4m3.f32/dot:block=28:F=9:out-bits=13",
+    "custom/m8n8k7.f32.e5m2.e4m3.f32/dot:block=7:F=12",
+    "custom/m8n8k2.f32.f16.f16.f32/dot:block=1:F=25",
+];
+
+/// Codes of a format at its edges: `kind` 0, significands as large as can be; 1, the window's border below the largest;
+/// 2, small and large ones and zeros; 3, these and what is not finite.
+fn edge(spec: &FormatSpec, kind: usize, negative: u64, draw: u64) -> u64 {
+    let (fraction, exponent) = (1u64 << spec.fraction_bits, 1u64 << spec.exponent_bits);
+    let low = draw >> 8 & (fraction - 1);
+    let field = |below: u64| (exponent - 2).saturating_sub(below);
+    let magnitude = match (kind, draw % 8) {
+        (0, _) => ((exponent / 2) * fraction) | (fraction - 1),
+        (1, n @ 0..=5) => (field([0, 30, 31, 32, 33, 34][n as usize] / 2 * (1 + (draw >> 40 & 1))) * fraction) | low,
+        (1, _) | (_, 0) => 0,
+        (_, 1) => low,
+        (_, 2) => fraction | low,
+        (3, 3) if draw >> 50 & 7 == 0 => ((exponent - 1) * fraction) | (draw >> 53 & 1),
+        (_, n) => ((exponent / 2 + n - 4) * fraction) | low,
+    };
+    (magnitude | negative << (spec.exponent_bits + spec.fraction_bits)) << spec.ignored_low_bits
+}
+
+/// States at the edges of f32 and of the kernels' ranges, and in the middle; their top halves for f16.
+fn edge_state(spec: &FormatSpec, draw: u64) -> u64 {
+    let fields = [0, 0, 0, 1, 30, 31, 32, 82, 83, 84, 100, 126, 127, 140, 148, 150, 179, 180, 181, 254, 255];
+    let field = fields[(draw >> 8) as usize % fields.len()];
+    let fraction = [0, 1, 0x7F_FFFF, draw >> 16 & 0x7F_FFFF][(draw >> 4 & 3) as usize];
+    let code = (draw & 1) << 31 | field << 23 | fraction;
+    if spec.storage_bits == 16 { (code >> 8 ^ code >> 16) & 0xFFFF } else { code }
+}
+
+#[test]
+fn edges_of_fda_kernels_are_the_references() {
+    let mut state = 9_u64;
+    let mut draw = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state ^ state >> 29
+    };
+    for name in FDA {
+        let unit = Unit::find(name).unwrap();
+        for isa in isas().into_iter().filter(|isa| matches!(isa, Isa::Avx512 | Isa::Avx2)) {
+            let kernel = Gemm::on(&unit).isa(isa).kernel();
+            assert!(kernel.isa == isa && kernel.name.starts_with("fda"), "{name}: {kernel}");
+        }
+        for turn in 0..24 {
+            let (kind, signs) = (turn % 4, turn / 4 % 3);
+            let (m, n, steps) = ([9, 1, 17][turn % 3], [70, 23, 1][turn / 2 % 3], 3);
+            let k = unit.shape.k * steps;
+            // All products positive, all negative, or either.
+            let mut codes = |spec: &FormatSpec, count: usize, sign: Option<u64>| -> Vec<u64> {
+                (0..count).map(|_| edge(spec, kind, sign.unwrap_or_else(|| draw() >> 33 & 1), draw())).collect()
+            };
+            let sign = |negative| if signs == 2 { None } else { Some(negative) };
+            let (a, b) = (codes(&unit.a, m * k, sign(0)), codes(&unit.b, k * n, sign(signs as u64)));
+            let c = (0..m * n).map(|_| if turn % 5 == 0 { 0 } else { edge_state(&unit.c, draw()) }).collect();
+            let (scale_a, scale_b) = (vec![], vec![]);
+            Problem { unit: unit.clone(), size: [m, n, k], a, b, c, scale_a, scale_b }.check(&isas());
+        }
+    }
+}
+
+/// Zeros of both signs, products that vanish and a subnormal number, in two steps: whether a sum of them is -0
+/// depends on nothing but the unit's rules.
+#[test]
+fn signs_of_zero_are_the_references() {
+    let rules = [
+        "F=25",
+        "F=25:e_zero=none",
+        "F=25:align=rd:out=rd",
+        "F=25:align=rd:sticky=yes",
+        "F=25:c=late",
+        "F=25:c=last",
+        "F=36:c=last:flush-in=yes",
+        "F=36:flush-in=yes:out=rne",
+        "F=36:c=late:flush-in=yes:flush-out=yes",
+        "F=25:flush-out=yes",
+        "F=13:out=rne",
+        "exact=yes",
+        "exact=yes:flush-in=yes:flush-out=yes:c=last",
+    ];
+    let isas = isas();
+    for (rules, negative_zero) in rules.into_iter().flat_map(|r| [(r, "no"), (r, "yes")]) {
+        for formats in ["f32.bf16.bf16.f32", "f32.tf32.tf32.f32", "f32.f16.f16.f32", "f16.e4m3.e4m3.f16"] {
+            let name = format!("custom/m8n8k2.{formats}/dot:block=2:{rules}:negative-zero={negative_zero}");
+            let unit = Unit::find(&name).unwrap();
+            let numbers = |spec: &FormatSpec| {
+                let [zero, tiny] = [0, 1].map(|code| code << spec.ignored_low_bits);
+                let small = spec.encode_f64(2f64.powi((-75).max(spec.emin())), Rounding::NearestEven, Overflow::Ieee);
+                let sign = 1 << (spec.storage_bits - 1);
+                [zero, tiny, small.unwrap()].into_iter().flat_map(|x| [x, x | sign]).collect::<Vec<u64>>()
+            };
+            let [a, b, c] = [unit.a, unit.b, unit.c].map(|spec| numbers(&spec));
+            // Rows and columns are all pairs of a number and a zero of either sign, in the first step or in the second.
+            let line = |x: &[u64], t: usize| {
+                let (number, zero) = (x[t % 6], x[t / 6 % 2]);
+                if t < 12 { [number, zero, zero, zero] } else { [zero, zero, number, zero] }
+            };
+            let (m, n) = (24, 24);
+            let (rows, columns): (Vec<_>, Vec<_>) =
+                ((0..m).map(|i| line(&a, i)).collect(), (0..n).map(|j| line(&b, j)).collect());
+            for shift in 0..c.len() {
+                let problem = Problem {
+                    unit: unit.clone(),
+                    size: [m, n, 4],
+                    a: rows.concat(),
+                    b: (0..4 * n).map(|at| columns[at % n][at / n]).collect(),
+                    c: (0..m * n).map(|at| c[(at + shift) % c.len()]).collect(),
+                    scale_a: Vec::new(),
+                    scale_b: Vec::new(),
+                };
+                problem.check(&isas);
+            }
+        }
+    }
+}
+
+/// Pieces in which every state is infinite: finite operands leave them alone, infinite ones of the other sign do not.
+#[test]
+fn states_that_are_all_infinite_are_the_references() {
+    for name in [
+        "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
+        "ampere/mma.m16n8k16.f16.f16.f16.f16",
+        "hopper/mma.m16n8k32.f32.e5m2.e4m3.f32",
+        "hopper/wgmma.m64n8k32.f32.e5m2.e5m2",
+        "rtx-blackwell/mma.m16n8k32.block32.f32.e5m2.e4m3.f32.ue8m0",
+        "cdna3/v_mfma_f32_32x32x8_f16",
+    ] {
+        let unit = Unit::find(name).unwrap();
+        for seed in 0..4 {
+            let mut problem = Problem::new(&unit, &[Kind::NearOne], seed, [17, 70, 6]);
+            let [m, n, k] = problem.size;
+            let infinite = |spec: &FormatSpec, negative: bool| spec.infinity_code(negative).unwrap_or_default();
+            for (t, c) in problem.c.iter_mut().enumerate() {
+                // Rows of one sign, of both, and one with a finite state here and there.
+                let (i, j) = (t / n, t % n);
+                if i % 5 != 4 || j % 23 != 7 {
+                    *c = infinite(&unit.c, i % 3 == 1 || (i % 3 == 2 && j % 2 == 1));
+                }
+            }
+            for i in (seed as usize..m).step_by(3) {
+                // In the fourth step, for rows of either sign.
+                problem.a[i * k + 3 * unit.shape.k + 1] = infinite(&unit.a, i % 2 == 0);
+            }
+            problem.check(&isas());
+        }
+    }
+}
