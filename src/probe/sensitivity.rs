@@ -151,9 +151,15 @@ fn edges_reach_what_was_missed() {
             "block=1:F=25:align=rne:e_zero=zero-c:out=rne:out-bits=5",
             "block=1:F=26:e_zero=zero-c:out=rne:out-bits=5",
         ),
+        (
+            "k1.f16.e3m2.e3m2.f16",
+            "F=26:align=rne:e_zero=emin-6:c=late:out=ru:flush-in=yes:flush-out=yes:negative-zero=yes:nan=quiet",
+            "pairwise:G=1",
+        ),
     ] {
         let unit = Unit::find(&format!("custom/m1n1{formats}/dot:{unit}")).unwrap();
-        let (own, other) = (unit.recipe.unwrap(), format!("dot:{other}").parse().unwrap());
+        let family = if other.starts_with("pairwise") { "" } else { "dot:" };
+        let (own, other) = (unit.recipe.unwrap(), format!("{family}{other}").parse().unwrap());
         let told = [own, other].map(|edges| telling(&unit, [&edges, &own, &other], 60_000));
         println!("{told:?} {unit} {other}");
         assert!(told.iter().sum::<usize>() > 1, "{unit} {other}: {told:?}");

@@ -158,14 +158,24 @@ impl Edges {
         }
     }
 
-    /// A product of which c leaves a subnormal result.
+    /// A product of which c leaves a subnormal result, of either's sign.
     pub(super) fn barely_subnormal(&mut self, input: &mut Input, step: usize, negative: bool) {
-        let Interface { c, d, .. } = self.bench.interface;
+        let Interface { a, b, c, d, .. } = self.bench.interface;
         let product = self.blocks[step][0];
         let (lowest, highest) = self.bench.product_range();
-        let e = (d.emin() + self.random.range(0, c.fraction_bits as i32)).clamp(lowest, highest);
-        let left = self.random.range(last_bit(&c).max(last_bit(&d)), d.emin() - 1);
+        let lowest = if self.normal_operands { a.emin() + b.emin() } else { lowest };
+        let reach = c.fraction_bits as i32;
+        let e = self.random.range(d.emin().max(lowest), (d.emin() + reach).max(lowest)).min(highest);
+        // c is just above the product, or just below it.
+        let under = i32::from(self.random.one_in(2));
+        let last = (e - under - reach).max(last_bit(&c)).max(last_bit(&d)).min(d.emin() - 1);
+        let left = self.random.range(last, d.emin() - 1);
         self.put_at(input, product, negative, e, Rest::Nothing);
-        self.put_at(input, input.a.len(), !negative, e, Rest::Bit(left));
+        if under > 0 {
+            let zeros = (reach - (e - 1 - left)).max(0) as u32;
+            input.c = around(&c, !negative, e - 1, u64::MAX.checked_shl(zeros).unwrap_or(0));
+        } else {
+            self.put_at(input, input.a.len(), !negative, e, Rest::Bit(left));
+        }
     }
 }
