@@ -1,11 +1,13 @@
 //! Whole register tiles: many row groups by all columns, where each group's step runs into the next one's, and groups
 //! of one kind of data stand beside groups of another.
 
+use crate::custom::variable;
 use crate::kernels_edges::FDA;
 use crate::problem::{Problem, isas};
 use crate::rng::Rng;
 use gemmulate::format::FormatSpec;
 use gemmulate::prelude::*;
+use gemmulate::simd::Isa;
 use gemmulate::vectors::{Generator, KINDS, Kind, Vector};
 
 /// The number times a power of two, where that is a normal number; what is none stays.
@@ -145,4 +147,88 @@ fn pieces_without_a_finite_state_are_left_alone() {
             p.check(&isas());
         }
     }
+}
+
+/// A fused dot-add that truncates: any length of step, formats, floor and result that kernels of such units take, and
+/// some that they leave to others.
+fn fused(rng: &mut Rng) -> Unit {
+    let block = rng.pick(&[1, 2, 3, 4, 4, 5, 7, 8, 8, 12, 16, 16, 20, 24, 31, 32, 32]);
+    let k = block * rng.pick(&[1, 1, 1, 2, 3]);
+    let frac_bits = rng.pick(&[8, 9, 13, 14, 20, 21, 22, 23, 24, 24, 25, 25, 25, 26, 30, 35, 36, 40]);
+    let operands = rng.pick(&[
+        "f16.f16",
+        "bf16.bf16",
+        "tf32.tf32",
+        "e4m3.e4m3",
+        "e5m2.e5m2",
+        "e5m2.e4m3",
+        "f16.bf16",
+        "tf32.bf16",
+    ]);
+    let (d, out) = rng.pick(&[
+        ("f32", ""),
+        ("f32", ""),
+        ("f32", ":out=rne"),
+        ("f32", ":out-bits=13"),
+        ("f32", ":out-bits=1"),
+        ("f16", ":out=rne"),
+        ("f16", ":out=rne"),
+    ]);
+    let floors = [":e_zero=none", ":e_zero=zero-c", ":e_zero=emin-6", ":e_zero=emin+10", ":e_zero=emin+130"];
+    let floor = if rng.one_in(3) { "" } else { rng.pick(&floors) };
+    let pattern = rng.pick(&["", "", ":pattern=even-odd", ":pattern=pairs"]);
+    let c = rng.pick(&["", "", "", ":c=last"]);
+    let via = if operands == "e4m3.e4m3" { rng.pick(&["", ":via-f16=yes"]) } else { "" };
+    let nan = rng.pick(&["", ":nan=quiet", ":nan=ones"]);
+    let rest = format!("{pattern}:F={frac_bits}{floor}{c}{out}{via}{nan}");
+    Unit::find(&format!("custom/m8n8k{k}.{d}.{operands}.{d}/dot:block={block}{rest}")).unwrap()
+}
+
+/// Now and then states of either sign within eight places of the largest, columns that make sums grow from step to step,
+/// and a row of zeros in some steps.
+fn harder(p: &mut Problem, rng: &mut Rng) {
+    let ([m, _, k], of) = (p.size, rng.pick(&[0, 0, 30, 300]));
+    let (unit, largest) = (p.unit.clone(), p.unit.c.max_code(false));
+    for c in &mut p.c {
+        if rng.one_in(of) {
+            *c = (largest - rng.below(8u64)) | rng.pick(&[0, unit.c.max_code(true) - largest]);
+        }
+    }
+    if rng.one_in(3) {
+        let by = 2 + rng.below(12_i64);
+        p.b.iter_mut().filter(|_| rng.one_in(3)).for_each(|code| *code = scaled(&unit.b, *code, by));
+    }
+    if rng.one_in(3) {
+        let row = rng.below(m);
+        p.a[row * k..][..k].chunks_mut(unit.shape.k).filter(|_| rng.one_in(2)).for_each(|step| step.fill(0));
+    }
+}
+
+/// Units, depths and shapes drawn at random, runs of steps that something ends in the middle. `STUDY_COUNT` units from
+/// `STUDY_SEED` make it a study.
+#[test]
+fn drawn_fused_units_are_the_references() {
+    let mut rng = Rng(variable("STUDY_SEED", 2));
+    let count = variable("STUDY_COUNT", 120);
+    let mut taken = 0;
+    for _ in 0..count {
+        let unit = fused(&mut rng);
+        let isas = isas();
+        taken += u64::from(isas.iter().any(|&isa| Gemm::on(&unit).isa(isa).kernel().name.starts_with("fda")));
+        for _ in 0..4 {
+            let steps = rng.pick(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 14, 17, 23]);
+            let n = rng.pick(&[1, 15, 16, 17, 33, 49, 57, 64, 64, 65, 100, 130]);
+            let size = [1 + rng.below(70), n, steps];
+            let mut p = if rng.one_in(3) {
+                let kind = rng.pick(&[Kind::NearOne, Kind::WideExponents]);
+                Problem::new(&unit, &[kind], rng.next(), size)
+            } else {
+                problem(&unit, size, &mut rng)
+            };
+            harder(&mut p, &mut rng);
+            p.check(&isas);
+        }
+    }
+    let has_kernels = isas().iter().any(|isa| matches!(isa, Isa::Avx512 | Isa::Avx2));
+    assert!(!has_kernels || 10 * taken > 9 * count, "{taken} of {count}");
 }
