@@ -143,7 +143,7 @@ impl Unit {
     pub fn from_info(mut info: UnitInfo) -> Result<Self, Error> {
         let Shape { m, n, k } = info.shape;
         if m == 0 || n == 0 || k == 0 || info.blocks == 0 {
-            return Err(Error::Unit(format!("{} with {} blocks has an empty dimension", info.shape, info.blocks)));
+            return Err(Error::Unit(format!("{} (blocks: {}): no dimension may be 0", info.shape, info.blocks)));
         }
         if [m, n, k, info.blocks].iter().any(|&x| x > MAX_DIMENSION) {
             return Err(Error::Unit(format!("dimensions above {MAX_DIMENSION} are not supported")));

@@ -8,7 +8,7 @@ use super::{
 use crate::error::Error;
 use crate::format::FormatSpec;
 use crate::num::Num;
-use crate::round::Rounding;
+use crate::round::{ROUNDINGS, Rounding};
 use crate::special::NanRule;
 use crate::trace::Trace;
 use core::fmt;
@@ -94,6 +94,8 @@ type MakeDefault = fn() -> Recipe;
 trait Text: Copy + PartialEq {
     fn text(self) -> String;
     fn read(text: &str) -> Option<Self>;
+    /// The texts there are, for who wrote another one.
+    fn values() -> String;
 }
 
 macro_rules! text_words {
@@ -104,6 +106,9 @@ macro_rules! text_words {
             }
             fn read(text: &str) -> Option<Self> {
                 match text { $($word => Some($value),)* _ => None }
+            }
+            fn values() -> String {
+                [$($word),*].join(" or ")
             }
         })*
     };
@@ -130,12 +135,16 @@ impl Text for bool {
             _ => None,
         }
     }
+    fn values() -> String {
+        "yes or no".into()
+    }
 }
 
 macro_rules! text_numbers {
     ($($ty:ty),*) => { $(impl Text for $ty {
         fn text(self) -> String { self.to_string() }
         fn read(text: &str) -> Option<Self> { text.parse().ok() }
+        fn values() -> String { format!("a whole number from {} to {}", Self::MIN, Self::MAX) }
     })* };
 }
 text_numbers!(usize, u32, i32);
@@ -147,6 +156,9 @@ impl Text for Rounding {
     fn read(text: &str) -> Option<Self> {
         text.parse().ok()
     }
+    fn values() -> String {
+        ROUNDINGS.map(|(_, name)| name).join(" or ")
+    }
 }
 
 impl Text for Option<u32> {
@@ -155,6 +167,9 @@ impl Text for Option<u32> {
     }
     fn read(text: &str) -> Option<Self> {
         if text == "full" { Some(None) } else { text.parse().ok().map(Some) }
+    }
+    fn values() -> String {
+        format!("full or {}", u32::values())
     }
 }
 
@@ -176,6 +191,9 @@ impl Text for Floor {
         let offset = text.strip_prefix("emin")?;
         let n: i32 = if offset.is_empty() { 0 } else { offset.parse().ok()? };
         (n.unsigned_abs() <= 4096).then_some(Self::BelowEmin(-n))
+    }
+    fn values() -> String {
+        "none or zero-c or emin, emin-N or emin+N with N up to 4096".into()
     }
 }
 
@@ -200,8 +218,8 @@ impl Fields<'_> {
                 let Some((_, text)) = found.next() else { return };
                 match T::read(&text.to_ascii_lowercase()) {
                     Some(read) if found.next().is_none() => *value = read,
-                    Some(_) => *bad = Some(format!("{name} is given twice")),
-                    None => *bad = Some(format!("{name} cannot be `{text}`")),
+                    Some(_) => *bad = Some(format!("{name} once")),
+                    None => *bad = Some(format!("{name} to be {}, not `{text}`", T::values())),
                 }
             }
         }
@@ -336,7 +354,7 @@ impl FromStr for Recipe {
             return Err(expected(why));
         }
         match pairs.iter().find(|(key, _)| !known.iter().any(|k| k.eq_ignore_ascii_case(key))) {
-            Some((key, _)) => Err(expected(format!("`{key}` is none of {}", known.join(", ")))),
+            Some((key, _)) => Err(expected(format!("one of the parameters {}, not `{key}`", known.join(", ")))),
             None => Ok(recipe),
         }
     }

@@ -90,7 +90,10 @@ impl Command {
             Ok(Some(status)) => format!("ended ({status})"),
             _ => "closed its output".into(),
         };
-        self.failed(format!("{status} after {have} answers, {} were expected", self.asked))
+        match self.asked {
+            0 => self.failed(format!("{status} before it was asked anything")),
+            asked => self.failed(format!("{status} after {have} answers of {asked}")),
+        }
     }
 
     fn send(&mut self, chunk: Option<&[Input]>, answered: usize) -> Result<(), Error> {

@@ -20,7 +20,7 @@ impl Unit {
     }
 
     /// One whole instruction on arrays: two-dimensional (M x K, K x N, M x N), or with a leading
-    /// axis of length [`UnitInfo::blocks`].
+    /// axis of length [`UnitInfo::blocks`](crate::unit::UnitInfo::blocks).
     ///
     /// # Errors
     /// When a type's format is not the unit's, a shape is wrong, or the unit needs scales.

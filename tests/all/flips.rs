@@ -205,7 +205,8 @@ const FLIPS: [(&str, &str, Flips); 29] = [
 /// The parameters that a family has, from the message about one that it has not.
 fn parameters(family: &str) -> Vec<String> {
     let message = format!("{family}:?=1").parse::<Recipe>().unwrap_err().to_string();
-    let (_, names) = message.split_once("none of ").expect("the message lists them");
+    let (_, names) = message.split_once("one of the parameters ").expect("the message lists them");
+    let (names, _) = names.split_once(", not ").expect("and says what it is not");
     names.split(", ").map(|n| n.trim_end_matches(|c: char| !c.is_alphanumeric()).to_owned()).collect()
 }
 

@@ -152,8 +152,23 @@ fn impossible_parameters_are_refused() {
     assert!(make(GenericDot { frac_bits: 101, ..Default::default() }).is_err());
     assert!(make(GenericDot { output_bits: Some(0), ..Default::default() }).is_err());
     assert!(Unit::custom(GenericDot::default(), Shape::new(0, 1, 4), f32s, None).is_err());
-    for text in ["dot:F=x", "dot:G=1", "dot:F=1:F=2", "dot:F", "nonsense", "", "dot:e_zero=7", "pairwise:block=3"] {
-        assert!(text.parse::<Recipe>().is_err(), "{text}");
+    for (text, why) in [
+        ("dot:F=x", "F to be a whole number from 0 to 4294967295, not `x`"),
+        ("dot:F=99999999999", "F to be a whole number"),
+        ("dot:G=1", "one of the parameters block, pattern, exact, F"),
+        ("dot:F=1:F=2", "F once"),
+        ("dot:F", "`name=value` pairs"),
+        ("nonsense", "one of the families dot, fma"),
+        ("", "one of the families"),
+        ("dot:e_zero=7", "e_zero to be none or zero-c or emin, emin-N or emin+N with N up to 4096, not `7`"),
+        ("dot:out=up", "out to be rne or rna or rnz"),
+        ("dot:out-bits=all", "out-bits to be full or a whole number"),
+        ("dot:c=first", "c to be with or late or last, not `first`"),
+        ("dot:sticky=maybe", "sticky to be yes or no"),
+        ("pairwise:block=3", "one of the parameters G, flush-in, flush-out, nan, not `block`"),
+    ] {
+        let error = text.parse::<Recipe>().unwrap_err().to_string();
+        assert!(error.contains(&format!("expected {why}")), "{text}: {error}");
     }
     assert_eq!("DOT:f=30".parse::<Recipe>().unwrap().to_string(), "dot:block=16:F=30");
 }
