@@ -5,7 +5,7 @@ use super::encode::{Inner, TERM_BITS};
 use super::query::{Live, Query, Reply, Subject};
 use super::solver::Solver;
 use super::term::{Bits, Truth};
-use crate::accumulate::{Floor, GenericDot, Recipe, SubnormalC, ZeroProducts};
+use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, SubnormalC, ZeroProducts};
 use crate::error::Error;
 use crate::probe::{BlackBox, Input, Interface, deadline, shrink};
 use crate::round::Rounding;
@@ -60,32 +60,51 @@ pub fn diff(first: &Unit, second: &Unit, solver: &Solver, limit: Duration) -> Re
     if aligned_alike(&first, &second, &some_time)? {
         return Ok(Verdict::Equal("every term enters the sum alike, and the rest of the units is equal".into()));
     }
-    let classes = classes(&first, &second);
-    let (mut open, mut proved) = (Vec::new(), true);
-    for terms in 0..=interface.k + 1 {
-        for live in selections(&classes, interface.k, terms) {
+    if let Some(verdict) = by_blocks(&first, &second, solver, deadline(limit / 2))? {
+        return Ok(verdict);
+    }
+    match fewest_terms(&first, &second, solver, until)? {
+        Search::Found { input, terms, minimal } => shortened(&input, &first, &second, terms, minimal),
+        Search::None => Ok(Verdict::Equal("no input tells them apart".into())),
+        Search::Open(why) => Ok(Verdict::Open(why)),
+    }
+}
+
+/// What a search of inputs by their number of terms ends with.
+enum Search {
+    /// An input, its terms, and whether it is proved that fewer do not do.
+    Found { input: Input, terms: usize, minimal: bool },
+    /// There is none.
+    None,
+    /// Some questions had no answer in time.
+    Open(String),
+}
+
+fn fewest_terms(first: &Subject, second: &Subject, solver: &Solver, until: Instant) -> Result<Search, Error> {
+    let k = first.model.interface.k;
+    let classes = classes(first, second);
+    let mut open = Vec::new();
+    for terms in 0..=k + 1 {
+        for live in selections(&classes, k, terms) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(Verdict::Open(unfinished(terms, &open)));
+                return Ok(Search::Open(unfinished(terms, &open)));
             }
-            match differ(&first, &second, &live, &solver.within(left.min(solver.timeout())))? {
-                Reply::Found(input, _) => {
-                    let (mut first, mut second) = (first.unit, second.unit);
-                    let (input, first, second) = shrink::shrink(&input, &mut first, &mut second)?;
-                    return Ok(Verdict::Different { input, first, second, terms, minimal: proved });
-                }
-                Reply::Unknown(why) => {
-                    proved = false;
-                    open.push(format!("{terms} terms: {why}"));
-                }
+            match differ(first, second, &live, &solver.within(left.min(solver.timeout())))? {
+                Reply::Found(input, _) => return Ok(Search::Found { input, terms, minimal: open.is_empty() }),
+                Reply::Unknown(why) => open.push(format!("{terms} terms: {why}")),
                 Reply::None => {}
             }
         }
     }
-    if open.is_empty() {
-        return Ok(Verdict::Equal("no input tells them apart".into()));
-    }
-    Ok(Verdict::Open(unfinished(interface.k + 2, &open)))
+    Ok(if open.is_empty() { Search::None } else { Search::Open(unfinished(k + 2, &open)) })
+}
+
+/// An input on which the units differ, shortened by the library.
+fn shortened(input: &Input, first: &Subject, second: &Subject, terms: usize, minimal: bool) -> Result<Verdict, Error> {
+    let (mut first, mut second) = (first.unit.clone(), second.unit.clone());
+    let (input, first, second) = shrink::shrink(input, &mut first, &mut second)?;
+    Ok(Verdict::Different { input, first, second, terms, minimal })
 }
 
 fn unfinished(terms: usize, open: &[String]) -> String {
@@ -145,6 +164,60 @@ fn selections(classes: &[Vec<usize>], k: usize, terms: usize) -> Vec<Live> {
         }
     }
     all
+}
+
+/// The verdict on units of more than one block from one block of each, if that settles it: their blocks take the same
+/// products, and a block that does the same with all products and states makes chains of it do the same. A block's
+/// own fewest terms are the chain's: a state that is not +0 comes from some other term.
+fn by_blocks(first: &Subject, second: &Subject, solver: &Solver, until: Instant) -> Result<Option<Verdict>, Error> {
+    let (Recipe::Generic(x), Recipe::Generic(y)) = (first.model.recipe, second.model.recipe) else { return Ok(None) };
+    let i = first.model.interface;
+    let blocks = x.pattern.blocks(i.k, x.block);
+    if i.scale.is_some() || blocks.len() < 2 || y.pattern.blocks(i.k, y.block) != blocks || x.c != y.c {
+        return Ok(None);
+    }
+    let last = x.c == CPosition::Last;
+    let adds_c_alike = (x.flush_inputs, x.flush_results, x.nan) == (y.flush_inputs, y.flush_results, y.nan);
+    if last && !adds_c_alike {
+        return Ok(None);
+    }
+    // A block's c: the unit's own in the first, results in the others; zero and results where c comes last.
+    let inner = if last { CPosition::With } else { x.c };
+    let mut kinds = Vec::new();
+    for (n, ks) in blocks.iter().enumerate() {
+        let c = if n == 0 && !last { i.c } else { i.d };
+        match kinds.iter_mut().find(|(size, format, _)| (*size, *format) == (ks.len(), c)) {
+            Some(kind) => kind.2 = ks,
+            None => kinds.push((ks.len(), c, ks)),
+        }
+    }
+    let one_kind = kinds.len() == 1;
+    for (size, c, ks) in kinds {
+        let block = Interface { k: size, c, ..i };
+        let one = |dot| {
+            let dot = GenericDot { block: size, pattern: Pattern::Runs, c: inner, ..dot };
+            Subject::of(&block.unit(Recipe::Generic(dot))?)
+        };
+        match fewest_terms(&one(x)?, &one(y)?, solver, until)? {
+            Search::None => {}
+            Search::Open(_) => return Ok(None),
+            Search::Found { input, terms, minimal } => {
+                // Whether the state that it needs can come about is seen by the whole units.
+                if last || c != i.c {
+                    return Ok(None);
+                }
+                let mut whole = Input { a: vec![0; i.k], b: vec![0; i.k], ..input };
+                for (at, &k) in ks.iter().enumerate() {
+                    (whole.a[k], whole.b[k]) = (input.a[at], input.b[at]);
+                }
+                if first.evaluate(&whole)? == second.evaluate(&whole)? {
+                    return Ok(None);
+                }
+                return shortened(&whole, first, second, terms, minimal && one_kind).map(Some);
+            }
+        }
+    }
+    Ok(Some(Verdict::Equal("a block of each does the same with every state".into())))
 }
 
 /// Whether both units' blocks align every term alike, on all operands, and do the same with the

@@ -105,7 +105,7 @@ fn exports_are_whole_functions() {
 }
 
 /// Pairs that are one function, without equal parameters.
-const EQUAL: [[&str; 2]; 5] = [
+const EQUAL: [[&str; 2]; 6] = [
     [
         "custom/m1n1k4.f16.e4m3.e4m3.f16/dot:block=4:F=25:e_zero=emin-7",
         "custom/m1n1k4.f16.e4m3.e4m3.f16/dot:block=4:F=25:e_zero=none",
@@ -120,6 +120,8 @@ const EQUAL: [[&str; 2]; 5] = [
         "custom/m1n1k2.f32.f16.f16.f32/dot:block=2:F=23",
         "custom/m1n1k2.f32.f16.f16.f32/dot:block=2:F=23:pattern=even-odd",
     ],
+    // Four blocks, of which one is enough.
+    ["custom/m1n1k16.f32.f16.f16.f32/dot:block=4:F=23", "custom/m1n1k16.f32.f16.f16.f32/dot:block=4:F=23:limit=yes"],
 ];
 
 #[test]
@@ -145,7 +147,7 @@ fn voltas_e_zero_is_proved_not_to_be_observable() {
 }
 
 /// Pairs that differ, and the fewest terms that show it.
-const DIFFERENT: [([&str; 2], usize); 5] = [
+const DIFFERENT: [([&str; 2], usize); 6] = [
     (["volta/mma.m8n8k4.f32.f16.f16.f32", "valpey/volta"], 1), // NaN bits
     (["volta/mma.m8n8k4.f32.f16.f16.f32", "custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=24:e_zero=emin-6"], 2),
     (
@@ -163,6 +165,7 @@ const DIFFERENT: [([&str; 2], usize); 5] = [
         ],
         2,
     ),
+    (["custom/m1n1k8.f32.f16.f16.f32/dot:block=2:F=24", "custom/m1n1k8.f32.f16.f16.f32/dot:block=2:F=24:out=rne"], 2),
 ];
 
 #[test]
