@@ -190,10 +190,10 @@ impl Bench {
     /// Operands of two odd significands, for a magnitude that neither holds alone; both normal if they can be.
     fn factors(&self, negative: bool, magnitude: u128, e: i32) -> Option<(u64, u64)> {
         let Interface { a, b, .. } = self.interface;
-        let zeros = magnitude.trailing_zeros();
+        let zeros = magnitude.trailing_zeros().min(127);
         let (odd, e) = (magnitude >> zeros, e + zeros as i32);
         let (ma, mb) = (a.fraction_bits, b.fraction_bits);
-        if odd >> (ma + mb + 2).min(127) != 0 {
+        if odd == 0 || odd >> (ma + mb + 2).min(127) != 0 {
             return None;
         }
         // One small enough for b that leaves one small enough for a.

@@ -91,7 +91,8 @@ impl Edges {
         let Interface { a, b, c, d, .. } = interface;
         let kept = d.fraction_bits as i32;
         let mut gaps = vec![0, kept];
-        gaps.extend(widths.iter().map(|&w| w as i32));
+        // Twice as often as where results are rounded.
+        gaps.extend(widths.iter().chain(&widths).map(|&w| w as i32));
         let mut depths = vec![d.emin(), last_bit(d), last_bit(c), a.emin() + b.emin(), last_bit(a) + last_bit(b)];
         depths.extend(floor);
         let mut levels = vec![top(a) + top(b), top(c), top(d), 127];
@@ -227,7 +228,8 @@ impl Edges {
             self.beside_tie(&mut input, lead);
             return input;
         }
-        let first = self.random.below(self.blocks.len() as u64) as usize;
+        // The first step alone has c as it is, and not as results before it left it.
+        let first = if self.random.one_in(4) { 0 } else { self.random.below(self.blocks.len() as u64) as usize };
         let negative = self.random.one_in(2);
         if self.random.one_in(16) {
             self.left_over(&mut input, first, negative, lead, rest);
@@ -245,6 +247,10 @@ impl Edges {
             self.up_and_down(&mut input);
             return input;
         }
+        if self.random.one_in(if self.directed && self.blocks[first].len() > 1 { 32 } else { 128 }) {
+            self.full(&mut input, first, negative, lead);
+            return input;
+        }
         if self.random.one_in(48) {
             self.cut_ones(&mut input, first, lead);
             return input;
@@ -254,6 +260,7 @@ impl Edges {
             return input;
         }
         if self.random.one_in(12) {
+            let first = if self.random.one_in(3) { 0 } else { first };
             self.beside_unnormalised(&mut input, first, negative, lead);
             return input;
         }
@@ -263,6 +270,10 @@ impl Edges {
         }
         if self.flushes && self.random.one_in(6) {
             self.barely_normal(&mut input, first, negative);
+            return input;
+        }
+        if self.random.one_in(if self.flushes { 16 } else { 256 }) {
+            self.up_to_normal(&mut input, first, negative);
             return input;
         }
         if self.random.one_in(if self.flushes { 32 } else { 96 }) {

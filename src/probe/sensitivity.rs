@@ -21,7 +21,7 @@ mod custom;
 /// How many of `count` inputs at the edges of one of two models tell the models apart.
 fn telling(unit: &Unit, [edges, x, y]: [&Recipe; 3], count: usize) -> usize {
     let interface = unit.interface();
-    let inputs = Edges::new(edges, &interface, 5).batch(count);
+    let inputs = Edges::new(edges, &interface, variable("STUDY_SEED", 5) as u64).batch(count);
     let [x, y] = [x, y].map(|recipe| interface.unit(*recipe).unwrap().dot_adds(&inputs).unwrap());
     x.iter().zip(&y).filter(|(x, y)| x != y).count()
 }
@@ -30,6 +30,21 @@ fn telling(unit: &Unit, [edges, x, y]: [&Recipe; 3], count: usize) -> usize {
 #[test]
 fn edges_reach_what_was_missed() {
     for (formats, unit, other) in [
+        (
+            "k32.f16.f16.f16.f16",
+            "block=1:F=36:align=rd:e_zero=emin-5:out=rne:out-bits=6",
+            "block=1:F=36:align=rd:normalise=yes:e_zero=emin-5:out=rne:out-bits=6",
+        ),
+        (
+            "k4.f32.bf16.bf16.f32",
+            "block=2:F=35:sticky=yes:e_zero=emin-6:flush-out=yes:negative-zero=yes",
+            "block=2:F=35:sticky=yes:e_zero=emin-6:subnormal-c=normalised:flush-out=yes:negative-zero=yes",
+        ),
+        (
+            "k64.f32.e3m2.e5m2.f32",
+            "block=10:pattern=pairs:F=10:sticky=yes:e_zero=emin-5:c=last:out=ru:out-bits=18:flush-out=yes:limit=yes",
+            "block=10:pattern=pairs:F=10:sticky=yes:e_zero=emin-5:c=last:out=ru:out-bits=15:flush-out=yes:limit=yes",
+        ),
         (
             "k2.f16.f16.f16.f16",
             "block=1:F=35:normalise=yes:e_zero=zero-c:c=last:out=ru",

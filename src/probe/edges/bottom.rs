@@ -178,4 +178,35 @@ impl Edges {
             self.put_at(input, input.a.len(), !negative, e, Rest::Bit(left));
         }
     }
+
+    /// A subnormal c, a product that with it is the smallest normal result and hardly more or less, and one about as
+    /// small as what is more or less.
+    pub(super) fn up_to_normal(&mut self, input: &mut Input, step: usize, negative: bool) {
+        let Interface { c, d, .. } = self.bench.interface;
+        let mut places = self.blocks[step].clone();
+        let product = places.swap_remove(self.random.below(places.len() as u64) as usize);
+        let missing = 1 + self.random.below(8);
+        let from = if self.random.one_in(2) && !self.floors.is_empty() {
+            self.pick(|s| &s.floors)
+        } else {
+            d.emin() - self.pick(|s| &s.gaps)
+        };
+        let end = from + self.random.range(-3, 1);
+        let apart = last_bit(&c) - end;
+        if 2 * missing > 1 << c.fraction_bits || !(1..64).contains(&apart) {
+            return;
+        }
+        input.c = around(&c, negative, c.emin() - 1, ((1 << c.fraction_bits) - missing) << 1);
+        let found = (0..8).find_map(|_| {
+            let (whole, by) = (u128::from(missing) << apart, u128::from(1 + self.random.below(4)));
+            self.bench.split(negative, if self.random.one_in(3) { whole.abs_diff(by) } else { whole + by }, end)
+        });
+        if let Some(operands) = found {
+            (input.a[product], input.b[product]) = operands;
+        }
+        if let Some(&other) = places.get(self.random.below(places.len().max(1) as u64) as usize) {
+            let (negative, e) = (self.random.one_in(2), end + self.random.range(-2, 2));
+            self.put_at(input, other, negative, e, Rest::Nothing);
+        }
+    }
 }

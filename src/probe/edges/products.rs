@@ -125,4 +125,39 @@ impl Edges {
             self.put_at(input, place, negative, e, rest);
         }
     }
+
+    /// A step full of the largest significands, beside a c or earlier sums with bits where it cuts: sums of as many
+    /// bits as there are.
+    pub(super) fn full(&mut self, input: &mut Input, step: usize, negative: bool, e: i32) {
+        let Interface { a, b, k, .. } = self.bench.interface;
+        let mut put = |this: &mut Self, place: usize, e: i32| {
+            let (ea, eb) = this.bench.shared(e);
+            (input.a[place], input.b[place]) = (normal(&a, negative, ea, u64::MAX), normal(&b, false, eb, u64::MAX));
+        };
+        let members = self.blocks[step].clone();
+        let fewer = if self.random.one_in(2) { 0 } else { self.random.below(3).min(members.len() as u64 - 1) as usize };
+        for &place in &members[fewer..] {
+            put(self, place, e);
+        }
+        let mut earlier = self.blocks[..step].concat();
+        let below = if self.random.one_in(2) { Rest::Anything } else { Rest::Ones };
+        if earlier.is_empty() || self.random.one_in(2) {
+            return self.put_at(input, k, negative, e, below);
+        }
+        // One of nearly twice its power of two, or more.
+        let (count, lower) = if self.random.one_in(2) {
+            (1, self.random.range(0, 2))
+        } else {
+            (1 + self.random.below(earlier.len().min(12) as u64), self.random.range(0, 5))
+        };
+        for _ in 0..count {
+            let place = earlier.swap_remove(self.random.below(earlier.len() as u64) as usize);
+            put(self, place, e - lower);
+        }
+        if !earlier.is_empty() {
+            let (place, opposite) = (earlier[self.random.below(earlier.len() as u64) as usize], self.random.one_in(2));
+            let gap = self.random.range(0, self.kept + 2);
+            self.put_at(input, place, opposite, e - gap, Rest::Anything);
+        }
+    }
 }

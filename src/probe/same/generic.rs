@@ -163,8 +163,9 @@ fn exponents(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: 
     }
     let counted = GenericDot { zero_products: ZeroProducts::OwnExponent, ..*x };
     let zero_top = Reach::new(&counted, blocks, interface).zero_top();
-    let alone = reach.alone || zero_top - kept <= reach.last;
-    if alone || reach.sure_floor.is_some_and(|e| e >= zero_top) {
+    // A block of one product that is zero has no other term than c.
+    let beside_c = x.block == 1 && reach.addend.is_none_or(|c| zero_top - kept <= c.last);
+    if beside_c || zero_top - kept <= reach.last || reach.sure_floor.is_some_and(|e| e >= zero_top) {
         plain("zero-products", &mut x.zero_products, ZeroProducts::Ignored, "zero products cut no bit", reasons);
     }
     let emin_c = interface.c.emin().max(emin);
@@ -242,9 +243,11 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
         }
     }
     let overflows = [F16, F32].contains(&interface.d) && !directed;
-    let lone = GenericDot { c: CPosition::Late, ..*x };
-    if x.exact && x.c == CPosition::Last && interface.k == 2 && x.block == 1 && is_result(&lone, interface, blocks) {
-        plain("block", &mut x.block, 2, "the first product is a number of d", reasons);
+    let earlier = Interface { k: (blocks.max(1) - 1) * x.block, ..*interface };
+    if x.exact && x.c == CPosition::Last && blocks > 1 && is_result(x, &earlier, blocks - 1) {
+        let why = "what all blocks but the last sum is a number of d";
+        plain("block", &mut x.block, interface.k, why, reasons);
+        plain("pattern", &mut x.pattern, Pattern::Runs, why, reasons);
     }
     // Alignment leaves the leading bit of such a product.
     let f = x.frac_bits as i32;
@@ -258,7 +261,8 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
     let saturated = !finite && saturates(x, &interface.d);
     let [left, beside_c] = [kept, interface.d.fraction_bits as i32 + 1].map(|bits| top(&interface.d) - bits);
     let result = if saturated { result.min(left) } else { result };
-    let apart = x.c != CPosition::With || x.exact;
+    // Aligned to a multiple of d's smallest normal number, or exactly, c is not smaller than that. A sticky bit is.
+    let apart = x.c != CPosition::With || x.exact || !x.sticky;
     let normal = apart && x.flush_inputs && keeps_results_normal(interface, x.block);
     let normal = normal && (!saturated || beside_c.min(left) >= emin);
     if x.flush_results && (result >= emin || normal) {
