@@ -133,6 +133,35 @@ fn states_that_overflow_leave_their_neighbours_alone() {
     }
 }
 
+/// One state that overflows in the last step of a run of four, or in any other, in the last rows of a tile or before.
+#[test]
+fn a_state_overflows_where_a_run_of_steps_ends() {
+    for (name, l) in [("hopper/mma.m16n8k16.f16.f16.f16.f16", 16), ("ampere/mma.m16n8k8.f16.f16.f16.f16", 8)] {
+        let unit = Unit::find(name).unwrap();
+        for (row, steps) in [3, 7].into_iter().flat_map(|row| [5, 9].map(|steps| (row, steps))) {
+            for at in 1..=steps {
+                let [m, n, k] = [8, 16, steps * l];
+                let f16 = |x: usize| u64::from(half::f16::from_f64(x as f64).to_bits());
+                let (mut a, mut c) = (vec![0; m * k], vec![0; m * n]);
+                // A last place of the largest number in each step.
+                a[row * k..][..k].fill(f16(32 / l));
+                c[row * n + 5] = f16(65536 - 32 * at);
+                let none = Vec::new;
+                let problem = Problem {
+                    unit: unit.clone(),
+                    size: [m, n, k],
+                    a,
+                    b: vec![f16(1); k * n],
+                    c,
+                    scale_a: none(),
+                    scale_b: none(),
+                };
+                problem.check(&isas());
+            }
+        }
+    }
+}
+
 /// Pieces in which nothing can change any more, among ones that do change.
 #[test]
 fn pieces_without_a_finite_state_are_left_alone() {

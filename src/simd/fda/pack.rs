@@ -322,7 +322,9 @@ impl Fda {
         }
     }
 
-    /// Zeros for a row that is not there: nobody looks at its results, but they must not be slow.
+    /// Zeros for a row that is not there. Nobody wants its results, but they must not be slow. (Their sign does not follow
+    /// B's, so that states gain a unit for every negative number of B. That these become large costs time only where F is
+    /// tiny.)
     fn clear_row(&self, row: usize, to: &mut Packed) {
         let l = self.block;
         for s in 0..to.steps {

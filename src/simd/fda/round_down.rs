@@ -135,7 +135,7 @@ unsafe fn each_step<const SUMS: usize, const L: usize>(p: &Step, q: &Consts, ski
     let steps = if q.tiny == 0 { steps } else { 1 };
     let (mut now, mut largest, mut known) = (*p, [[_mm512_setzero_si512(); MR]; SUMS], false);
     for s in 0..steps {
-        let following = now.next(q);
+        let following = now.skip(1, q);
         for g in 0..skip.len() {
             let (here, q) = (now.group(g, q), q.group(g));
             if skip[g] == !0 {

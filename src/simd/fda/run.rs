@@ -265,7 +265,8 @@ impl<M: Micro> TileRun<'_, M> {
                         self.fixed::<OUT>(&p.group(g, &q), &q.group(g), &mut redo[g]);
                     }
                 } else {
-                    // As many as no operand and no state has something to say about beforehand.
+                    // As many as no operand and no state has something to say about beforehand. Their flags are all zero, and
+                    // `tiny` with them, as several steps demand.
                     let mut steps = 1;
                     if self.lates < PATIENCE && (0..groups).all(|g| redo[g] & self.live(g) & !self.done[g] == 0) {
                         calm = calm.max(s);
@@ -275,13 +276,14 @@ impl<M: Micro> TileRun<'_, M> {
                         steps = (calm - s).max(1);
                     }
                     let came = self.micro.steps_fast::<OUT>(&p, &q, &mut redo[..groups], steps);
-                    s += came.steps - 1;
+                    let end = s + came.steps;
                     if came.behind > 0 {
                         let late = core::array::from_fn(|g| redo[g] & !before[g]);
-                        s += 1;
-                        self.catch_up::<OUT>(s - came.behind..s, late);
+                        self.catch_up::<OUT>(end - came.behind..end, late);
+                        s = end;
                         continue;
                     }
+                    s = end - 1;
                 }
             }
             for g in 0..groups {
@@ -290,9 +292,8 @@ impl<M: Micro> TileRun<'_, M> {
                     redo[g] &= !self.overflowed(g, redo[g] & live & !before[g]);
                 }
                 if redo[g] & live != 0 {
-                    let p = self.pointers(s);
                     // SAFETY: the caller's promise.
-                    unsafe { self.redo::<OUT>(s, g, redo[g] & live, &p.group(g, &q), &q.group(g)) }
+                    unsafe { self.redo::<OUT>(s, g, redo[g] & live, &q) }
                 }
             }
             s += 1;
@@ -428,7 +429,7 @@ impl<M: Micro> TileRun<'_, M> {
     /// # Safety
     /// As `dispatch`.
     #[inline(never)]
-    unsafe fn redo<const OUT: u8>(&mut self, s: usize, g: usize, redo: u32, p: &Step, q: &Consts) {
+    unsafe fn redo<const OUT: u8>(&mut self, s: usize, g: usize, redo: u32, q: &Consts) {
         let [mut far, mut special] = [redo; 2];
         if let Some(hard) = &self.fda.round_down {
             let (at, here) = ([self.at[0] + g, self.at[1], s], g * MR * NR..(g + 1) * MR * NR);
@@ -442,8 +443,10 @@ impl<M: Micro> TileRun<'_, M> {
                 #[inline(always)]
                 || scratch.fill(micro, fda, panels, at, s),
             );
+            // Only now, for `fill` has written what these point to.
+            let p = self.pointers(s).group(g, q);
             // SAFETY: the panels hold this step for this tile.
-            [far, special] = unsafe { micro.step_wide::<OUT>(p, q, redo) };
+            [far, special] = unsafe { micro.step_wide::<OUT>(&p, &q.group(g), redo) };
         }
         self.bad[g] = self.bad[g] & !redo | far;
         (0..32).filter(|piece| special >> piece & 1 == 1).for_each(|piece| _ = self.settle(g, piece));

@@ -50,11 +50,6 @@ impl Step {
         }
     }
 
-    /// The next step of the same states, for f64 accumulators.
-    pub(super) fn next(&self, q: &Consts) -> Self {
-        self.skip(1, q)
-    }
-
     /// The `steps`-th from here of the same states, for f64 accumulators.
     pub(super) fn skip(&self, steps: usize, q: &Consts) -> Self {
         let (rows, columns) = (steps * GROUPS * MR, steps * NR);

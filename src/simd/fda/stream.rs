@@ -1,5 +1,9 @@
 //! The steps of a tile's row groups as one stream of pieces, 4 rows by 16 columns each (AVX-512, f64 accumulators).
 //!
+//! In the words of SPEC's FDA: `largest` is the products' part of e_max (step 3), `begin` takes c into it and truncates c
+//! (step 4), `products` truncates and adds products as floors (4, 5), `end` makes floors of negative ones truncations by
+//! their number, adds c (5) and encodes (6).
+//!
 //! A piece's FMAs keep a processor's two multipliers busy, while Zen 4 and 5 do nearly everything else on other ports.
 //! Work overlaps only where it stands close together: a window holds some sixty vector operations, a piece has hundreds.
 //! So between the products of a piece the one before is finished, row by row, the next one is begun, and the next row
@@ -10,10 +14,15 @@
 //! `vpopcntd`, multiplications and comparisons into masks one; additions, logic, shuffles, shifts by a constant, `vrangeps`
 //! and conversions between f32 and integers none, up to one for each FMA. A number broadcast by `vbroadcastsd` costs
 //! two thirds, by `vpbroadcastq` nothing. So nothing is kept in memory between a piece and the next; and two pieces, the
-//! upper and the lower rows of a pair, take turns for a run of steps, their states in registers until its end.
+//! upper and the lower rows of a pair, take turns for a run of steps, their states in registers until its end:
+//!
+//! ```text
+//! a piece's FMAs   upper, step 0      lower, 0   upper, 1   ...   lower, last
+//! meanwhile ends   the pair before    upper, 0   lower, 0         upper, last: stored
+//! and begins       lower, 0: loaded   upper, 1   lower, 1         the next pair's upper, 0: loaded
+//! ```
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::avx512::{ROWS as PIECES, exponent_fields, max_exponents};
 use super::finish::{accumulators, finish, low_halves, negatives, overflowed, start, truncated};
@@ -48,8 +57,9 @@ const RUN: usize = 4;
 /// Two pieces, the upper and the lower rows of a row group by 16 columns, at one step.
 #[derive(Clone, Copy)]
 struct Pair {
-    /// The row group, and the vector of columns.
+    /// The row group.
     group: usize,
+    /// The vector of 16 columns.
     t: usize,
     a_val: *const f64,
     b_val: *const f64,
@@ -62,7 +72,7 @@ impl Pair {
     /// That of the first of a group's `vectors`.
     #[inline(always)]
     fn new(p: &Step, l: usize, group: usize, vectors: u32) -> Self {
-        let (t, first) = (vectors.trailing_zeros() as usize % 4, group * MR);
+        let (t, first) = (vectors.trailing_zeros() as usize, group * MR);
         Self {
             group,
             t,
@@ -83,17 +93,19 @@ impl Pair {
         self.b_sign = self.b_sign.wrapping_add(NR);
     }
 
-    /// The states of the upper or the lower rows, their signs, and the first's bit in masks.
+    /// The states of the upper or the lower rows.
     #[inline(always)]
     const fn states(&self, half: usize) -> *mut f32 {
         self.c.wrapping_add(half * ROWS * NR)
     }
 
+    /// A's signs of these rows, and B's.
     #[inline(always)]
     const fn signs(&self, half: usize) -> [*const u32; 2] {
         [self.a_sign.wrapping_add(half * ROWS), self.b_sign]
     }
 
+    /// The first row's bit in masks.
     #[inline(always)]
     const fn bit(&self, half: usize) -> usize {
         4 * half * ROWS + self.t
@@ -106,6 +118,7 @@ impl Pair {
 /// # Safety
 /// As `steps_fast`.
 #[inline(never)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "one comment for all of them")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     p: &Step,
@@ -113,10 +126,13 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     skip: &mut [u32],
     steps: usize,
 ) -> Advance {
+    debug_assert!(steps > 0 && skip.len() <= GROUPS && p.vectors <= NR / 16);
+    // Else doubts about a run could reach `skip` before the run before it has ended.
+    debug_assert!(steps == 1 || q.tiny == 0);
     let (l, zero) = (q.length::<L>(), _mm512_setzero_si512());
     // Groups with something to do, and which vectors of columns have it.
     let (mut groups, mut wanted, mut count) = ([0; GROUPS], [0u32; GROUPS], 0);
-    for (g, skip) in skip.iter().enumerate().take(GROUPS) {
+    for (g, skip) in skip.iter().enumerate() {
         let vectors = (0..p.vectors).filter(|t| !skip >> t & PIECES != 0);
         (groups[count], wanted[count]) = (g, vectors.fold(0, |m, t| m | 1 << t));
         count += usize::from(wanted[count] != 0);
@@ -124,7 +140,8 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     if count == 0 {
         return Advance::by(steps);
     }
-    // What the last of several steps would leave to others leaves out the whole run.
+    // States are stored at the end of a run only. A piece that some step of the run leaves to others, or whose f16 became
+    // infinite, keeps its states from before the run, and is behind. A single step stores infinities, as `Micro` says.
     let single = steps == 1;
     let mut unchanged = [0; GROUPS];
     unchanged[..skip.len()].copy_from_slice(skip);
@@ -132,7 +149,8 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     let mut largest = [const { MaybeUninit::<__m512i>::uninit() }; 2 * RUN * MR + 1];
     let largest = largest.as_mut_ptr().cast::<__m512i>();
     // SAFETY (whole function): panels and states are as large as the steps, B's and states 64-byte aligned; a run has
-    // `RUN` steps at most, and its e_max are written before its pieces begin.
+    // `RUN` steps at most, and its e_max are written before its pieces begin. `to` stays inside, for a group has `2 * 4 *
+    // run` pieces at most. Pointers may pass the last step, but are not read from there.
     let whole = |p: &Step, g: usize, steps: usize, to: *mut __m512i| {
         let (mut p, mut doubt) = (p.group(g, q), 0);
         for s in 0..steps {
@@ -165,6 +183,9 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
         for i in 0..count {
             // The group to come, and how many steps of it.
             let ends = i + 1 == count;
+            // Whether a piece follows the group's last one.
+            let goes_on = left > 0 || !ends;
+            // With no step to come this one is read, so that pointers stay inside.
             let (after, at, length) = if ends { (0, &then, following.max(1)) } else { (i + 1, &now, run) };
             let (g, next, mut rest) = (groups[i], groups[after], wanted[i]);
             let here_max = largest.wrapping_add(turn % 2 * RUN * MR);
@@ -180,13 +201,14 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                 rest &= rest - 1;
                 let last = rest == 0;
                 upcoming = if last { Pair::new(at, l, next, wanted[after]) } else { Pair::new(&now, l, g, rest) };
-                if last && !on_the_way && (left > 0 || !ends) {
+                if last && !on_the_way && goes_on {
                     doubt = whole(at, next, length, next_max);
                 }
                 let mut fields = here_max;
                 for s in 0..run {
-                    // One of the pair. `$change` is whether the other one, which is finished and begun meanwhile, changes:
-                    // then states go to `$put` but for rows to `$leave`, and come from `$get`.
+                    // One of the pair. `$change`: the other one is at an end of the run. Then the result of the piece before
+                    // goes to `$put`, but for rows to `$leave`, and the piece to come reads its c at `$get`; otherwise the
+                    // one's result is the other's c, in registers.
                     macro_rules! piece {
                         ($half:literal, $change:expr, $put:expr, $leave:expr, $get:expr, $fields:expr, $t:expr) => {{
                             let offset = if CHECK { OFFSET.into() } else { 0 };
@@ -241,19 +263,19 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                             each_row!([0, 1, 2, 3], R => sums[R] = low_halves(even[R], odd[R]));
                         }};
                     }
-                    let (ending, t) = (s + 1 == run, place::<L>(here.t));
-                    piece!(0, s == 0, before.states(1), leave, here.states(1), fields.wrapping_add(ROWS), t);
+                    let (ending, lift) = (s + 1 == run, place::<L>(here.t));
+                    piece!(0, s == 0, before.states(1), leave, here.states(1), fields.wrapping_add(ROWS), lift);
                     before = here;
                     fields = fields.wrapping_add(MR);
-                    let (fields, t) = match (ending, last) {
-                        (false, _) => (fields, t),
+                    let (fields, lift) = match (ending, last && goes_on) {
+                        (false, _) => (fields, lift),
                         (true, false) => (here_max, place::<L>(upcoming.t)),
                         (true, true) => (next_max, place::<L>(upcoming.t)),
                     };
-                    piece!(1, ending, here.states(0), skip[g] >> here.bit(0), upcoming.states(0), fields, t);
+                    piece!(1, ending, here.states(0), skip[g] >> here.bit(0), upcoming.states(0), fields, lift);
                     here.next(l);
                     if n % MR == 0 {
-                        // The next step; what is found beyond the last is not looked at.
+                        // The next step; beyond the last its rows are read again: the same doubts, and fields nobody reads.
                         let more = n < length * MR;
                         a_exp = a_exp.wrapping_sub(MR * l).wrapping_add(if more { GROUPS * MR * l } else { 0 });
                         b_exp = b_exp.wrapping_add(if more { NR * l } else { 0 });
@@ -338,7 +360,7 @@ unsafe fn begin<const OUT: u8, const L: usize>(
 /// Reads a piece's states.
 ///
 /// # Safety
-/// They are there.
+/// They are there, aligned to 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn get(from: *const f32) -> [__m512; ROWS] {
@@ -376,7 +398,8 @@ fn beyond(group: usize, bit: usize, even: &[__m512d; ROWS], odd: &[__m512d; ROWS
 }
 
 /// Rows with an infinite f16, every fourth bit. An infinity stays one in the steps that follow, so that a run can look at
-/// its end: as c it is `-2^31` units (an invalid conversion) of a q of `2^(128 - F)`, and products are less than one.
+/// its end: as c it is `-2^31` units (an invalid conversion) of `2^(128 - F)` each, and products are less than one unit, for
+/// F is 25 at most and their exponents are 50 at most. Its sign is lost, and only that it is infinite is used.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn infinite<const OUT: u8>(states: &[__m512; ROWS]) -> u32 {
@@ -394,7 +417,7 @@ fn infinite<const OUT: u8>(states: &[__m512; ROWS]) -> u32 {
 /// Row `r`'s state after its sum, which has begun at `top` with c's `units` yet to come.
 ///
 /// # Safety
-/// The piece's signs are there.
+/// The piece's signs are there, B's aligned to 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn end<const OUT: u8, const CHECK: bool, const L: usize>(
@@ -457,7 +480,7 @@ macro_rules! row {
 ///
 /// # Safety
 /// `a` points to the first row's values, `l` from one row to the next, `b` to vectors of 16, `b_exp` to rows of 64
-/// bytes and `a_exp` to words, one for each of `l` products.
+/// bytes, both aligned to 64 bytes, and `a_exp` to words, one for each of `l` products.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn products<const L: usize, const R: usize>(
