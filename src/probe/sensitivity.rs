@@ -21,7 +21,7 @@ mod custom;
 /// How many of `count` inputs at the edges of one of two models tell the models apart.
 fn telling(unit: &Unit, [edges, x, y]: [&Recipe; 3], count: usize) -> usize {
     let interface = unit.interface();
-    let inputs = Edges::new(edges, &interface, variable("STUDY_SEED", 5) as u64).batch(count);
+    let inputs = Edges::new(edges, &interface, variable("STUDY_SEED", 5)).batch(count);
     let [x, y] = [x, y].map(|recipe| interface.unit(*recipe).unwrap().dot_adds(&inputs).unwrap());
     x.iter().zip(&y).filter(|(x, y)| x != y).count()
 }

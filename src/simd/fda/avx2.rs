@@ -1,4 +1,5 @@
-//! The FDA micro-kernel for AVX2: 8 rows by 64 columns in three passes over a few KiB.
+//! The FDA micro-kernel for AVX2: 8 rows by 64 columns in three passes over a few KiB. Whole tiles of usual units are
+//! `stream_avx2`'s.
 //!
 //! First e_max and where accumulators begin, and what to add to their sums: c, and a unit for each negative product.
 //! Then the products, rounded toward zero (`round_to_zero`). Last, sums become results; where they are truncated to
@@ -9,9 +10,11 @@
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
+use super::micro::Advance;
 use super::round_to_zero::{Buffers, HALF, OFFSET, sums_f32, sums_f64};
 use super::step::{Consts, EXP32, Step};
-use super::{MR, NR, out};
+use super::stream_avx2::{self, Ahead};
+use super::{GROUPS, MR, NR, out};
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
@@ -42,13 +45,45 @@ static COUNTS: Counts = {
     Counts(counts)
 };
 
+/// FDA steps of row groups of 8 by 64 columns for operands within the window and states within range, as `Micro` says.
+///
+/// # Safety
+/// `p` points into panels of at least these steps and to `MR` rows of state, for every group.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
+    // Groups that a stream takes; the others' steps are single ones.
+    let (mut groups, mut count, mut others) = ([0; GROUPS], 0, 0);
+    let streams = p.vectors == 4 && stream_avx2::takes::<OUT>(q);
+    for (g, skip) in skip.iter().enumerate() {
+        if streams && *skip == 0 && q.tiny >> g & 1 == 0 {
+            (groups[count], count) = (g, count + 1);
+        } else if *skip != !0 {
+            others |= 1 << g;
+        }
+    }
+    let steps = if others == 0 { steps } else { 1 };
+    for g in (0..skip.len()).filter(|g| others >> g & 1 == 1) {
+        // SAFETY (whole function): the caller's promise, handed on.
+        skip[g] = unsafe { step_fast::<OUT>(&p.group(g, q), &q.group(g), skip[g]) };
+    }
+    let groups = &groups[..count];
+    unsafe {
+        match q.block {
+            _ if count == 0 => Advance::by(steps),
+            4 => stream_avx2::steps::<OUT, 4>(p, q, skip, groups, steps),
+            8 => stream_avx2::steps::<OUT, 8>(p, q, skip, groups, steps),
+            _ => stream_avx2::steps::<OUT, 16>(p, q, skip, groups, steps),
+        }
+    }
+}
+
 /// One FDA step of 8 rows by 64 columns for operands within the window and a state within range.
 /// Returns a mask, bit `4 row + vector`, of the pieces left as they were for the wide kernel: those of `skip` and more.
 ///
 /// # Safety
 /// `p` points into panels of at least this step and to `MR` rows of state.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn step_fast<const OUT: u8>(p: &Step, q: &Consts, skip: u32) -> u32 {
+unsafe fn step_fast<const OUT: u8>(p: &Step, q: &Consts, skip: u32) -> u32 {
     // SAFETY: the caller's promise, handed on. Steps of more than 16 products look at their sums.
     unsafe {
         match (q.narrow, q.block) {
@@ -149,6 +184,30 @@ unsafe fn pair(from: *const u8) -> [__m256i; 2] {
     unsafe { [_mm256_load_si256(from.cast()), _mm256_load_si256(from.add(32).cast())] }
 }
 
+/// The signs of the `n`-th four of a step's products in 64 columns, a byte each.
+///
+/// # Safety
+/// `planes` points to a step's.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn nibbles(planes: *const u8, n: usize) -> [__m256i; 2] {
+    // SAFETY: the caller's promise.
+    let mut b = unsafe { pair(planes.add(n / 2 * NR)) };
+    for b in &mut b {
+        *b = _mm256_and_si256(if n % 2 == 1 { _mm256_srli_epi16::<4>(*b) } else { *b }, _mm256_set1_epi8(0x0F));
+    }
+    b
+}
+
+/// Ones in the exclusive or of four signs of A and each four of `b`.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn ones(a: usize, b: [__m256i; 2]) -> [__m256i; 2] {
+    // SAFETY: 16 aligned bytes.
+    let table = unsafe { _mm256_broadcastsi128_si256(_mm_load_si128(COUNTS.0[a & 15].as_ptr().cast())) };
+    [_mm256_shuffle_epi8(table, b[0]), _mm256_shuffle_epi8(table, b[1])]
+}
+
 /// The numbers of negative products, laid out likewise: for four products at once the counts of ones in a's nibble and
 /// any of b's are a table of 16 bytes.
 ///
@@ -158,24 +217,43 @@ unsafe fn pair(from: *const u8) -> [__m256i; 2] {
 #[target_feature(enable = "avx2")]
 unsafe fn negatives(p: &Step, q: &Consts, row: usize) -> [[__m256i; 2]; ROWS] {
     let mut count = [[_mm256_setzero_si256(); 2]; ROWS];
-    let low = _mm256_set1_epi8(0x0F);
-    let planes: *const u8 = p.b_sign.cast();
     for nibble in 0..q.block.div_ceil(4) {
         // SAFETY: 4 planes of NR bytes a step.
-        let mut b = unsafe { pair(planes.add(nibble / 2 * NR)) };
-        for b in &mut b {
-            *b = _mm256_and_si256(if nibble % 2 == 1 { _mm256_srli_epi16::<4>(*b) } else { *b }, low);
-        }
+        let b = unsafe { nibbles(p.b_sign.cast(), nibble) };
         for (r, count) in count.iter_mut().enumerate() {
             let a = unsafe { *p.a_sign.add(row + r) } >> (4 * nibble) & 15;
-            let table = &COUNTS.0[a as usize];
-            let table = unsafe { _mm256_broadcastsi128_si256(_mm_load_si128(table.as_ptr().cast())) };
+            let ones = ones(a as usize, b);
             for h in 0..2 {
-                count[h] = _mm256_add_epi8(count[h], _mm256_shuffle_epi8(table, b[h]));
+                count[h] = _mm256_add_epi8(count[h], ones[h]);
             }
         }
     }
     count
+}
+
+/// Both of these for all rows.
+///
+/// # Safety
+/// As `step_fast`.
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn look_ahead(p: &Step, q: &Consts, to: &mut Ahead) {
+    for row in (0..MR).step_by(ROWS) {
+        // SAFETY: the caller's promise, handed on.
+        let (largest, negative) = unsafe { (exponents(p, q, row).0, negatives(p, q, row)) };
+        for (to, from) in [(&mut to.largest, largest), (&mut to.negative, negative)] {
+            for (to, from) in to[row..].iter_mut().zip(from) {
+                // SAFETY: two halves of 64 bytes, aligned.
+                unsafe { to.as_mut_ptr().cast::<[__m256i; 2]>().write(from) }
+            }
+        }
+    }
+}
+
+/// The first 8 of 32 columns' powers of two and numbers of negative products.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn first_vector(largest: __m256i, negative: __m256i) -> (__m256i, __m256i) {
+    (place::<0>(largest), word::<0>(negative))
 }
 
 /// Bytes `4 j + T` in the exponent field, other bits around them.
@@ -213,15 +291,19 @@ unsafe fn begin<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, row: usi
         for r in 0..ROWS {
             for h in 0..2 {
                 let (at, best, count) = ((row + r) * NR + 8 * h, best[r][h], count[r][h]);
-                begin_8::<OUT, CHECK>(p.c, q, at, place::<0>(best), word::<0>(count), to);
+                let begin = |at: usize, power, negative| {
+                    let to = [(&raw mut (*to).top[at]).cast(), (&raw mut (*to).more[at]).cast()];
+                    begin_8::<OUT, CHECK>(p.c.add(at), q, power, negative, to);
+                };
+                begin(at, place::<0>(best), word::<0>(count));
                 if p.vectors > 1 {
-                    begin_8::<OUT, CHECK>(p.c, q, at + 16, place::<1>(best), word::<1>(count), to);
+                    begin(at + 16, place::<1>(best), word::<1>(count));
                 }
                 if p.vectors > 2 {
-                    begin_8::<OUT, CHECK>(p.c, q, at + 32, place::<2>(best), word::<2>(count), to);
+                    begin(at + 32, place::<2>(best), word::<2>(count));
                 }
                 if p.vectors > 3 {
-                    begin_8::<OUT, CHECK>(p.c, q, at + 48, place::<3>(best), word::<3>(count), to);
+                    begin(at + 48, place::<3>(best), word::<3>(count));
                 }
             }
         }
@@ -229,23 +311,22 @@ unsafe fn begin<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, row: usi
     }
 }
 
-/// 8 columns of a row.
+/// 8 columns of a row: where `c` leads to, whose `top` and `more` go to where `to` leads.
 ///
 /// # Safety
-/// As `begin`.
+/// All three lead to 8 aligned words.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn begin_8<const OUT: u8, const CHECK: bool>(
+pub(super) unsafe fn begin_8<const OUT: u8, const CHECK: bool>(
     c: *const f32,
     q: &Consts,
-    at: usize,
     power: __m256i,
     negative: __m256i,
-    to: *mut Buffers,
+    to: [*mut u32; 2],
 ) {
     let (half, exponent) = (_mm256_set1_epi32(HALF as i32), _mm256_set1_epi32(EXP32));
-    // SAFETY: the state's and the buffers' rows are NR long and aligned.
-    let c = unsafe { _mm256_load_ps(c.add(at)) };
+    // SAFETY: the caller's promise.
+    let c = unsafe { _mm256_load_ps(c) };
     let c_power = _mm256_and_si256(_mm256_castps_si256(c), exponent);
     let mut power = _mm256_max_epi32(_mm256_and_si256(power, exponent), c_power);
     if OUT == out::F16_RNE {
@@ -263,9 +344,9 @@ unsafe fn begin_8<const OUT: u8, const CHECK: bool>(
     if CHECK {
         more = _mm256_sub_epi32(more, _mm256_set1_epi32(OFFSET as i32));
     }
-    unsafe {
-        _mm256_store_si256((&raw mut (*to).top[at]).cast(), top);
-        _mm256_store_si256((&raw mut (*to).more[at]).cast(), more);
+    for (to, words) in to.into_iter().zip([top, more]) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_store_si256(to.cast(), words) }
     }
 }
 

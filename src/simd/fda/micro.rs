@@ -42,8 +42,11 @@ pub(super) trait Micro: Copy {
     /// and those that are done and have an infinite f16; or, where the result says that pieces are behind, those with
     /// something of either kind among the steps that they lack.
     ///
+    /// There is a step at least; several are asked for only where no operand lies below its window (`q.tiny`).
+    ///
     /// # Safety
-    /// `p` points into panels of at least these steps and to `MR` rows of state, for every group.
+    /// `p` points into panels of at least these steps and to `MR` rows of state, for every group, `GROUPS` at most and up to
+    /// `NR / 16` vectors of columns; B's panels and states are aligned to 64 bytes.
     unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance;
 
     /// The same for one group by integer dot products, where `fixed` chose them: the mask, and how many pieces had to be
@@ -178,17 +181,14 @@ pub(super) fn is_ordinary(states: __m512i, low: u32) -> bool {
 
 impl Micro for Avx2 {
     #[inline(always)]
-    unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], _: usize) -> Advance {
+    unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
         if OUT == out::ROUND_DOWN {
             // Not for this set: all pieces are hard.
             skip.fill(!0);
             return Advance::by(1);
         }
-        for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
-            // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
-            *skip = unsafe { avx2::step_fast::<OUT>(&p.group(g, q), &q.group(g), *skip) };
-        }
-        Advance::by(1)
+        // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
+        unsafe { avx2::steps_fast::<OUT>(p, q, skip, steps) }
     }
 
     #[inline(always)]

@@ -30,6 +30,7 @@ mod special;
 mod state;
 mod step;
 mod stream;
+mod stream_avx2;
 mod wide;
 mod wide_avx2;
 

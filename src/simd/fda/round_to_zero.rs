@@ -1,4 +1,4 @@
-//! The only code that runs under a changed rounding mode: the FMA loops of the AVX2 kernel, in assembly.
+//! FMA loops of the AVX2 kernel, in assembly: with `stream_avx2` the only code that runs under a changed rounding mode.
 //!
 //! AVX2 has no rounding mode per instruction. Each block here sets MXCSR to round toward zero, with
 //! exceptions masked, does all that needs it for 8 rows by 64 columns, and sets MXCSR back to what it
@@ -34,7 +34,7 @@ pub(super) const OFFSET: i64 = 1 << 30;
 
 /// MXCSR: round toward zero, all exceptions masked, no subnormal flushed; and all exceptions flagged, for the first
 /// that is newly flagged costs some 200 cycles.
-const ROUND_TO_ZERO: u32 = 0x7FBF;
+pub(super) const ROUND_TO_ZERO: u32 = 0x7FBF;
 
 /// What the assembly reads besides pointers.
 #[repr(C, align(32))]
