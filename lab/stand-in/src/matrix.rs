@@ -149,6 +149,48 @@ impl Matrix {
     }
 }
 
+/// A, B or their scales: `length` codes of every row of A or column of B, one row after another.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub codes: Vec<u64>,
+    pub scales: Vec<u64>,
+}
+
+impl Side {
+    /// Codes and scales of row (or column) `at` of `count`.
+    fn row(&self, at: usize, count: usize) -> (&[u64], &[u64]) {
+        let (k, s) = (self.codes.len() / count, self.scales.len() / count);
+        (&self.codes[at * k..][..k], &self.scales[at * s..][..s])
+    }
+
+    /// Of every row, the first that equals it.
+    fn firsts(&self, count: usize) -> Vec<usize> {
+        let mut seen = HashMap::new();
+        (0..count).map(|at| *seen.entry(self.row(at, count)).or_insert(at)).collect()
+    }
+}
+
+/// A whole tile, row-major. The large tiles of the capture programs repeat a few dot-adds: each is computed once.
+pub(crate) fn multiply(unit: &Unit, a: &Side, b: &Side, c: &[u64]) -> Result<Vec<u64>, Fault> {
+    let (m, n) = (unit.shape.m, unit.shape.n);
+    let (rows, columns) = (a.firsts(m), b.firsts(n));
+    let mut known: HashMap<(usize, usize, u64), u64> = HashMap::new();
+    let mut d = Vec::with_capacity(m * n);
+    for (at, &c) in c.iter().enumerate() {
+        let key = (rows[at / n], columns[at % n], c);
+        let value = match known.get(&key) {
+            Some(value) => *value,
+            None => {
+                let ((a, scale_a), (b, scale_b)) = (a.row(key.0, m), b.row(key.1, n));
+                unit.dot_add_scaled_bits(a, b, c, scale_a, scale_b).map_err(|error| Fault::new(error.to_string()))?
+            }
+        };
+        known.insert(key, value);
+        d.push(value);
+    }
+    Ok(d)
+}
+
 /// How an element lies in its container in a register (9.7.14: data types of `mma`): fp6 in the low bits of a byte, fp4
 /// in bits 5:2 of it for `.kind::f8f6f4` and `.kind::mxf8f6f4`. What is beside must be zero.
 pub(crate) fn from_container(format: &str, container: u64) -> Result<u64, Fault> {

@@ -94,8 +94,10 @@ impl Shared {
 
     /// `fence.proxy.async` of these lanes.
     pub(crate) fn fence(&mut self, lanes: &[usize]) {
-        for owner in &mut self.unfenced {
-            if *owner != 0 && lanes.contains(&(*owner as usize - 1)) {
+        let mut fencing = vec![false; lanes.last().map_or(0, |last| last + 1)];
+        lanes.iter().for_each(|&lane| fencing[lane] = true);
+        for owner in self.unfenced.iter_mut().filter(|owner| **owner != 0) {
+            if fencing.get(*owner as usize - 1) == Some(&true) {
                 *owner = 0;
             }
         }

@@ -3,7 +3,7 @@
 
 use super::fragments::d_wgmma;
 use super::shared_matrix::{Descriptor, Packing};
-use super::{Catalogue, operand};
+use super::{Catalogue, Side, multiply, operand};
 use crate::Fault;
 use crate::block::Registers;
 use crate::memory::{POISON, Shared};
@@ -117,10 +117,12 @@ impl Warpgroup {
     ) -> Result<(), Fault> {
         let unit = &pending.unit;
         let (m, n, k) = (unit.shape.m, unit.shape.n, unit.shape.k);
-        let a = pending.a.read(shared, Packing::Dense(unit.a.storage_bits as usize), m, k)?;
+        let side = |from: Descriptor, bits: u32, rows| {
+            let codes = from.read(shared, Packing::Dense(bits as usize), rows, k)?;
+            Ok::<_, Fault>(Side { codes, scales: Vec::new() })
+        };
         // Row n of the matrix in memory is column n of B.
-        let columns = pending.b.read(shared, Packing::Dense(unit.b.storage_bits as usize), n, k)?;
-        let b: Vec<u64> = (0..k * n).map(|at| columns[at % n * k + at / n]).collect();
+        let (a, b) = (side(pending.a, unit.a.storage_bits, m)?, side(pending.b, unit.b.storage_bits, n)?);
         let d_bits = unit.d.storage_bits;
         let per_register = if d_bits == 16 { 2 } else { 1 };
         if pending.registers.len() * per_register != n / 2 {
@@ -133,7 +135,7 @@ impl Warpgroup {
             let word = self.values[&(lane, pending.registers[i / per_register])];
             c[row * n + column] = word >> ((i % per_register) as u32 * d_bits) & (u64::MAX >> (64 - d_bits));
         }
-        let d = unit.mma_bits(&a, &b, &c).map_err(|error| Fault::new(error.to_string()))?;
+        let d = multiply(unit, &a, &b, &c)?;
         for (at, lane, i) in places() {
             let (row, column) = d_wgmma(at, i);
             let register = pending.registers[i / per_register];

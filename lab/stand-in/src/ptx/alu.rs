@@ -1,6 +1,9 @@
 //! Instructions that work on one lane's registers alone (PTX ISA 9.7.1 to 9.7.9): what an opcode
 //! computes from its source operands. Values are bits, zero-extended to 64.
 
+use gemmulate::format::{Overflow, format_named};
+use gemmulate::round::Rounding;
+
 /// From up to four sources to the destination.
 pub(crate) type Function = Box<dyn Fn([u64; 4]) -> u64 + Send>;
 
@@ -14,6 +17,9 @@ pub(crate) struct Type {
 impl Type {
     /// `s32`, `b64`, `f16`, `pred` ...
     pub(crate) fn parse(text: &str) -> Option<Self> {
+        if text == "bf16" {
+            return Some(Self { bits: 16, kind: b'f' });
+        }
         if text == "pred" {
             return Some(Self { bits: 1, kind: b'b' });
         }
@@ -107,7 +113,9 @@ fn float(parts: &[&str], of: Type) -> Option<Function> {
         return None;
     }
     Some(match *parts {
-        ["add", "rn", _] => Box::new(move |x| bits(f(x[0]) + f(x[1]))),
+        // Without a modifier: to nearest even as well (9.7.3.3). ptxas may fuse such an `add` with a `mul` that has no modifier
+        // either; the products here have one.
+        ["add", "rn", _] | ["add", _] => Box::new(move |x| bits(f(x[0]) + f(x[1]))),
         ["mul", "rn", _] => Box::new(move |x| bits(f(x[0]) * f(x[1]))),
         ["fma", "rn", _] => Box::new(move |x| bits(f(x[0]).mul_add(f(x[1]), f(x[2])))),
         _ => return None,
@@ -116,6 +124,19 @@ fn float(parts: &[&str], of: Type) -> Option<Function> {
 
 fn comparison_or_conversion(parts: &[&str], of: Type) -> Option<Function> {
     match *parts {
+        ["cvt", "f32", from @ ("f16" | "bf16")] => {
+            let from = format_named(from)?;
+            Some(Box::new(move |x| u64::from((from.to_f64(x[0]) as f32).to_bits())))
+        }
+        // An f32 is exact in f64, so this rounds once. NaN becomes 0x7fff (9.7.9.22).
+        ["cvt", "rn", to @ ("f16" | "bf16"), "f32"] => {
+            let to = format_named(to)?;
+            Some(Box::new(move |x| {
+                let value = f64::from(f32::from_bits(x[0] as u32));
+                let code = to.encode_f64(value, Rounding::NearestEven, Overflow::Ieee);
+                code.ok().filter(|_| !value.is_nan()).unwrap_or(0x7fff)
+            }))
+        }
         ["cvt", to, _] => {
             let to = Type::parse(to).filter(|to| to.kind != b'f' && of.kind != b'f')?;
             Some(Box::new(move |x| of.integer(x[0]) as u64 & to.mask()))
@@ -139,6 +160,7 @@ fn compare(comparison: &str, of: Type) -> Option<Function> {
         "eq" => Box::new(move |x| u64::from(holds(order(x)))),
         // Ordered: false if either is NaN (9.7.3.2).
         "ne" => Box::new(move |x| u64::from(matches!(order(x), Some(Less | Greater)))),
+        "neu" => Box::new(move |x| u64::from(!holds(order(x)))),
         "lt" => Box::new(move |x| u64::from(order(x) == Some(Less))),
         "le" => Box::new(move |x| u64::from(matches!(order(x), Some(Less | Equal)))),
         "gt" => Box::new(move |x| u64::from(order(x) == Some(Greater))),
@@ -173,8 +195,19 @@ mod tests {
     }
 
     #[test]
+    fn halves_convert_with_one_rounding() {
+        let f32_bits = |x: f32| u64::from(x.to_bits());
+        assert_eq!(run("cvt.rn.f16.f32", [f32_bits(2049.0), 0, 0, 0]), 0x6800);
+        assert_eq!(run("cvt.rn.f16.f32", [f32_bits(65520.0), 0, 0, 0]), 0x7c00);
+        assert_eq!(run("cvt.rn.bf16.f32", [0x3f80_8000, 0, 0, 0]), 0x3f80);
+        assert_eq!(run("cvt.rn.bf16.f32", [0x7fc0_0000, 0, 0, 0]), 0x7fff);
+        assert_eq!(run("cvt.f32.bf16", [0xc040, 0, 0, 0]), f32_bits(-3.0));
+        assert_eq!(run("setp.neu.f32", [0x7fc0_0000, 0, 0, 0]), 1);
+    }
+
+    #[test]
     fn unknown_opcodes_are_refused() {
-        for opcode in ["sin.approx.f32", "add.f32", "mul.hi.u32", "cvt.rn.f32.s32", "brev.b32"] {
+        for opcode in ["sin.approx.f32", "add.rz.f32", "cvt.rz.f16.f32", "mul.hi.u32", "cvt.rn.f32.s32", "brev.b32"] {
             assert!(function(opcode).is_none(), "{opcode}");
         }
     }

@@ -4,9 +4,9 @@
 use super::{address, value};
 use crate::Fault;
 use crate::block::Registers;
-use crate::matrix::Catalogue;
 use crate::matrix::shared_matrix::{Descriptor, Packing};
 use crate::matrix::tensor_memory::{FRESH, TensorMemory, split};
+use crate::matrix::{Catalogue, Side, multiply};
 use crate::memory::Shared;
 use crate::ptx::Argument;
 use gemmulate::Unit;
@@ -125,9 +125,10 @@ impl Mma {
 
     pub(super) fn execute(&self, memory: &mut TensorMemory, shared: &Shared) -> Result<(), Fault> {
         let (m, n, k) = (self.unit.shape.m, self.unit.shape.n, self.unit.shape.k);
-        let a = self.a.read(shared, self.packing_a, m, k)?;
-        let columns = self.b.read(shared, self.packing_b, n, k)?;
-        let b: Vec<u64> = (0..k * n).map(|at| columns[at % n * k + at / n]).collect();
+        let (scale_a, scale_b) = self.scale_factors(memory)?;
+        let a = Side { codes: self.a.read(shared, self.packing_a, m, k)?, scales: scale_a };
+        // Row n of the matrix in memory is column n of B.
+        let b = Side { codes: self.b.read(shared, self.packing_b, n, k)?, scales: scale_b };
         let d_bits = self.unit.d.storage_bits;
         let mask = u64::MAX >> (64 - d_bits);
         let mut c = vec![0; m * n];
@@ -135,9 +136,7 @@ impl Mma {
             let (lane, column) = self.place(at / n, at % n)?;
             *c = u64::from(memory.get(lane, column)?) & mask;
         }
-        let (scale_a, scale_b) = self.scale_factors(memory)?;
-        let d = self.unit.mma_scaled_bits(&a, &b, &c, &scale_a, &scale_b);
-        for (at, d) in d.map_err(|error| Fault::new(error.to_string()))?.into_iter().enumerate() {
+        for (at, d) in multiply(&self.unit, &a, &b, &c)?.into_iter().enumerate() {
             let (lane, column) = self.place(at / n, at % n)?;
             // 9.7.16.10.4.1: one element a word; what stands above 16 bits is not said.
             memory.set(lane, column, (d | u64::from(FRESH) & !mask) as u32)?;
@@ -157,7 +156,7 @@ impl Mma {
         Ok((first_lane + lane, first_column + column))
     }
 
-    /// scale_A (M x scales) and scale_B (scales x N), row-major.
+    /// Scales of the rows of A and of the columns of B.
     fn scale_factors(&self, memory: &TensorMemory) -> Result<(Vec<u64>, Vec<u64>), Fault> {
         let (Some((at_a, at_b)), Some((_, id_a, id_b))) = (self.scales, self.shape.scale) else {
             return Ok((Vec::new(), Vec::new()));
@@ -165,9 +164,7 @@ impl Mma {
         let count = self.unit.scales();
         let (m, n) = (self.unit.shape.m, self.unit.shape.n);
         let scale_a = read_scales(memory, at_a, id_a, m, count)?;
-        let columns = read_scales(memory, at_b, id_b, n, count)?;
-        let scale_b = (0..count * n).map(|at| columns[at % n * count + at / n]).collect();
-        Ok((scale_a, scale_b))
+        Ok((scale_a, read_scales(memory, at_b, id_b, n, count)?))
     }
 }
 
