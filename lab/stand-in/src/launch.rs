@@ -76,10 +76,10 @@ impl Module {
 mod tests {
     use super::*;
 
-    const HEAD: &str = ".version 9.0\n.target sm_80\n.address_size 64\n";
-
     fn run(body: &str, threads: usize, out: usize) -> Result<Vec<u8>, Fault> {
-        let text = format!("{HEAD}.visible .entry f(\n.param .u64 f_param_0\n)\n{{\n{body}\n}}\n");
+        let target = if body.contains("wgmma") { "sm_90a" } else { "sm_80" };
+        let head = format!(".version 9.0\n.target {target}\n.address_size 64\n");
+        let text = format!("{head}.visible .entry f(\n.param .u64 f_param_0\n)\n{{\n{body}\n}}\n");
         let mut module = Module::new(text)?;
         let mut global = Global::default();
         let base = global.allocate(out);
@@ -131,5 +131,38 @@ mod tests {
             st.global.v2.u32 [%rd2], {%r1, %r2}; ret;";
         let out = run(body, 32, 256).unwrap();
         assert!(out.chunks(2).all(|code| code == 0x4880u16.to_le_bytes()));
+    }
+
+    /// A and B of ones from shared memory, C of ones: every element of D is 17.
+    const WGMMA: &str = ".reg .pred %p<2>; .reg .b32 %r<9>; .reg .b64 %rd<9>; .shared .align 128 .b8 s[2048];\n\
+        mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 4; mov.u32 %r2, s; add.s32 %r1, %r1, %r2; mov.u32 %r3, 0x3c003c00;\n\
+        st.shared.v4.u32 [%r1], {%r3, %r3, %r3, %r3}; fence.proxy.async.shared::cta; bar.sync 0;\n\
+        shr.u32 %r2, %r2, 4; cvt.u64.u32 %rd0, %r2; or.b64 %rd0, %rd0, 68720001024;\n\
+        mov.u32 %r4, 0x3f800000; mov.u32 %r5, %r4; mov.u32 %r6, %r4; mov.u32 %r7, %r4;\n\
+        wgmma.fence.sync.aligned;\n\
+        { .reg .pred p; setp.eq.u32 p, 1, 1; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 \
+        {%r4, %r5, %r6, %r7}, %rd0, %rd0, p, 1, 1, 0, 0; }\n\
+        wgmma.commit_group.sync.aligned;\n\
+        wgmma.wait_group.sync.aligned 0;\n\
+        ld.param.u64 %rd1, [f_param_0]; mul.wide.u32 %rd2, %r0, 16; add.s64 %rd3, %rd1, %rd2;\n\
+        st.global.v4.u32 [%rd3], {%r4, %r5, %r6, %r7}; ret;";
+
+    #[test]
+    fn a_warpgroup_multiplies_matrices_in_shared_memory() {
+        let out = run(WGMMA, 128, 2048).unwrap();
+        assert!(out.chunks(4).all(|code| code == 17f32.to_bits().to_le_bytes()));
+    }
+
+    #[test]
+    fn a_protocol_with_a_step_left_out_is_noticed() {
+        for (step, what) in [
+            ("fence.proxy.async.shared::cta;", "without fence.proxy.async"),
+            ("wgmma.fence.sync.aligned;", "without wgmma.fence"),
+            ("wgmma.commit_group.sync.aligned;", "in flight"),
+            ("wgmma.wait_group.sync.aligned 0;", "in flight"),
+        ] {
+            let fault = run(&WGMMA.replace(step, ""), 128, 2048).unwrap_err().to_string();
+            assert!(fault.contains(what), "{step}: {fault}");
+        }
     }
 }

@@ -110,7 +110,7 @@ impl<'a> Units<'a> {
 
 /// `.sync.aligned`: all lanes of every warp (or warpgroup) must be here together.
 pub(crate) fn groups(lanes: &[usize], size: usize, of: usize) -> Result<Vec<Vec<usize>>, Fault> {
-    let whole = lanes.len() % size == 0 && of % size == 0;
+    let whole = lanes.len().is_multiple_of(size) && of.is_multiple_of(size);
     if whole && lanes.chunks(size).all(|c| c[0] % size == 0 && c.windows(2).all(|pair| pair[1] == pair[0] + 1)) {
         return Ok(lanes.chunks(size).map(<[usize]>::to_vec).collect());
     }

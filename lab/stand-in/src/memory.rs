@@ -19,7 +19,7 @@ pub(crate) fn store(bytes: &mut [u8], value: u64) {
 }
 
 fn check_aligned(address: u64, bytes: usize) -> Result<(), Fault> {
-    if address % bytes as u64 == 0 {
+    if address.is_multiple_of(bytes as u64) {
         return Ok(());
     }
     Err(Fault::new(format!("{bytes} bytes at the unaligned address {address:#x}")))

@@ -197,7 +197,7 @@ pub unsafe extern "C" fn __cudaLaunchKernel(
     shared: usize,
     _: *mut c_void,
 ) -> c_int {
-    let result = with_state(|state| {
+    with_state(|state| {
         if state.broken {
             return LAUNCH_FAILURE;
         }
@@ -210,8 +210,7 @@ pub unsafe extern "C" fn __cudaLaunchKernel(
             return LAUNCH_FAILURE;
         }
         SUCCESS
-    });
-    result
+    })
 }
 
 /// # Safety

@@ -103,7 +103,7 @@ pub(crate) fn b_m16n8k16_f16(lane: usize, i: usize) -> Place {
 /// 9.7.14.5.8, `mma.m16n8k16` with f64: `col = i * 2 + thread` for even i, `i * 2 - 2 + thread` otherwise.
 pub(crate) fn a_m16n8k16_f64(lane: usize, i: usize) -> Place {
     let (group, thread) = quad(lane);
-    if i % 2 == 0 { (group, i * 2 + thread) } else { (group + 8, i * 2 - 2 + thread) }
+    if i.is_multiple_of(2) { (group, i * 2 + thread) } else { (group + 8, i * 2 - 2 + thread) }
 }
 
 /// 9.7.14.5.8

@@ -193,7 +193,7 @@ fn scales(
     };
     let ((byte_a, thread_a), (byte_b, thread_b)) = (selector(5)?, selector(7)?);
     // Table 37.
-    let byte_ok = |byte: usize| byte % count == 0 && byte + count <= 4;
+    let byte_ok = |byte: usize| byte.is_multiple_of(count) && byte + count <= 4;
     if !byte_ok(byte_a) || !byte_ok(byte_b) || thread_a > 1 || thread_b > 3 {
         return Err(Fault::new("a selector of scales is out of range"));
     }

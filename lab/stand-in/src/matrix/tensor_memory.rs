@@ -17,18 +17,12 @@ pub(crate) fn split(address: u64) -> (usize, usize) {
     ((address >> 16 & 0xffff) as usize, (address & 0xffff) as usize)
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TensorMemory {
     words: Vec<u32>,
     /// First column and number of columns.
     allocated: Vec<(usize, usize)>,
     relinquished: bool,
-}
-
-impl Default for TensorMemory {
-    fn default() -> Self {
-        Self { words: Vec::new(), allocated: Vec::new(), relinquished: false }
-    }
 }
 
 impl TensorMemory {

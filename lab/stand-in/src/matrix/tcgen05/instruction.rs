@@ -172,7 +172,7 @@ impl Mma {
 /// each of the four partitions of 32 lanes ("need to be duplicated to all 32 lane partitions", 9.7.16.10.7).
 fn read_scales(memory: &TensorMemory, at: u64, id: usize, rows: usize, count: usize) -> Result<Vec<u64>, Fault> {
     let (first_lane, first_column) = split(at);
-    if first_lane != 0 || id % count != 0 || id + count > 4 {
+    if first_lane != 0 || !id.is_multiple_of(count) || id + count > 4 {
         return Err(Fault::new(format!("scale factors at {at:#x} with ID {id}")));
     }
     let mut scales = Vec::with_capacity(rows * count);
