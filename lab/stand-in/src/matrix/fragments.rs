@@ -170,7 +170,8 @@ pub(crate) fn scale_b_column(lane: usize, thread_id: usize) -> Option<usize> {
     (thread == thread_id).then_some(group)
 }
 
-/// 9.7.15.5.1.1, Figures 149, 151 and 153: D of `wgmma.m64nN`, of lane 0..127 of the warpgroup. Warp w holds rows
+/// 9.7.15.5.1.1, Figures 149, 151 and 153 (CuTe: `CLayout_64xN`, ((4,8,4),(2,2,N/8)):((128,1,16),(64,8,512)), column-major):
+/// D of `wgmma.m64nN`, of lane 0..127 of the warpgroup. Warp w holds rows
 /// 16w to 16w + 15 as `mma.m16n8` does, eight columns after eight columns.
 pub(crate) fn d_wgmma(lane: usize, i: usize) -> Place {
     let (row, column) = c_m16n8(lane % 32, i % 4);
@@ -213,6 +214,18 @@ mod tests {
         check("b m16n8k64", b_m16n8k64, 32, 64, 8);
         check("c m16n8", c_m16n8, 32, 16, 8);
         check("d wgmma", d_wgmma, 128, 64, 256);
+    }
+
+    /// CuTe's layout of the same fragment, as an offset into a column-major matrix of 64 rows.
+    #[test]
+    fn wgmma_agrees_with_cute() {
+        for lane in 0..128 {
+            for i in 0..128 {
+                let thread = lane % 4 * 128 + lane / 4 % 8 + lane / 32 * 16;
+                let offset = thread + i % 2 * 64 + i / 2 % 2 * 8 + i / 4 * 512;
+                assert_eq!(d_wgmma(lane, i), (offset % 64, offset / 64));
+            }
+        }
     }
 
     #[test]

@@ -168,8 +168,9 @@ impl Mma {
     }
 }
 
-/// Figures 231 to 233 and 240 to 242: row r has its scales in column r / 32 of lane r % 32, from byte `id` on, and the same in
-/// each of the four partitions of 32 lanes ("need to be duplicated to all 32 lane partitions", 9.7.16.10.7).
+/// Figures 231 to 233 and 240 to 242: row r has its scales in column r / 32 of lane r % 32, from byte `id` on, and the
+/// same in each of the four partitions of 32 lanes ("need to be duplicated to all 32 lane partitions", 9.7.16.10.7).
+/// CUTLASS says the same: `SfKMajorAtom`, ((32,4),(V,4)):((16,4),(0,1)), copied as `32x128b.warpx4`.
 fn read_scales(memory: &TensorMemory, at: u64, id: usize, rows: usize, count: usize) -> Result<Vec<u64>, Fault> {
     let (first_lane, first_column) = split(at);
     if first_lane != 0 || !id.is_multiple_of(count) || id + count > 4 {
