@@ -5,6 +5,7 @@
 use crate::accumulate::GenericDot;
 use crate::format::{F16, FormatSpec, Specials};
 use crate::num::Num;
+use core::hint::select_unpredictable;
 
 /// Elements that are read together.
 pub(super) const TOGETHER: usize = 8;
@@ -167,7 +168,8 @@ impl Reader for Fields {
             let zero_sign = if x == 0.0 && magnitude != 0 { 0 } else { sign };
             values[j] = f32::from_bits(x.to_bits() | zero_sign) + self.zero;
             let place = (x.to_bits() >> 23) as i32 - 127;
-            let finite = if x == 0.0 { self.zero_exponent } else { place.max(self.lowest) };
+            // A plain choice became a branch of the whole lane, which undid the lanes.
+            let finite = select_unpredictable(x == 0.0, self.zero_exponent, place.max(self.lowest));
             exponents[j] = if special { LOW } else { finite as i16 };
             let far = if (x != 0.0) & (place.abs() > WINDOW) { FAR.into() } else { 0 };
             flags[j] = if special { SPECIAL.into() } else { far };
