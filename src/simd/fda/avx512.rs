@@ -53,26 +53,27 @@ pub(super) unsafe fn max_exponents<const L: usize, const R: usize, const TILES: 
     }
     let mut doubt = 0;
     for (r, m) in best.iter_mut().enumerate() {
-        let (fields, some) = exponent_fields(*m, q, q.tiny & 1 != 0);
-        (*m, doubt) = (fields, doubt | some << (4 * r));
+        if q.tiny & 1 != 0 {
+            doubt |= doubts(*m) << (4 * r);
+        }
+        *m = exponent_fields(*m, q);
     }
     (best, doubt)
 }
 
-/// f32 exponent fields of the largest exponents of a row, and which pieces a `tiny` operand might matter in.
+/// f32 exponent fields of the largest exponents of a row.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(super) fn exponent_fields(largest: __m512i, q: &Consts, tiny: bool) -> (__m512i, u32) {
-    let doubt = if tiny { doubts(largest) } else { 0 };
+pub(super) fn exponent_fields(largest: __m512i, q: &Consts) -> __m512i {
     let (sub, floor) = (_mm512_set1_epi8(q.bias_sub as i8), _mm512_set1_epi8(q.floor_field as i8));
-    (_mm512_max_epu8(_mm512_subs_epu8(largest, sub), floor), doubt)
+    _mm512_max_epu8(_mm512_subs_epu8(largest, sub), floor)
 }
 
 /// The pieces of a row in which a tiny operand might matter. Not inline: a comparison beforehand costs a multiplication.
 #[cold]
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn doubts(largest: __m512i) -> u32 {
+pub(super) fn doubts(largest: __m512i) -> u32 {
     let bits = _mm512_cmplt_epu8_mask(largest, _mm512_set1_epi8((95 + 127 + 1) as u8 as i8));
     (0..4).fold(0, |m, t| m | u32::from(bits >> t & 0x1111_1111_1111_1111 != 0) << t)
 }

@@ -42,7 +42,7 @@ pub(super) trait Micro: Copy {
     /// and those that are done and have an infinite f16; or, where the result says that pieces are behind, those with
     /// something of either kind among the steps that they lack.
     ///
-    /// There is a step at least; several are asked for only where no operand lies below its window (`q.tiny`).
+    /// There is a step at least; `q.tiny` is what holds for any of them.
     ///
     /// # Safety
     /// `p` points into panels of at least these steps and to `MR` rows of state, for every group, `GROUPS` at most and up to

@@ -261,7 +261,7 @@ unsafe fn products<const SUMS: usize, const L: usize>(
         }
     }
     for (i, best) in best.into_iter().enumerate() {
-        next[2 * t + i] = exponent_fields(best, q, false).0;
+        next[2 * t + i] = exponent_fields(best, q);
     }
     let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
     let here = _mm512_set1_epi32((((1u64 << part) - 1) << (h * part)) as i32);

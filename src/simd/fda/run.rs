@@ -246,7 +246,9 @@ impl<M: Micro> TileRun<'_, M> {
     /// As `dispatch`.
     unsafe fn walk<const OUT: u8>(&mut self, fdas: Range<usize>) {
         let groups = self.size[0].div_ceil(MR);
-        let (mut s, mut calm) = (fdas.start, fdas.start);
+        let tiny = |flags: &[u8]| flags.iter().rev().fold(0, |m, flags| m << 1 | u8::from(flags & TINY != 0));
+        // Steps up to `calm` have nothing to be settled beforehand, but for operands below the window in groups of a mask.
+        let (mut s, mut calm, mut below) = (fdas.start, fdas.start, 0);
         while s < fdas.end {
             let (flags, mut redo) = (self.flags(s, groups), [0; GROUPS]);
             for g in 0..groups {
@@ -256,8 +258,7 @@ impl<M: Micro> TileRun<'_, M> {
                 }
                 redo[g] = self.not_fast::<OUT>(s, g, flags[g]);
             }
-            let tiny = flags.iter().rev().fold(0, |m, flags| m << 1 | u8::from(flags & TINY != 0));
-            let (p, q, before) = (self.pointers(s), Consts { tiny, ..self.q }, redo);
+            let (p, mut q, before) = (self.pointers(s), Consts { tiny: tiny(&flags), ..self.q }, redo);
             // SAFETY: the panels hold these steps for this tile.
             unsafe {
                 if q.fixed {
@@ -265,15 +266,21 @@ impl<M: Micro> TileRun<'_, M> {
                         self.fixed::<OUT>(&p.group(g, &q), &q.group(g), &mut redo[g]);
                     }
                 } else {
-                    // As many as no operand and no state has something to say about beforehand. Their flags are all zero, and
-                    // `tiny` with them, as several steps demand.
+                    // As many as no operand and no state has something to say about beforehand.
                     let mut steps = 1;
                     if self.lates < PATIENCE && (0..groups).all(|g| redo[g] & self.live(g) & !self.done[g] == 0) {
-                        calm = calm.max(s);
-                        while calm < fdas.end && self.flags(calm, groups) == [0; GROUPS] {
-                            calm += 1;
+                        if calm <= s {
+                            (calm, below) = (s, 0);
+                        }
+                        while calm < fdas.end {
+                            let flags = self.flags(calm, groups);
+                            if flags.iter().any(|flags| flags & !TINY != 0) {
+                                break;
+                            }
+                            (calm, below) = (calm + 1, below | tiny(&flags));
                         }
                         steps = (calm - s).max(1);
+                        q.tiny |= below;
                     }
                     let came = self.micro.steps_fast::<OUT>(&p, &q, &mut redo[..groups], steps);
                     let end = s + came.steps;

@@ -24,7 +24,7 @@
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
 
-use super::avx512::{ROWS as PIECES, exponent_fields, max_exponents};
+use super::avx512::{ROWS as PIECES, doubts as doubts_of, exponent_fields, max_exponents};
 use super::finish::{accumulators, finish, low_halves, negatives, overflowed, start, truncated};
 use super::micro::Advance;
 use super::step::{Consts, Step};
@@ -127,8 +127,6 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     steps: usize,
 ) -> Advance {
     debug_assert!(steps > 0 && skip.len() <= GROUPS && p.vectors <= NR / 16);
-    // Else doubts about a run could reach `skip` before the run before it has ended.
-    debug_assert!(steps == 1 || q.tiny == 0);
     let (l, zero) = (q.length::<L>(), _mm512_setzero_si512());
     // Groups with something to do, and which vectors of columns have it.
     let (mut groups, mut wanted, mut count) = ([0; GROUPS], [0u32; GROUPS], 0);
@@ -145,8 +143,9 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     let single = steps == 1;
     let mut unchanged = [0; GROUPS];
     unchanged[..skip.len()].copy_from_slice(skip);
-    // e_max of this group and the next, step by step and row by row, as exponent fields; one more for who looks for none.
-    let mut largest = [const { MaybeUninit::<__m512i>::uninit() }; 2 * RUN * MR + 1];
+    // e_max of this group and the next, step by step and row by row, as exponent fields; one more for who looks for none,
+    // and one for the least of all of the next.
+    let mut largest = [const { MaybeUninit::<__m512i>::uninit() }; 2 * RUN * MR + 2];
     let largest = largest.as_mut_ptr().cast::<__m512i>();
     // SAFETY (whole function): panels and states are as large as the steps, B's and states 64-byte aligned; a run has
     // `RUN` steps at most, and its e_max are written before its pieces begin. `to` stays inside, for a group has `2 * 4 *
@@ -194,8 +193,13 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
             let on_the_way = rest == 0xF;
             let (mut n, mut doubt, tiny) = (0, 0, q.tiny >> next & 1 != 0);
             let mut to = if on_the_way { next_max } else { largest.wrapping_add(2 * RUN * MR) };
+            let least = largest.wrapping_add(2 * RUN * MR + 1);
+            if tiny {
+                unsafe { least.write(_mm512_set1_epi8(-1)) }
+            }
             let (mut b_exp, mut a_exp) = (at.b_exp, at.a_exp.wrapping_add(next * MR * l));
-            skip[g] |= doubts;
+            // Once the run before has ended, which may be with the first piece.
+            let mut doubtful = doubts;
             while rest != 0 {
                 let mut here = upcoming;
                 rest &= rest - 1;
@@ -251,9 +255,10 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                                     );
                                 }
                             });
-                            let (found, some) = exponent_fields(best, q, tiny);
-                            unsafe { to.write(found) };
-                            doubt |= some << (4 * (n % MR));
+                            unsafe { to.write(exponent_fields(best, q)) };
+                            if tiny {
+                                unsafe { least.write(_mm512_min_epu8(least.read(), best)) }
+                            }
                             n += 1;
                             to = to.wrapping_add(usize::from(on_the_way));
                             a_exp = a_exp.wrapping_add(l);
@@ -265,6 +270,7 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                     }
                     let (ending, lift) = (s + 1 == run, place::<L>(here.t));
                     piece!(0, s == 0, before.states(1), leave, here.states(1), fields.wrapping_add(ROWS), lift);
+                    skip[g] |= core::mem::take(&mut doubtful);
                     before = here;
                     fields = fields.wrapping_add(MR);
                     let (fields, lift) = match (ending, last && goes_on) {
@@ -275,13 +281,16 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                     piece!(1, ending, here.states(0), skip[g] >> here.bit(0), upcoming.states(0), fields, lift);
                     here.next(l);
                     if n % MR == 0 {
-                        // The next step; beyond the last its rows are read again: the same doubts, and fields nobody reads.
+                        // The next step; beyond the last its rows are read again.
                         let more = n < length * MR;
                         a_exp = a_exp.wrapping_sub(MR * l).wrapping_add(if more { GROUPS * MR * l } else { 0 });
                         b_exp = b_exp.wrapping_add(if more { NR * l } else { 0 });
                     }
                 }
                 leave = skip[g] >> here.bit(1);
+            }
+            if tiny && on_the_way && goes_on && doubts_of(unsafe { least.read() }) != 0 {
+                doubt = whole(at, next, length, next_max);
             }
             (doubts, turn) = (doubt, turn + 1);
         }
