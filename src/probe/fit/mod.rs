@@ -161,6 +161,9 @@ impl Lab<'_> {
         // Products of normal numbers everywhere: what else says, of narrow formats, how wide sums are?
         let everywhere: Vec<usize> = (0..self.interface.k).collect();
         inputs.extend((0..DENSE).map(|i| generator.terms_at(&everywhere, i % 2 == 0)));
+        // How many bits results keep, sums of both signs of the narrowest do not show.
+        let mut of_one_sign = Generator::new(self.bench.clone(), self.seed ^ 0x0E51);
+        inputs.extend((0..DENSE / 2).map(|_| of_one_sign.one_sign()));
         let middle = self.ask(inputs)?;
         let mut edges = generator.batch(1200);
         edges.extend(generator.of_kinds(&ENDS, 400));

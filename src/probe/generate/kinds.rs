@@ -202,13 +202,40 @@ impl Generator {
         self.terms_at(&places, with_c)
     }
 
+    /// Products of one sign at all places, none much smaller than others, and no c: normal numbers, sums of as many bits as
+    /// such sums have.
+    pub(crate) fn one_sign(&mut self) -> Input {
+        let (low, high) = self.bench.common_range();
+        let k = self.bench.interface.k;
+        let middle = low.max(-40) + (high - low).min(24) / 2;
+        let lead = (high.min(40) - k.ilog2() as i32 - 2).max(middle) - self.random.range(0, 2);
+        let (reach, everywhere) = (self.random.range(0, 2), Vec::from_iter(0..k));
+        let mut input = self.products(&everywhere, lead, reach);
+        let a = self.bench.interface.a;
+        let sign = a.max_code(true) ^ a.max_code(false);
+        let flip = if self.random.one_in(2) { sign } else { 0 };
+        input.a.iter_mut().for_each(|code| *code = *code & !sign | flip);
+        input
+    }
+
     /// Non-zero products at these places, and c or not: normal numbers, sums in the middle range.
     pub(crate) fn terms_at(&mut self, places: &[usize], with_c: bool) -> Input {
         let i = self.bench.interface;
-        let mut input = self.bench.zeros();
         let (low, high) = self.bench.common_range();
         let reach = self.random.range(0, 50);
         let lead = self.random.range(low.max(-40) + (high - low).min(24) / 2, high.min(40) - 2);
+        let mut input = self.products(places, lead, reach);
+        if with_c {
+            let e = lead + if self.random.one_in(3) { self.random.range(0, 30) } else { -self.random.range(0, reach) };
+            input.c = self.number(&i.c, e.max(i.c.emin()), e.max(i.c.emin()));
+        }
+        input
+    }
+
+    /// Products of normal numbers, their exponents up to `reach` below `lead`.
+    fn products(&mut self, places: &[usize], lead: i32, reach: i32) -> Input {
+        let i = self.bench.interface;
+        let mut input = self.bench.zeros();
         for &k in places {
             let e = (lead - self.random.range(0, reach)).max(self.bench.product_range().0);
             let (negative, f) = (self.random.one_in(2), fraction(&mut self.random, i.a.fraction_bits));
@@ -218,10 +245,6 @@ impl Generator {
             input.a[k] = normal(&i.a, negative, half, f);
             let f = fraction(&mut self.random, i.b.fraction_bits);
             input.b[k] = normal(&i.b, false, e - half, f);
-        }
-        if with_c {
-            let e = lead + if self.random.one_in(3) { self.random.range(0, 30) } else { -self.random.range(0, reach) };
-            input.c = self.number(&i.c, e.max(i.c.emin()), e.max(i.c.emin()));
         }
         input
     }
