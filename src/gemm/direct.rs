@@ -11,6 +11,9 @@ use super::tile::Chunk;
 use core::ops::Range;
 use rayon::prelude::*;
 
+/// Columns of a single row that stay in the first-level cache while B goes by.
+const STRIP: usize = 2048;
+
 /// Rows that are few: B's panels are then used once or so, while they are in a near cache.
 const FEW: usize = 64;
 
@@ -40,12 +43,16 @@ impl<W: Wide> Product<'_, W> {
     ) -> bool {
         let (kernel, step) = (self.shared.kernel, self.shared.schedule.step);
         let Some((slice, k)) = self.straight(pieces) else { return false };
-        let Some(a) = self.a.operand.in_place([region.rows.clone(), k]).filter(|a| kernel.is_direct(a)) else {
+        let Some(a) = self.a.operand.in_place([region.rows.clone(), k.clone()]).filter(|a| kernel.is_direct(a)) else {
             return false;
         };
         let Some((lanes, ld)) = sink.in_place() else { return false };
         let Some(d) = W::own(lanes) else { return false };
         let d = &mut d[region.rows.start * ld..];
+        if region.rows.len() == 1 && self.one_row(&a, &k, &region.columns, &mut d[region.columns.clone()]) {
+            meter.add((region.columns.len() * k.len()) as u64);
+            return true;
+        }
         let depth = if region.rows.len() > FEW { kernel.depth() } else { kernel.depth() / 8 };
         let depth = (depth / step).max(1) * step;
         // Several panels for several threads; one, while it is near, for one.
@@ -57,6 +64,20 @@ impl<W: Wide> Product<'_, W> {
             }
         }
         true
+    }
+
+    /// A single row, without panels of B: each of its elements is used once. `false` where that is not the kernel's way.
+    fn one_row(&self, a: &Codes<'_>, k: &Range<usize>, columns: &Range<usize>, d: &mut [W::Lane]) -> bool {
+        let strip = |(i, d): (usize, &mut [W::Lane])| {
+            let from = columns.start + i * STRIP;
+            let b = self.b.operand.in_place([k.clone(), from..from + d.len()]);
+            b.is_some_and(|b| self.shared.kernel.row_in_place(a, &b, W::lanes(d)))
+        };
+        if self.threaded && columns.len() * k.len() > SERIAL {
+            d.par_chunks_mut(STRIP).enumerate().all(strip)
+        } else {
+            d.chunks_mut(STRIP).enumerate().all(strip)
+        }
     }
 
     /// A chunk of K for some columns of D, whose rows are `ld` elements apart.

@@ -185,13 +185,15 @@ fn assert_is_the_hosts<T: Real>(sets: &[Isa], size: [usize; 3], a: &[T], b: &[T]
 }
 
 fn chains_are_the_hosts<T: Real>(sets: &[Isa]) {
-    let mut rng = Rng(41);
+    let (mut rng, step) = (Rng(41), Unit::find(T::UNIT).unwrap().shape.k);
     for turn in 0..DATA.len() * 12 {
         let data = DATA[turn % DATA.len()];
-        let size @ [m, n, k] = match rng.below(3) {
+        let size @ [m, n, k] = match rng.below(4) {
             0 => [1 + rng.below(20) as usize, 1 + rng.below(150) as usize, 4 * (1 + rng.below(40) as usize)],
             1 => [rng.pick(&[6, 97, 130]), rng.pick(&[64, 70, 300]), 4 * (1 + rng.below(20) as usize)],
-            _ => [rng.pick(&[1, 6, 13]), rng.pick(&[16, 64, 65]), rng.pick(&[600, 1024, 1028, 2100])],
+            2 => [rng.pick(&[1, 6, 13]), rng.pick(&[16, 64, 65]), rng.pick(&[600, 1024, 1028, 2100])],
+            // A single row, in strips of columns.
+            _ => [1, rng.pick(&[1, 15, 100, 2048, 2060, 4200]), step * rng.pick(&[1, 3, 17, 65])],
         };
         let a: Vec<T> = (0..m * k).map(|_| data.draw(true, &mut rng)).collect();
         let b: Vec<T> = (0..k * n).map(|_| data.draw(false, &mut rng)).collect();

@@ -19,7 +19,7 @@ use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
 use crate::round::Rounding;
 use crate::special::NanRule;
 use crate::unit::Unit;
-use crate::view::{View, words_mut};
+use crate::view::{Rows, View, words_mut};
 use core::arch::x86_64::*;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -264,6 +264,35 @@ macro_rules! sfma {
                 }
             }
 
+            /// A row of A by B where that lies. `false` once a subnormal number is met: those are slow here.
+            #[target_feature(enable = "avx512f")]
+            fn one_row(&self, a: &[$ty], b: &Rows<'_, $ty>, d: &mut [$ty]) -> bool {
+                d.fill(0.0);
+                flags::clear(flags::SUBNORMAL, d);
+                let (fours, rest) = a.as_chunks::<4>();
+                for (i, x) in fours.iter().enumerate() {
+                    Self::chain(x, core::array::from_fn(|r| b.row(4 * i + r)), d);
+                    if i % (LOOK / 4) == 0 && flags::raised(flags::SUBNORMAL, d) {
+                        return false;
+                    }
+                }
+                for (i, x) in rest.iter().enumerate() {
+                    Self::chain(&[*x], [b.row(a.len() - rest.len() + i)], d);
+                }
+                d.iter_mut().filter(|d| d.is_nan()).for_each(|d| *d = self.nan());
+                true
+            }
+
+            /// Some products of each chain.
+            #[inline]
+            #[target_feature(enable = "avx512f")]
+            fn chain<const N: usize>(x: &[$ty; N], b: [&[$ty]; N], d: &mut [$ty]) {
+                let b = b.map(|b| &b[..d.len()]);
+                for (j, d) in d.iter_mut().enumerate() {
+                    *d = (0..N).fold(*d, |sum, i| x[i].mul_add(b[i][j], sum));
+                }
+            }
+
             /// The one NaN.
             fn nan(&self) -> $ty {
                 <$ty>::from_bits($spec.nan_code(self.nan).unwrap_or_default() as $bits)
@@ -368,6 +397,16 @@ macro_rules! sfma {
                 let state = State { size: [a.shape()[0], b.lines], start, ld, at: d };
                 // SAFETY: `select` has the proof that the instructions are there.
                 unsafe { self.block(|i| a.row(i).unwrap_or_default(), &right, state) }
+            }
+
+            fn row_in_place(&self, a: &Codes<'_>, b: &Codes<'_>, d: Lanes<'_>) -> bool {
+                let (Codes::$width(a), Codes::$width(b), Lanes::$codes(d)) = (a, b, d) else { return false };
+                let (Some(a), Some(b), Some(d)) = (a.words::<$ty>(), b.words::<$ty>(), words_mut(d)) else {
+                    return false;
+                };
+                let (Some(a), Some(b)) = (a.row(0), b.rows()) else { return false };
+                // SAFETY: `select` has the proof that the instructions are there.
+                unsafe { self.one_row(a, &b, d) }
             }
 
             fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {
