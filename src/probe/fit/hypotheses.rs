@@ -81,6 +81,12 @@ impl Hypotheses {
         let all = structures(interface.k);
         let (steady, drifting) = self.allowed.split_at(self.steady);
         let cuts = if self.allowed.is_empty() { [&all, drifting] } else { [steady, drifting] };
+        // Most designs sum all of K, or a power of two of products: those first, where many cuts are left.
+        let cuts = cuts.map(|cuts| {
+            let mut cuts = cuts.to_vec();
+            cuts.sort_by_key(|cut| cut.block != interface.k && !cut.block.is_power_of_two());
+            cuts
+        });
         // Refining can still change the cut and the rest: one cut that explains everything is enough, and
         // another one that does so with the same models.
         let find = |endings: &[GenericDot], known: bool, cuts: &[Structure]| -> Vec<GenericDot> {
@@ -94,7 +100,7 @@ impl Hypotheses {
         };
         let every: Vec<Option<u32>> = options::output_bits(interface).collect();
         let mut found = Vec::new();
-        for (known, cuts) in [true, false].into_iter().flat_map(|known| cuts.map(|c| (known, c))) {
+        for (known, cuts) in [true, false].into_iter().flat_map(|known| cuts.each_ref().map(|c| (known, c))) {
             if found.is_empty() {
                 found = find(&search::endings(&likely, &EVERYWHERE, known, interface), known, cuts);
             }
