@@ -32,9 +32,13 @@ enum Command {
         /// The unit, by any of its names
         #[arg(value_parser = Unit::find)]
         unit: Unit,
-        /// The function's name
+        /// The function's name, or with --constants the result's
         #[arg(long, default_value = "dot_add")]
         name: String,
+        /// Declare the operands as constants and define the result by them, for further assertions; z3 4.8 reads
+        /// this at once, but takes minutes for an application of the function
+        #[arg(long)]
+        constants: bool,
     },
     /// Find an input with the fewest terms that tells two units apart, or prove them equal
     ///
@@ -93,18 +97,24 @@ impl SolverArgs {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     match &args.command {
-        Command::Export { unit, name } => export(unit, name),
+        Command::Export { unit, name, constants } => export(unit, name, *constants),
         Command::Diff { first, second, solver } => diff(first, second, solver),
         Command::Ask { question: None, solver, .. } => list(solver.json),
         Command::Ask { question: Some(name), unit, solver } => ask(&Question::named(name)?, unit.as_ref(), solver),
     }
 }
 
-fn export(unit: &Unit, name: &str) -> Outcome {
+fn export(unit: &Unit, name: &str, constants: bool) -> Outcome {
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c)) {
         return Err(Failure::Message("--name takes letters, digits, `_`, `.` and `-`".into()));
     }
-    let function = smt::export(unit, name)?;
+    let operand =
+        |of: &str| name.strip_prefix(of).is_some_and(|k| !k.is_empty() && k.chars().all(|c| c.is_ascii_digit()));
+    if name == "c" || ["a", "b", "sa", "sb"].into_iter().any(operand) || name.starts_with(|c: char| c.is_ascii_digit())
+    {
+        return Err(Failure::Message(format!("--name {name}: an operand's name, or no name in SMT-LIB")));
+    }
+    let function = if constants { smt::export_constants(unit, name)? } else { smt::export(unit, name)? };
     let mut out = io::output();
     writeln!(out, "; {unit}: {}", unit.equation())?;
     writeln!(out, "; {}", unit.recipe.map_or(String::new(), |r| r.to_string()))?;

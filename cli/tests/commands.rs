@@ -265,7 +265,11 @@ fn smt_exports_a_function_and_lists_its_questions() {
     let run = gemmulate(&["smt", "export", UNIT, "--name", "volta"], b"");
     assert!(run.out.contains("(define-fun volta ((a0 (_ BitVec 16))"), "{}", run.out);
     assert_eq!((run.err.as_str(), run.code), ("", 0));
-    assert_eq!(gemmulate(&["smt", "export", UNIT, "--name", "a b"], b"").code, 2);
+    let run = gemmulate(&["smt", "export", UNIT, "--name", "d", "--constants"], b"");
+    assert!(run.out.contains("(declare-const c (_ BitVec 32))\n(define-fun d () (_ BitVec 32)"), "{}", run.out);
+    for name in ["a b", "a3", "c", "1", ""] {
+        assert_eq!(gemmulate(&["smt", "export", UNIT, "--name", name], b"").code, 2, "{name}");
+    }
     let run = gemmulate(&["smt", "ask"], b"");
     assert!(run.out.lines().any(|l| l.starts_with("carry-bits ")), "{}", run.out);
     let run = gemmulate(&["smt", "ask", "carry-bits", "--solver", "no-such-solver"], b"");

@@ -197,9 +197,10 @@ impl Text for Floor {
     }
 }
 
-/// Writes or reads every parameter in turn; one listing serves both directions.
+/// Writes, reads or looks up every parameter in turn; one listing serves all.
 enum Fields<'a> {
     Write(String),
+    Find { name: &'a str, text: Option<String> },
     Read { pairs: Vec<(&'a str, &'a str)>, known: Vec<&'static str>, bad: Option<String> },
 }
 
@@ -209,6 +210,11 @@ impl Fields<'_> {
             Self::Write(out) => {
                 if *value != default {
                     out.push_str(&format!(":{name}={}", value.text()));
+                }
+            }
+            Self::Find { name: sought, text } => {
+                if sought.eq_ignore_ascii_case(name) {
+                    *text = Some(value.text());
                 }
             }
             Self::Read { pairs, known, bad } => {
@@ -257,6 +263,26 @@ impl Recipe {
             Self::GroupScaled(_) => "groups",
             Self::Software(_) => "software",
         }
+    }
+
+    /// A parameter of the text form, its default included: `dot:block=8:F=24` has `out` at `rz`. `None` for a name that
+    /// the family does not know.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        let (mut copy, mut fields) = (*self, Fields::Find { name, text: None });
+        copy.visit(&mut fields);
+        if let Fields::Find { text, .. } = fields { text } else { None }
+    }
+
+    /// A parameter's value as [`Recipe::parameter`] spells it.
+    ///
+    /// # Errors
+    /// For a name that no family knows, or a value that it cannot have; the message says what there is.
+    pub(crate) fn spell(name: &str, value: &str) -> Result<String, Error> {
+        let mut known = Self::FAMILIES.iter().filter(|(_, default)| default().parameter(name).is_some());
+        let (family, _) = known.next().unwrap_or(&Self::FAMILIES[0]);
+        let recipe: Self = format!("{family}:{name}={value}").parse()?;
+        Ok(recipe.parameter(name).unwrap_or_default())
     }
 
     fn visit(&mut self, f: &mut Fields<'_>) {
@@ -330,7 +356,7 @@ impl fmt::Display for Recipe {
         copy.visit(&mut fields);
         match fields {
             Fields::Write(text) => f.pad(&text),
-            Fields::Read { .. } => Ok(()),
+            Fields::Read { .. } | Fields::Find { .. } => Ok(()),
         }
     }
 }

@@ -1,129 +1,208 @@
 //! Do published test vectors conclude what they claim? (Khattak and Mikaitis V-A.)
 //!
 //! A file of tests, each an input with the conclusion its authors draw from the result, is run on
-//! units whose properties are known; a test whose conclusion is wrong there cannot be trusted on
+//! units whose parameters are known; a test whose conclusion is wrong there cannot be trusted on
 //! hardware either.
 
-use super::bench::exact;
 use super::black_box::{BlackBox, Interface};
 use crate::accumulate::Recipe;
 use crate::error::Error;
-use crate::num::Fixed;
+use crate::format::{FormatSpec, Overflow};
+use crate::round::Rounding;
 use crate::unit::Unit;
+use core::fmt;
+use core::str::FromStr;
 
 /// A published test: an input by value, and what each result is said to mean.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublishedTest {
-    /// The property under test: tests of one property are read together, in order.
+    /// What is tested, in its authors' words.
     pub property: String,
     /// Products as pairs of values, in k order; the rest is zero.
     pub products: Vec<(f64, f64)>,
     /// c.
     pub c: f64,
-    /// Results and conclusions: `1 => RZ`.
-    pub conclusions: Vec<(f64, String)>,
+    /// Results, each with what is concluded from it: `1 => out=rz`.
+    pub conclusions: Vec<(f64, Conclusion)>,
 }
 
-/// What a test concluded about a unit, and what is true.
+/// What a test's authors conclude from a result: `block>=9`, `out=rz|rd`, `sticky=no`.
+///
+/// It speaks of a parameter of the text form of units ([`Recipe`]), or of `extra-bits`, the fraction bits that sums keep
+/// beyond d's own. Words without `=` are kept, but nothing is known of their truth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conclusion {
+    text: String,
+    claim: Option<(String, Is)>,
+}
+
+/// What a parameter is said to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Is {
+    AtLeast(i64),
+    AtMost(i64),
+    OneOf(Vec<String>),
+}
+
+/// The parameter that the text form lacks.
+const EXTRA_BITS: &str = "extra-bits";
+
+impl FromStr for Conclusion {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let text = text.trim();
+        let claim = match text.split_once(">=").or_else(|| text.split_once("<=")) {
+            Some((name, bound)) => {
+                let bound: i64 =
+                    bound.trim().parse().map_err(|_| Error::parse("conclusion", text, "a whole number"))?;
+                spell(name.trim(), &bound.to_string())?;
+                Some((name.trim(), if text.contains(">=") { Is::AtLeast(bound) } else { Is::AtMost(bound) }))
+            }
+            None => match text.split_once('=') {
+                Some((name, values)) => {
+                    let values = values.split('|').map(|value| spell(name.trim(), value.trim()));
+                    Some((name.trim(), Is::OneOf(values.collect::<Result<_, _>>()?)))
+                }
+                None => None,
+            },
+        };
+        Ok(Self { text: text.into(), claim: claim.map(|(name, is)| (name.into(), is)) })
+    }
+}
+
+/// A value as [`truth`] spells it.
+fn spell(name: &str, value: &str) -> Result<String, Error> {
+    if name != EXTRA_BITS {
+        return Recipe::spell(name, value);
+    }
+    let n: i64 = value.parse().map_err(|_| Error::parse("conclusion", value, "a whole number of bits"))?;
+    Ok(n.to_string())
+}
+
+impl fmt::Display for Conclusion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+/// What a test's conclusion about a unit is worth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It is true of the unit.
+    Right,
+    /// It is not; the unit's value of the parameter.
+    Wrong(String),
+    /// The result is none that the authors foresaw.
+    Unforeseen,
+    /// Nothing here knows whether it is true, and why.
+    NotChecked(String),
+    /// The test is not for this unit, and why.
+    LeftOut(String),
+}
+
+/// What a test concluded about a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authentication {
     /// The property.
     pub property: String,
     /// The unit.
     pub unit: String,
-    /// The result.
-    pub d: u64,
+    /// The result, unless the test is left out.
+    pub d: Option<u64>,
     /// The conclusion drawn from it, if the result is one the authors foresaw.
-    pub conclusion: Option<String>,
-    /// Whether the conclusion is true of the unit, if it speaks of a known property.
-    pub holds: Option<bool>,
+    pub conclusion: Option<Conclusion>,
+    /// What it is worth.
+    pub verdict: Verdict,
 }
 
-/// What is true of a unit: the properties a conclusion can speak of.
-fn truth(unit: &Unit, property: &str) -> Option<String> {
-    let Some(Recipe::Generic(x)) = unit.recipe else { return None };
-    let text = match property {
-        "block" => x.block.min(unit.shape.k).to_string(),
-        "extra-bits" => (i64::from(x.frac_bits) - i64::from(unit.d.fraction_bits)).to_string(),
-        "F" => x.frac_bits.to_string(),
-        "out" => x.output_rounding.to_string(),
-        "align" => x.alignment.to_string(),
-        "sticky" => x.sticky.to_string(),
-        "normalise" => x.normalise_products.to_string(),
-        "flush-in" => x.flush_inputs.to_string(),
-        "flush-out" => x.flush_results.to_string(),
-        _ => return None,
-    };
-    Some(text)
-}
-
-/// Whether `block>=9`, `out=rz|rd` or the like is true of a unit.
-fn holds(unit: &Unit, conclusion: &str) -> Option<bool> {
-    for (sign, compare) in [(">=", i64::ge as fn(&i64, &i64) -> bool), ("<=", i64::le)] {
-        if let Some((property, bound)) = conclusion.split_once(sign) {
-            let value: i64 = truth(unit, property.trim())?.parse().ok()?;
-            return Some(compare(&value, &bound.trim().parse().ok()?));
+/// What is true of a unit, if it has the parameter.
+fn truth(unit: &Unit, name: &str) -> Option<String> {
+    let recipe = unit.recipe?;
+    match (name, recipe) {
+        // A block has no more products than there are.
+        ("block", Recipe::Generic(x)) => Some(x.block.min(unit.shape.k).to_string()),
+        (EXTRA_BITS, Recipe::Generic(x)) if !x.exact => {
+            Some((i64::from(x.frac_bits) - i64::from(unit.d.fraction_bits)).to_string())
         }
+        (EXTRA_BITS, _) => None,
+        _ => recipe.parameter(name),
     }
-    let (property, values) = conclusion.split_once('=')?;
-    let value = truth(unit, property.trim())?;
-    Some(values.split('|').any(|v| v.trim() == value))
+}
+
+fn judge(unit: &Unit, conclusion: &Conclusion) -> Verdict {
+    let Some((name, is)) = &conclusion.claim else { return Verdict::NotChecked("it names no parameter".into()) };
+    let Some(value) = truth(unit, name) else {
+        return Verdict::NotChecked(format!("the unit's recipe has no {name}"));
+    };
+    let number = value.parse::<i64>();
+    let right = match is {
+        Is::AtLeast(bound) => number.is_ok_and(|n| n >= *bound),
+        Is::AtMost(bound) => number.is_ok_and(|n| n <= *bound),
+        Is::OneOf(values) => values.contains(&value),
+    };
+    if right { Verdict::Right } else { Verdict::Wrong(format!("{name}={value}")) }
 }
 
 /// Reads tests: a line is `property`, `a x b, a x b, ...`, `c`, `d => conclusion; d => conclusion`,
-/// columns split by tabs. Values are decimal numbers, sums and powers of two: `1+2^-23`.
-/// Lines that begin with `#` are comments. Conclusions are like `out=rz|rd`, `block>=9`,
-/// `extra-bits=0`, of the properties block, extra-bits, F, out, align, sticky, normalise, flush-in
-/// and flush-out; others are shown but not checked.
+/// columns split by tabs. Values are decimal numbers, powers of two, their products and sums: `1+2^-23`, `-3*2^-4`,
+/// `inf`, `nan`. Lines that begin with `#` are comments. See [`Conclusion`] for conclusions.
 ///
 /// # Errors
 /// For a line that cannot be read, with its number and what was expected.
 pub fn read_tests(text: &str) -> Result<Vec<PublishedTest>, Error> {
     let lines = text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#'));
-    lines
-        .map(|(n, line)| {
-            read_test(line).ok_or_else(|| Error::Data {
-                file: "tests".into(),
-                line: Some(n + 1),
-                column: None,
-                why: "expected `property`, `a x b, ...`, `c`, `d => conclusion; ...`, split by tabs".into(),
-            })
-        })
-        .collect()
+    let located = |n, why| Error::Data { file: "tests".into(), line: Some(n + 1), column: None, why };
+    lines.map(|(n, line)| read_test(line).map_err(|why| located(n, why))).collect()
 }
 
-fn read_test(line: &str) -> Option<PublishedTest> {
+fn read_test(line: &str) -> Result<PublishedTest, String> {
     let columns: Vec<&str> = line.split('\t').map(str::trim).collect();
-    let &[property, products, c, conclusions] = columns.as_slice() else { return None };
+    let &[property, products, c, conclusions] = columns.as_slice() else {
+        let n = columns.len();
+        return Err(format!(
+            "expected `property`, `a x b, ...`, `c`, `d => conclusion; ...`, split by tabs: 4, not {n}"
+        ));
+    };
     let product = |text: &str| {
-        let (a, b) = text.split_once(" x ")?;
-        Some((value(a)?, value(b)?))
+        let (a, b) = text.split_once(" x ").ok_or_else(|| format!("expected a product `a x b`, not `{text}`"))?;
+        Ok::<_, String>((value(a)?, value(b)?))
     };
-    let products = products.split(',').map(str::trim).filter(|t| !t.is_empty());
     let conclusion = |text: &str| {
-        let (d, what) = text.split_once("=>")?;
-        Some((value(d)?, what.trim().to_owned()))
+        let (d, what) = text.split_once("=>").ok_or_else(|| format!("expected `d => conclusion`, not `{text}`"))?;
+        Ok::<_, String>((value(d)?, what.parse().map_err(|e: Error| e.to_string())?))
     };
-    Some(PublishedTest {
+    let parts = |text, between| str::split(text, between).map(str::trim).filter(|t| !t.is_empty());
+    Ok(PublishedTest {
         property: property.into(),
-        products: products.map(product).collect::<Option<_>>()?,
+        products: parts(products, ',').map(product).collect::<Result<_, _>>()?,
         c: value(c)?,
-        conclusions: conclusions.split(';').filter(|t| !t.trim().is_empty()).map(conclusion).collect::<Option<_>>()?,
+        conclusions: parts(conclusions, ';').map(conclusion).collect::<Result<_, _>>()?,
     })
 }
 
-/// `1+2^-23`, `-2^3`, `0.5`, `3*2^-4`.
-fn value(text: &str) -> Option<f64> {
+/// `1+2^-23`, `-2^3`, `0.5`, `3*2^-4`, `-inf`, as f64 holds them exactly.
+fn value(text: &str) -> Result<f64, String> {
     let text = text.trim().replace(' ', "");
     let mut terms: Vec<String> = Vec::new();
     for (i, ch) in text.char_indices() {
-        let starts_term = (ch == '+' || ch == '-') && i > 0 && !matches!(text.as_bytes()[i - 1], b'^' | b'*' | b'e');
+        let starts_term =
+            (ch == '+' || ch == '-') && i > 0 && !matches!(text.as_bytes()[i - 1], b'^' | b'*' | b'e' | b'E');
         if terms.is_empty() || starts_term {
             terms.push(String::new());
         }
-        terms.last_mut()?.push(ch);
+        terms.last_mut().into_iter().for_each(|term| term.push(ch));
     }
-    terms.iter().map(|t| term(t)).sum()
+    let bad = || format!("expected a number like `1+2^-23`, `3*2^-4`, `0.5` or `inf`, not `{text}`");
+    let terms: Vec<f64> = terms.iter().map(|t| term(t)).collect::<Option<_>>().ok_or_else(bad)?;
+    let [first, rest @ ..] = terms.as_slice() else { return Err(bad()) };
+    rest.iter().try_fold(*first, |sum, &x| {
+        let total = sum + x;
+        // Dekker: what the sum lost.
+        let lost = (sum - (total - (total - sum))) + (x - (total - sum));
+        if total.is_finite() && lost != 0.0 { Err(format!("`{text}` has more bits than f64")) } else { Ok(total) }
+    })
 }
 
 fn term(text: &str) -> Option<f64> {
@@ -138,42 +217,54 @@ fn term(text: &str) -> Option<f64> {
     text.split('*').map(factor).product::<Option<f64>>().map(|x| sign * x)
 }
 
-fn code(format: &crate::format::FormatSpec, x: f64) -> Option<u64> {
-    let x: Fixed = crate::format::F64.decode(x.to_bits()).fixed();
-    exact(format, x.negative, x.magnitude, x.exponent)
+/// The same number, or both NaN; of zeros, whatever their signs.
+fn equal(x: f64, y: f64) -> bool {
+    x == y || (x.is_nan() && y.is_nan())
 }
 
-/// Runs tests on units; tests whose operands the unit's formats cannot hold, or that need more
-/// products than it has, are left out.
+fn code(format: &FormatSpec, x: f64) -> Result<u64, Verdict> {
+    let code = format.encode_f64(x, Rounding::NearestEven, Overflow::Ieee).ok();
+    code.filter(|&code| equal(format.to_f64(code), x))
+        .ok_or_else(|| Verdict::LeftOut(format!("{x} is no number of {}", format.name)))
+}
+
+/// A test's operands on a unit, or why there are none.
+fn operands(test: &PublishedTest, interface: &Interface) -> Result<(Vec<u64>, Vec<u64>, u64), Verdict> {
+    let (n, k) = (test.products.len(), interface.k);
+    if n > k {
+        return Err(Verdict::LeftOut(format!("it has {n} products, the unit {k}")));
+    }
+    if interface.scale.is_some() {
+        return Err(Verdict::LeftOut("the unit's operands have scales".into()));
+    }
+    let (mut a, mut b) = (vec![0; k], vec![0; k]);
+    for (k, &(x, y)) in test.products.iter().enumerate() {
+        (a[k], b[k]) = (code(&interface.a, x)?, code(&interface.b, y)?);
+    }
+    Ok((a, b, code(&interface.c, test.c)?))
+}
+
+/// Runs tests on units, each test on each unit.
 ///
 /// # Errors
 /// Never for units that can be made: lengths fit.
 pub fn authenticate(tests: &[PublishedTest], units: &[Unit]) -> Result<Vec<Authentication>, Error> {
     let mut all = Vec::new();
     for unit in units {
-        let interface: Interface = unit.interface();
-        for test in tests.iter().filter(|t| t.products.len() <= interface.k) {
-            let mut a = vec![0; interface.k];
-            let mut b = vec![0; interface.k];
-            let mut held = true;
-            for (k, &(x, y)) in test.products.iter().enumerate() {
-                match (code(&interface.a, x), code(&interface.b, y)) {
-                    (Some(x), Some(y)) => (a[k], b[k]) = (x, y),
-                    _ => held = false,
+        let (interface, name) = (unit.interface(), unit.to_string());
+        for test in tests {
+            let (mut d, mut conclusion) = (None, None);
+            let verdict = match operands(test, &interface) {
+                Err(left_out) => left_out,
+                Ok((a, b, c)) => {
+                    let code = unit.dot_add_bits(&a, &b, c)?;
+                    let result = interface.d.to_f64(code);
+                    let found = test.conclusions.iter().find(|(x, _)| equal(*x, result));
+                    (d, conclusion) = (Some(code), found.map(|(_, conclusion)| conclusion.clone()));
+                    conclusion.as_ref().map_or(Verdict::Unforeseen, |conclusion| judge(unit, conclusion))
                 }
-            }
-            let Some(c) = code(&interface.c, test.c).filter(|_| held && interface.scale.is_none()) else { continue };
-            let d = unit.dot_add_bits(&a, &b, c)?;
-            let result = interface.d.to_f64(d);
-            let conclusion = test.conclusions.iter().find(|(x, _)| *x == result);
-            let conclusion = conclusion.map(|(_, what)| what.clone());
-            all.push(Authentication {
-                holds: conclusion.as_ref().and_then(|c| holds(unit, c)),
-                property: test.property.clone(),
-                unit: unit.to_string(),
-                d,
-                conclusion,
-            });
+            };
+            all.push(Authentication { property: test.property.clone(), unit: name.clone(), d, conclusion, verdict });
         }
     }
     Ok(all)

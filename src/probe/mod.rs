@@ -27,7 +27,7 @@ mod sensitivity;
 pub(crate) mod shrink;
 mod tree;
 mod tree_svg;
-pub use authenticate::{Authentication, PublishedTest, authenticate, read_tests};
+pub use authenticate::{Authentication, Conclusion, PublishedTest, Verdict, authenticate, read_tests};
 pub use black_box::{BlackBox, Input, Interface};
 pub use classes::{Class, Classes, Separation, classes};
 pub use command::Command;

@@ -147,6 +147,7 @@ fn khattak_and_mikaitis_f64_is_a_chain_of_fma() {
         assert_eq!(value(&found, "output_rounding"), "rne", "{unit}");
         assert_eq!(value(&found, "subnormals"), "supported", "{unit}");
         // Fasi et al. 3.3: each addition is normalised, and no sum is non-monotonic.
+        assert_eq!(value(&found, "partial_sums_normalised"), "yes", "{unit}");
         assert_eq!(value(&found, "monotonic"), "yes", "{unit}");
     }
 }
@@ -220,6 +221,7 @@ const CDNA: [(&str, &[(&str, &str)]); 16] = [
         &[
             ("tree", "((c + ((p0 + p1) + (p2 + p3))) + ((p4 + p5) + (p6 + p7)))"),
             ("output_rounding", "rne"),
+            ("partial_sums_normalised", "yes"),
             ("subnormals", "flushed to zero"),
         ],
     ),
@@ -263,14 +265,27 @@ const CDNA: [(&str, &[(&str, &str)]); 16] = [
         &[("alignment_rounding", "rz (products), rd (c)"), ("block", "8"), ("chain", "2")],
     ),
     ("cdna3/v_mfma_f32_16x16x16_bf16", &[("block", "8"), ("chain", "2"), ("product_limit", "2^128")]),
-    // GFDRDA and its chain: 16 products, c by no one rule (down only within 25 bits), products at 24.
+    // GFDRDA and its chain: 16 products, of even and of odd k apart, which are cut toward zero beside each other and
+    // down where their sums meet; c by no one rule (down only within 25 bits); 24 bits.
     (
         "cdna3/v_mfma_f32_32x32x16_fp8_fp8",
-        &[("alignment_rounding", "rz (products), no single rule (c)"), ("block", "16"), ("chain", "1")],
+        &[
+            ("alignment_rounding", "rz (products), rd (beside another group), no single rule (c)"),
+            ("fraction_bits", "24 (products), 24 (beside another group), no single rule (c)"),
+            ("interleave", "no; in a block, even and odd k apart"),
+            ("block", "16"),
+            ("chain", "1"),
+        ],
     ),
     (
         "cdna3/v_mfma_f32_16x16x32_bf8_bf8",
-        &[("block", "16"), ("chain", "2"), ("output_rounding", "rne"), ("subnormals", "supported")],
+        &[
+            ("interleave", "no; in a block, even and odd k apart"),
+            ("block", "16"),
+            ("chain", "2"),
+            ("output_rounding", "rne"),
+            ("subnormals", "supported"),
+        ],
     ),
 ];
 
@@ -283,6 +298,28 @@ fn mma_sim_cdna() {
         }
     }
     assert!(value(&probed("cdna1/v_mfma_f32_32x32x8f16"), "fraction_bits").contains("exact"));
+}
+
+/// No tensor core: the compiler's FMAs, from zero on, then c.
+#[test]
+fn software_is_a_chain_of_single_products() {
+    let found = probed("ampere/mma.m8n8k4.f32.f16.f16.f32");
+    for (name, want) in [
+        ("tree", "(c + (((p0 + p1) + p2) + p3))"),
+        ("block", "1"),
+        ("chain", "4"),
+        ("c_position", "late"),
+        ("partial_sums_normalised", "yes"),
+    ] {
+        assert_eq!(value(&found, name), want, "{name}");
+    }
+    // Two products and c late, or pairs: blocks all the same.
+    for (unit, block, chain) in
+        [("custom/m1n1k2.f32.f16.f16.f32/dot:block=2:F=24:c=late", "2", "1"), ("cdna2/v_mfma_f32_32x32x8f16", "2", "4")]
+    {
+        let found = probed(unit);
+        assert_eq!((value(&found, "block"), value(&found, "chain")), (block.into(), chain.into()), "{unit}");
+    }
 }
 
 /// MMA-Sim Fig. 1's four trees, as text and as pictures.

@@ -252,6 +252,35 @@ fn narrow_adders_wrap_where_their_carry_bits_end() {
     assert!((d(Adder::Wraps { carry_bits: 2 }) - (exact - 32.0)).abs() < 1e-4);
 }
 
+/// The text of `export`, in both forms, means the unit to whoever reads it: as a user would ask, by files.
+#[test]
+fn exported_text_evaluates_to_the_units_results() {
+    let solvers = SOLVERS.iter().filter(|program| Solver::named(program, LIMIT).is_ok());
+    let unit = unit("hopper/mma.m16n8k8.f32.f16.f16.f32");
+    let (a, b, c): (Vec<u64>, Vec<u64>, _) =
+        ((0..8).map(|k| 0x3C01 + 77 * k).collect(), (0..8).map(|k| 0xB805 + 551 * k).collect(), 0x4048_F5C3);
+    let d = unit.dot_add_bits(&a, &b, c).unwrap();
+    let name = |of: &str, k: usize| format!("{of}{k}");
+    let codes: Vec<(String, String)> = (0..8)
+        .map(|k| (name("a", k), format!("#x{:04x}", a[k])))
+        .chain((0..8).map(|k| (name("b", k), format!("#x{:04x}", b[k]))))
+        .chain([("c".into(), format!("#x{c:08x}"))])
+        .collect();
+    let values: Vec<&str> = codes.iter().map(|(_, code)| code.as_str()).collect();
+    let asserted: String = codes.iter().map(|(name, code)| format!("(assert (= {name} {code}))")).collect();
+    let applied = format!("(define-fun d () (_ BitVec 32) (f {}))", values.join(" "));
+    let scripts = [smt::export_constants(&unit, "d").unwrap() + &asserted, smt::export(&unit, "f").unwrap() + &applied];
+    for (solver, script) in solvers.flat_map(|solver| scripts.iter().map(move |script| (solver, script))) {
+        let file = std::env::temp_dir().join(format!("gemmulate-{}-{solver}.smt2", std::process::id()));
+        let ends = format!("(check-sat)(assert (not (= d #x{d:08x})))(check-sat)");
+        std::fs::write(&file, format!("(set-logic QF_BV)\n{script}\n{ends}\n")).unwrap();
+        let incremental = if *solver == "cvc5" { &["--incremental"][..] } else { &[] };
+        let output = std::process::Command::new(solver).args(incremental).arg(&file).output().unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "sat\nunsat\n", "{solver}");
+    }
+}
+
 #[test]
 fn a_missing_or_strange_solver_is_an_error() {
     let error = |program: &str| Solver::named(program, LIMIT).unwrap_err().to_string();

@@ -93,15 +93,19 @@ fn smallest(lab: &mut Lab<'_>, place: usize) -> Result<i32, Error> {
     Ok(if kept { last } else { normal.max(d.emin()) })
 }
 
+/// X's exponent: as large as a partial sum may be, so that y can be far below and still a result.
+fn largest(lab: &Lab<'_>, with_c: bool) -> i32 {
+    let (high, product_high) = (lab.bench.common_range().1, lab.bench.product_range().1);
+    let x = if with_c { high } else { product_high.min(60).min(high + 40) };
+    x.min(super::super::bench::top(&lab.bench.interface.d) - 1)
+}
+
 /// The ways of aligning y at `place` beside X and -X at `beside` that explain the answers.
 fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<(Vec<Width>, Vec<Observation>, bool), Error> {
-    let (_, high) = lab.bench.common_range();
     let (product_low, product_high) = lab.bench.product_range();
     let Interface { k, d, .. } = lab.bench.interface;
     let floor = smallest(lab, place)?;
-    // X as large as a partial sum may be, so that y can be far below and still a result.
-    let x = if beside.contains(&k) { high } else { product_high.min(60).min(high + 40) };
-    let x = x.min(super::super::bench::top(&d) - 1);
+    let x = largest(lab, beside.contains(&k));
     // Where c reaches that far, X = 1: groups summed in fixed point keep what is below their
     // scales' exponent, whatever the products' is.
     let one = 0.clamp(product_low, product_high);
@@ -145,7 +149,42 @@ fn telling(asked: &[Question], seen: Vec<Observation>) -> Vec<Observation> {
     seen.into_iter().skip(from).take(16).collect()
 }
 
-/// `fraction_bits`, `extra_alignment_bits`, `alignment_rounding` and `sticky`.
+/// The place of -X and a product that shows another group than that of X and -X; all of that group's.
+type Groups = ([usize; 2], Vec<usize>);
+
+/// Products of one sum that are first summed in groups (CDNA3's even and odd k): where X and -X are in one group, a
+/// product of another one is aligned by another rule than one beside X.
+fn groups(lab: &mut Lab<'_>, products: &[usize], bits: i32) -> Result<Option<Groups>, Error> {
+    let (x, first) = (largest(lab, false), products[0]);
+    // Just below the last place: gone, or one unit of it, or itself.
+    let tails = [(true, 1, x - bits - 1), (true, 1, x - bits - 2), (false, 3, x - bits - 3)];
+    let question = |lab: &Lab<'_>, [to, at]: [usize; 2], (negative, y, e)| {
+        lab.bench.terms(&[(first, false, 1, x), (to, true, 1, x), (at, negative, y, e)])
+    };
+    let few = |to: usize| {
+        let others: Vec<usize> = products.iter().copied().filter(|&i| i != first && i != to).collect();
+        let ends = others.iter().take(3).chain(others.iter().rev().take(2));
+        ends.map(|&at| [to, at]).collect::<Vec<_>>()
+    };
+    let mut ask = |pairs: &[[usize; 2]]| -> Result<Vec<(_, Vec<u64>)>, Error> {
+        let asked = pairs.iter().flat_map(|&pair| tails.map(|tail| (pair, tail)));
+        let inputs: Option<Vec<_>> = asked.map(|(pair, tail)| question(lab, pair, tail)).collect();
+        let Some(inputs) = inputs else { return Ok(Vec::new()) };
+        let seen = lab.ask(inputs.into_iter().map(|input| (Some(input), String::new())).collect())?;
+        let answers = seen.chunks(tails.len()).map(|seen| seen.iter().map(|o| o.d).collect());
+        Ok(pairs.iter().copied().zip(answers).collect())
+    };
+    let pairs: Vec<[usize; 2]> = products[1..].iter().flat_map(|&to| few(to)).collect();
+    let answers = ask(&pairs)?;
+    let Some((_, usual)) = answers.first() else { return Ok(None) };
+    let Some(([to, at], _)) = answers.iter().find(|(_, answers)| answers != usual) else { return Ok(None) };
+    let rest: Vec<[usize; 2]> = products.iter().filter(|i| ![first, *to].contains(i)).map(|&i| [*to, i]).collect();
+    let apart = ask(&rest)?.into_iter().filter(|(_, answers)| answers != usual).map(|([_, i], _)| i).collect();
+    Ok(Some(([*to, *at], apart)))
+}
+
+/// `fraction_bits`, `extra_alignment_bits`, `alignment_rounding` and `sticky`; and `interleave` again, where sums are of
+/// groups.
 pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -> Result<Widths, Error> {
     let k = lab.bench.interface.k;
     let p = &site.products;
@@ -158,13 +197,26 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
             found.push((name, measure(lab, beside, place)?));
         }
     }
+    let bits = found.first().and_then(|(_, (ways, _, _))| one(ways.iter().map(|w| w.bits)));
+    if let (Some((beside, _)), Some(bits)) = (among_products, bits)
+        && let Some(([to, at], apart)) = groups(lab, p, bits)?
+    {
+        let other = measure(lab, [beside[0], to], at)?;
+        if let Some(interleave) = all.iter_mut().find(|f| f.name == "interleave") {
+            let by_parity = apart.iter().all(|i| i % 2 == 1) && 2 * apart.len() == p.len();
+            let groups = if by_parity { "even and odd k apart".into() } else { format!("those of {apart:?} apart") };
+            interleave.value = format!("{}; in a block, {groups}", interleave.value).into();
+            interleave.evidence.extend(other.1.iter().cloned());
+        }
+        found.insert(1, ("beside another group", other));
+    }
     let Some((_, (possible, _, _))) = found.first().cloned() else {
         push_unknown(all, "no sum holds three terms: what each addition rounds to is its output");
         return Ok(Widths::default());
     };
     // Narrow products never reach what alignment cuts off; c may.
     found.retain(|(_, (possible, _, exact))| !exact || possible.len() == 1);
-    let Some((_, (possible, evidence, _))) = found.first().cloned() else {
+    let Some((_, (possible, _, _))) = found.first().cloned() else {
         let widest = possible.iter().map(|w| w.bits).min();
         push_unknown(all, &format!("every term is kept whole: exact, or at least {} bits", widest.unwrap_or(WIDEST)));
         let wide = Width { bits: widest.unwrap_or(WIDEST), rounding: Rounding::TowardZero, sticky: false };
@@ -174,6 +226,7 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
         push_unknown(all, "no single width, rounding and sticky bit explains what is left of y");
         return Ok(Widths::default());
     }
+    let evidence: Vec<Observation> = found.iter().flat_map(|(_, (_, evidence, _))| evidence).cloned().collect();
     report(lab, all, &found, &evidence);
     let ways = || found.iter().map(|(_, (ways, _, _))| ways);
     let everywhere = if ways().any(Vec::is_empty) { Vec::new() } else { ways().flatten().copied().collect() };

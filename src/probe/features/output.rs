@@ -291,11 +291,13 @@ fn products_normalised(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Resul
 /// Where the formats do not hold these, 1 + 1 - 1.5 - 0.5 in every order with y beside them. What no
 /// order shows, because the result is too narrow for it, tells nothing.
 fn partial_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answer, Error> {
+    if site.terms == 2 {
+        return sums_of_two(lab);
+    }
     let places: Vec<usize> = site.last.products.iter().copied().chain(site.last.other).collect();
     let (Some(f), true) = (widths.bits(), places.len() >= 4) else {
         return Ok((cannot("no last sum of four terms whose width is known"), Vec::new()));
     };
-    let f = f + i32::from(one(widths.possible.iter().map(|w| w.sticky)).unwrap_or(false));
     let (low, high) = lab.bench.common_range();
     // As small as c and the results need, and y of normal operands.
     let lead = (lab.bench.product_range().0 + f).max(8).min(high - 3).max(low);
@@ -307,7 +309,7 @@ fn partial_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answe
         let values = [(false, 1, lead), (false, 1, lead), (false, 1, lead - f), (true, minus, lead - m)];
         let shows = format!("1 + 1 + 2^-{f} - (2 - 2^-{m}), in the order");
         let want = lab.bench.d(false, (1 << (f - m).max(0)) + 1, lead - f);
-        let seen = in_every_order(lab, &places, values, None, &shows)?;
+        let seen = in_every_order(lab, &places, &values, None, &shows)?;
         asked |= !seen.is_empty();
         if let Some(answer) = order_matters(seen, want) {
             return Ok(answer);
@@ -316,7 +318,7 @@ fn partial_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answe
     if let Some(&y) = places.get(4..).and_then(<[usize]>::last) {
         let values = [(false, 1, lead), (false, 1, lead), (true, 3, lead - 1), (true, 1, lead - 1)];
         let shows = format!("2^-{f} beside 1 + 1 - 1.5 - 0.5, in the order");
-        let seen = in_every_order(lab, &places, values, Some((y, lead - f)), &shows)?;
+        let seen = in_every_order(lab, &places, &values, Some((y, lead - f)), &shows)?;
         asked |= !seen.is_empty();
         if let Some(answer) = order_matters(seen, lab.bench.d(false, 1, lead - f)) {
             return Ok(answer);
@@ -326,6 +328,37 @@ fn partial_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answe
     Ok((cannot(why), Vec::new()))
 }
 
+/// Terms that are added two at a time: each addition rounds and normalises if some order of 1 + u, 1 and -1.5, or of 1, 1,
+/// u and -1.5, loses the last bit u after a carry (Khattak and Mikaitis IV-A2). That none does proves nothing.
+fn sums_of_two(lab: &mut Lab<'_>) -> Result<Answer, Error> {
+    let k = lab.bench.interface.k;
+    let p = lab.bench.interface.d.fraction_bits as i32;
+    let (low, high) = lab.bench.common_range();
+    let lead = (lab.bench.product_range().0 + p).max(8).min(high - 3).max(low);
+    let want = lab.bench.d(false, (1 << (p - 1).max(0)) + 1, lead - p);
+    let (one, u, minus) = ((false, 1, lead), (false, 1, lead - p), (true, 3, lead - 1));
+    let with_u = (false, (1u128 << p) + 1, lead - p);
+    let places = |more: &[usize]| [0, 1].iter().chain(more).copied().filter(|&i| i <= k).collect::<Vec<_>>();
+    for (values, places) in [
+        (vec![with_u, one, minus], vec![k, 0, 1]),
+        (vec![one, one, u, minus], places(&[2, 3])),
+        (vec![one, one, u, minus], places(&[2, 4])),
+        (vec![one, one, u, minus], places(&[2, k])),
+    ] {
+        if places.iter().max() > Some(&k) || places.iter().collect::<BTreeSet<_>>().len() != values.len() {
+            continue;
+        }
+        let first = if values.len() == 3 { format!("(1 + 2^-{p})") } else { format!("1 + 2^-{p}") };
+        let shows = format!("{first} + 1 - 1.5, in the order");
+        let seen = in_every_order(lab, &places, &values, None, &shows)?;
+        let is_lost = |o: &Observation| Some(o.d) != want;
+        if let (Some(kept), Some(lost)) = (seen.iter().find(|o| !is_lost(o)), seen.iter().find(|o| is_lost(o))) {
+            return Ok((true.into(), vec![kept.clone(), lost.clone()]));
+        }
+    }
+    Ok((cannot("terms are added two at a time, and no order loses a bit"), Vec::new()))
+}
+
 /// Whether some orders lose what others keep; nothing if none keeps it.
 fn order_matters(seen: Vec<Observation>, want: Option<u64>) -> Option<Answer> {
     let want = want?;
@@ -333,27 +366,30 @@ fn order_matters(seen: Vec<Observation>, want: Option<u64>) -> Option<Answer> {
     seen.iter().any(|o| o.d == want).then(|| (lost.into(), seen.into_iter().take(6).collect()))
 }
 
-/// Four terms in every order at the first places, and 2^e at another one.
+/// Terms in every order at the first places, and 2^e at another one.
 fn in_every_order(
     lab: &mut Lab<'_>,
     places: &[usize],
-    values: [(bool, u128, i32); 4],
+    values: &[(bool, u128, i32)],
     beside: Option<(usize, i32)>,
     shows: &str,
 ) -> Result<Vec<Observation>, Error> {
-    let input = |order: [usize; 4]| {
+    let input = |order: Vec<usize>| {
         let terms = order.iter().zip(places).map(|(&v, &i)| (i, values[v].0, values[v].1, values[v].2));
         let terms: Vec<_> = terms.chain(beside.map(|(place, e)| (place, false, 1, e))).collect();
         (lab.terms(&terms), format!("{shows} {order:?}"))
     };
-    let inputs = orders().into_iter().map(input).collect();
+    let inputs = orders(values.len()).into_iter().map(input).collect();
     lab.ask(inputs)
 }
 
-/// Every order of four.
-fn orders() -> Vec<[usize; 4]> {
-    let all = (0..256usize).map(|n| [n & 3, n >> 2 & 3, n >> 4 & 3, n >> 6 & 3]);
-    all.filter(|o| (0..4).all(|i| o.contains(&i))).collect()
+/// Every order of so many.
+fn orders(n: usize) -> Vec<Vec<usize>> {
+    (0..n).fold(vec![Vec::new()], |orders, next| {
+        let inserted =
+            |order: Vec<usize>| (0..=order.len()).map(move |at| [&order[..at], &[next], &order[at..]].concat());
+        orders.into_iter().flat_map(inserted).collect()
+    })
 }
 
 /// More and more of the largest terms, whose sum wraps around where carry bits are missing (Fasi 3.1.4).

@@ -87,9 +87,12 @@ pub(super) fn features(tree: &Result<SummationTree, String>, interface: &Interfa
     let blocks: Vec<usize> = (0..sums.len()).filter(|&n| !products(sums[n]).is_empty()).collect();
     let evidence = |of: &[usize]| of.iter().flat_map(|&n| tree.steps.get(n).into_iter().flatten().cloned()).collect();
     let block = |n: usize| products(sums[n]);
+    // Products one after the other, which begin with one and not with c, are a chain of single ones too.
+    let single = size == 2 && blocks.len() > 1 && children.len() == 2 && largest.len() == 1;
+    let [block_size, chain] = if single { [1, blocks.len() + 1] } else { [size, blocks.len()] };
     let all = vec![
-        Feature { name: "block", value: (size as i64).into(), evidence: evidence(&[earliest]) },
-        Feature { name: "chain", value: (blocks.len() as i64).into(), evidence: evidence(&blocks) },
+        Feature { name: "block", value: (block_size as i64).into(), evidence: evidence(&[earliest]) },
+        Feature { name: "chain", value: (chain as i64).into(), evidence: evidence(&blocks) },
         Feature {
             name: "interleave",
             value: interleave(blocks.iter().map(|&n| block(n)).collect(), size, k),

@@ -248,8 +248,8 @@ impl Sums {
                 }
             }
             for (h, sum) in sums.iter().enumerate() {
-                unsettled |= u16::from(clear_of_ties(*sum, group) != !0) << (2 * r + h);
                 let d = round(*sum);
+                unsettled |= u16::from(clear_of_ties(*sum, d, group) != !0) << (2 * r + h);
                 beyond = _mm512_or_si512(beyond, _mm512_castpd_si512(d));
                 unsafe { _mm512_store_pd(row.as_mut_ptr().add(8 * h), d) }
             }
@@ -345,19 +345,17 @@ fn round(x: __m512d) -> __m512d {
     _mm512_fnmadd_round_pd::<NEAREST>(power, magic, _mm512_fmadd_round_pd::<NEAREST>(power, magic, x))
 }
 
-/// Lanes of sums of so many products whose rounding to 24 bits their own errors do not change. All but the last sum are
-/// below 4, so that errors are below 2^-52 for each product. Where a sum is so large that this is no more than `NEAR`
-/// of its last places, it must be so far from ties.
+/// Lanes of sums, rounded to `d`, of so many products whose rounding to 24 bits their own errors do not change. All but
+/// the last sum are below 4, so that errors are below 2^-52 for each product. A tie must be further away than twice that:
+/// such a place has at least four errors' size, so that below a power of two, where places are half as large, none is met
+/// either.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn clear_of_ties(x: __m512d, group: usize) -> __mmask8 {
-    const TIE: i64 = 1 << 28;
-    const NEAR: i64 = 1 << 18;
+fn clear_of_ties(x: __m512d, d: __m512d, group: usize) -> __mmask8 {
     let power = _mm512_and_pd(x, _mm512_set1_pd(f64::INFINITY));
-    let least = group as f64 / NEAR as f64;
-    let large = _mm512_cmp_pd_mask::<_CMP_GE_OQ>(power, _mm512_set1_pd(least));
-    let from_tie = _mm512_add_epi64(_mm512_castpd_si512(x), _mm512_set1_epi64(TIE + NEAR));
-    _mm512_mask_test_epi64_mask(large, from_tie, _mm512_set1_epi64(2 * TIE - 2 * NEAR))
+    let half = _mm512_set1_pd(1.0 / (1u64 << 24) as f64);
+    let distance = _mm512_fmsub_pd(power, half, _mm512_abs_pd(_mm512_sub_pd(x, d)));
+    _mm512_cmp_pd_mask::<_CMP_GT_OQ>(distance, _mm512_set1_pd(group as f64 / (1u64 << 51) as f64))
 }
 
 /// The states, scaled; the rows in which all are below 2; and whether these are multiples of the last place. The other
