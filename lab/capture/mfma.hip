@@ -1,24 +1,27 @@
 // v_mfma_* of AMD's matrix cores: CDNA1 (gfx908), CDNA2 (gfx90a), CDNA3 (gfx940, gfx942).
 //
 // An instruction takes `blocks` products of an N x K matrix A by a K x N matrix B, each plus an N x N
-// matrix C, from a wavefront of 64 lanes. Where a matrix has its elements is said by AMD, Instinct
-// MI300 (CDNA3) Instruction Set Architecture, 7.1.4 "General input and output layout":
+// matrix C, from a wavefront of 64 lanes. A matrix has its elements in
 //
 //   A[b, i, k]: item k % K_L of lane i + N (b + blocks (k / K_L)), with K_L = K N blocks / 64
 //   B[b, k, j]: item k % K_L of lane j + N (b + blocks (k / K_L))
-//   C, D[b, i, j]: item i % H + H (i / (H M_I) + G (b / B_I)) of lane j + N ((i / H) % M_I + M_I (b % B_I)),
+//   C, D[b, i, j]: item i % H + H (i / (H M_I) + G (b / B_I)) of lane j + N (b % B_I + B_I ((i / H) % M_I)),
 //       with H = 1 for f64, else 4;  B_I = ceil(64 H / N^2);  M_I = 64 / (B_I N);  G = N / (H M_I)
 //
-// Items fill registers from the lowest bits up. The same places are given for single instructions of
-// CDNA1 and CDNA2 by AMD's matrix instruction calculator (github.com/ROCm/amd_matrix_instruction_calculator)
-// and in amd-lab-notes, matrix-cores, from which the stand-in (hip-stand-in/) has them.
+// where items fill registers from the lowest bits up. So AMD's CDNA instruction set documents, 7.1.4
+// "General input and output layout", and the matrix instruction calculator
+// (github.com/ROCm/amd_matrix_instruction_calculator). They differ in one place: for v_mfma_f64_4x4x4
+// the documents' formula has (i / H) % M_I + M_I (b % B_I) in the lane of D. The calculator's is taken, as
+// amd-lab-notes (github.com/amd/amd-lab-notes, matrix-cores), whose program compares an MI200's
+// results with the host's, has it too. From there the stand-in (hip-stand-in/) has its layouts.
 //
 // Dot-add v of a block stands in rows and columns v and v + N / 2, so that four elements of D are its
 // result; all four are compared.
 //
 // Names of builtins and the types they take: LLVM, clang/include/clang/Basic/BuiltinsAMDGPU.def. Their
 // last three operands (cbsz, abid, blgp: broadcasts and lane permutations) are 0 here.
-// MFMA takes no rounding and no denormal mode from the MODE register and heeds no EXEC (7.1.2 there).
+// MFMA rounds as it does whatever the MODE register says, and heeds no EXEC. On CDNA3 f32 operands heed MODE's
+// denormal bits (7.3), and an overflow its FP16_OVFL bit (7.1.2): `verify_mfma` looks at both.
 #include "capture.cuh"
 
 #if CAPTURE_GFX == 0x908
@@ -59,7 +62,7 @@ template <class Op>
 __host__ __device__ constexpr Place place_of_result(int lane, int item) {
     constexpr int H = sizeof(typename Op::Element) == 8 ? 1 : 4;
     constexpr int B_I = (64 * H + Op::N * Op::N - 1) / (Op::N * Op::N), M_I = 64 / (B_I * Op::N), G = Op::N / (H * M_I);
-    return {lane / Op::N / M_I + B_I * (item / H / G), item % H + H * (lane / Op::N % M_I + M_I * (item / H % G)), 0};
+    return {lane / Op::N % B_I + B_I * (item / H / G), item % H + H * (lane / Op::N / B_I + M_I * (item / H % G)), 0};
 }
 
 // Every element of A (so of B) and of D is in exactly one place.
