@@ -20,8 +20,9 @@
 //
 // Names of builtins and the types they take: LLVM, clang/include/clang/Basic/BuiltinsAMDGPU.def. Their
 // last three operands (cbsz, abid, blgp: broadcasts and lane permutations) are 0 here.
-// MFMA rounds as it does whatever the MODE register says, and heeds no EXEC. On CDNA3 f32 operands heed MODE's
-// denormal bits (7.3), and an overflow its FP16_OVFL bit (7.1.2): `verify_mfma` looks at both.
+// MFMA rounds as it does whatever the MODE register says, and heeds no EXEC (7.1.2). An overflow heeds MODE's
+// FP16_OVFL bit there, and f32 operands are said to heed its denormal bits on CDNA3 (7.3, not seen by us):
+// `verify_mfma` looks at both.
 #include "capture.cuh"
 
 #if CAPTURE_GFX == 0x908
