@@ -1,5 +1,6 @@
 // Shared by every capture program: the line protocol, the binary protocol, the table of
-// instructions, CUDA error checks.
+// instructions, error checks. For CUDA and, where CAPTURE_GFX is defined, for HIP, whose runtime
+// has CUDA's names but for the first word.
 //
 // A program answers dot-adds d = c + sum_k a_k * b_k from the GPU's own matrix instruction.
 //
@@ -21,16 +22,23 @@
 // every dot-add stands at two or more places of it, and the program stops (status 3) if the places
 // disagree: a wrong row or column is noticed.
 //
-// Exit status: 0 done, 1 usage or bad input, 2 CUDA error (no GPU included), 3 places disagree.
+// Exit status: 0 done, 1 usage or bad input, 2 CUDA or HIP error (no GPU included), 3 places disagree.
 //
 // With -DCAPTURE_ECHO the program needs no GPU and answers c (cut to the bytes of d) for every dot-add:
 // `build --check` tests the two protocols with it. It is never installed beside the real ones.
 //
-// CAPTURE_SM is the architecture in compute-capability digits (75, 80, 89, 90, 100, 120, ...);
-// `build` defines it. One program is built for one architecture.
+// CAPTURE_SM is the architecture in compute-capability digits (75, 80, 89, 90, 100, 120, ...),
+// CAPTURE_GFX AMD's (0x908, 0x90a, 0x940, 0x942); `build` or `build_amd` defines one of them. One
+// program is built for one architecture.
 #pragma once
 
+#ifdef CAPTURE_GFX
+#include <hip/hip_runtime.h>
+#define RUNTIME(name) hip##name
+#else
 #include <cuda_runtime.h>
+#define RUNTIME(name) cuda##name
+#endif
 #include <poll.h>
 #include <unistd.h>
 
@@ -41,16 +49,16 @@
 #include <string>
 #include <vector>
 
-#ifndef CAPTURE_SM
-#error "define CAPTURE_SM, for example -DCAPTURE_SM=90"
+#if !defined(CAPTURE_SM) && !defined(CAPTURE_GFX)
+#error "define CAPTURE_SM or CAPTURE_GFX, for example -DCAPTURE_SM=90"
 #endif
 
-#define CUDA_CHECK(call)                                                                         \
+#define GPU_CHECK(call)                                                                          \
     do {                                                                                         \
-        cudaError_t error_ = (call);                                                             \
-        if (error_ != cudaSuccess) {                                                             \
+        RUNTIME(Error_t) error_ = (call);                                                        \
+        if (error_ != RUNTIME(Success)) {                                                        \
             std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,                   \
-                         cudaGetErrorString(error_));                                            \
+                         RUNTIME(GetErrorString)(error_));                                       \
             std::exit(2);                                                                        \
         }                                                                                        \
     } while (0)
@@ -144,6 +152,17 @@ __device__ inline uint32_t word(const uint8_t *row, int w) {
 // ------------------------------------------------------------------------------------------------
 // Host side
 
+// What this program was built for.
+inline std::string built_for() {
+    char text[24];
+#ifdef CAPTURE_GFX
+    std::snprintf(text, sizeof text, "gfx%x", CAPTURE_GFX);
+#else
+    std::snprintf(text, sizeof text, "sm_%d", CAPTURE_SM);
+#endif
+    return text;
+}
+
 #ifdef CAPTURE_ECHO
 class Device {
     const Instruction &what_;
@@ -166,40 +185,54 @@ class Device {
     int *fault_ = nullptr;
     int capacity_;
 
-public:
-    Device(const Instruction &what, int capacity) : what_(what), capacity_(capacity) {
+    static void check_gpu() {
+#ifdef CAPTURE_GFX
+        hipDeviceProp_t properties;
+        GPU_CHECK(hipGetDeviceProperties(&properties, 0));
+        std::string gpu = properties.gcnArchName;  // gfx90a:sramecc+:xnack-
+        gpu = gpu.substr(0, gpu.find(':'));
+        const bool fits = gpu == built_for();
+#else
         cudaDeviceProp properties;
-        CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
-        int sm = 10 * properties.major + properties.minor;
-        if (sm < CAPTURE_SM) {
-            std::fprintf(stderr, "this program is for sm_%d, the GPU is sm_%d (%s)\n", CAPTURE_SM, sm, properties.name);
+        GPU_CHECK(cudaGetDeviceProperties(&properties, 0));
+        const int sm = 10 * properties.major + properties.minor;
+        const std::string gpu = "sm_" + std::to_string(sm);
+        const bool fits = sm >= CAPTURE_SM;
+#endif
+        if (!fits) {
+            std::fprintf(stderr, "this program is for %s, the GPU is %s (%s)\n", built_for().c_str(), gpu.c_str(), properties.name);
             std::exit(2);
         }
-        CUDA_CHECK(cudaMalloc(&records_, size_t(capacity) * what.layout.pitch()));
-        CUDA_CHECK(cudaMalloc(&results_, size_t(capacity) * what.layout.d_bytes));
-        CUDA_CHECK(cudaMalloc(&fault_, sizeof(int)));
-        CUDA_CHECK(cudaMemset(fault_, 0, sizeof(int)));
+    }
+
+public:
+    Device(const Instruction &what, int capacity) : what_(what), capacity_(capacity) {
+        check_gpu();
+        GPU_CHECK(RUNTIME(Malloc)(&records_, size_t(capacity) * what.layout.pitch()));
+        GPU_CHECK(RUNTIME(Malloc)(&results_, size_t(capacity) * what.layout.d_bytes));
+        GPU_CHECK(RUNTIME(Malloc)(&fault_, sizeof(int)));
+        GPU_CHECK(RUNTIME(Memset)(fault_, 0, sizeof(int)));
     }
     ~Device() {
-        cudaFree(records_);
-        cudaFree(results_);
-        cudaFree(fault_);
+        GPU_CHECK(RUNTIME(Free)(records_));
+        GPU_CHECK(RUNTIME(Free)(results_));
+        GPU_CHECK(RUNTIME(Free)(fault_));
     }
 
     // `count` packed records in, `count` packed results out.
     void run(const uint8_t *records, uint8_t *results, int count) {
         const Layout &l = what_.layout;
-        CUDA_CHECK(cudaMemcpy2D(records_, l.pitch(), records, l.bytes(), l.bytes(), count, cudaMemcpyHostToDevice));
+        GPU_CHECK(RUNTIME(Memcpy2D)(records_, l.pitch(), records, l.bytes(), l.bytes(), count, RUNTIME(MemcpyHostToDevice)));
         what_.launch({records_, results_, fault_, count, l, 0});
-        CUDA_CHECK(cudaGetLastError());
-        CUDA_CHECK(cudaDeviceSynchronize());
+        GPU_CHECK(RUNTIME(GetLastError)());
+        GPU_CHECK(RUNTIME(DeviceSynchronize)());
         int fault = 0;
-        CUDA_CHECK(cudaMemcpy(&fault, fault_, sizeof fault, cudaMemcpyDeviceToHost));
+        GPU_CHECK(RUNTIME(Memcpy)(&fault, fault_, sizeof fault, RUNTIME(MemcpyDeviceToHost)));
         if (fault) {
             std::fprintf(stderr, "%s: the same dot-add gave different results in one tile\n", what_.name);
             std::exit(3);
         }
-        CUDA_CHECK(cudaMemcpy(results, results_, size_t(count) * l.d_bytes, cudaMemcpyDeviceToHost));
+        GPU_CHECK(RUNTIME(Memcpy)(results, results_, size_t(count) * l.d_bytes, RUNTIME(MemcpyDeviceToHost)));
     }
     int capacity() const { return capacity_; }
 };
@@ -341,7 +374,7 @@ inline int main_of(int argc, char **argv) {
         else text_mode(what, device);
         return 0;
     }
-    std::fprintf(stderr, "%s: no such instruction for sm_%d in this program (see --list)\n", argv[1], CAPTURE_SM);
+    std::fprintf(stderr, "%s: no such instruction for %s in this program (see --list)\n", argv[1], built_for().c_str());
     return 1;
 }
 
