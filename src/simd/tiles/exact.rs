@@ -13,19 +13,20 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 #![allow(unsafe_code, reason = "functions for one instruction set, loads through the panels' pointers")]
 
+mod doubtful;
+
 use super::{Family, Fields, MR, NR, Run, Scales, Source, Tile, Tiles};
 use crate::format::F32;
 use crate::gemm::kernel::Kernel;
 use crate::simd::buffer::Buffer;
 use crate::simd::decode::{Reading, SPECIAL, WIDE};
-use crate::simd::exact::{Exact, pair, rounded, split};
+use crate::simd::exact::Exact;
 use crate::simd::flags;
 use crate::simd::lanes::power;
 use crate::simd::{Avx512, Isa};
 use crate::special::NanRule;
 use crate::unit::Unit;
 use core::arch::x86_64::*;
-use core::slice;
 use std::sync::Arc;
 
 /// The exponent of the lowest place of products and states, which sums below 4 have in f64 too.
@@ -148,10 +149,33 @@ impl Family for Sums {
     }
 }
 
+/// A register tile's rows, each of two vectors.
+type Vectors = [[__m512d; 2]; MR];
+
 /// States of a register tile in f64, scaled.
 #[derive(Clone)]
 #[repr(align(64))]
 struct States([[f64; NR]; MR]);
+
+impl States {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn load(&self) -> Vectors {
+        // SAFETY: 8 states of 16, aligned.
+        core::array::from_fn(|r| core::array::from_fn(|h| unsafe { _mm512_load_pd(self.0[r].as_ptr().add(8 * h)) }))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn store(&mut self, from: &Vectors) {
+        for (from, to) in from.iter().zip(&mut self.0) {
+            for (h, x) in from.iter().enumerate() {
+                // SAFETY: as above.
+                unsafe { _mm512_store_pd(to.as_mut_ptr().add(8 * h), *x) }
+            }
+        }
+    }
+}
 
 impl Sums {
     /// The exponent of a place at or below the last ones of products: operands are multiples of their format's smallest
@@ -201,92 +225,23 @@ impl Sums {
                 }
                 *states = before;
             }
+            let fits = |step: usize| self.fit(run.fields.map(|fields| &fields[step..=step]), run.scales);
             let mut step = from;
             while step < to {
-                let fits = |step: &usize| self.fit(run.fields.map(|fields| &fields[*step..=*step]), run.scales);
-                let whole = if on_grid { (step..to).take_while(fits).count() } else { 0 };
+                let plain = on_grid && fits(step);
+                let more = (step + 1..to).take_while(|&next| plain == fits(next)).count();
                 // SAFETY: as above.
                 inside &= unsafe {
-                    if whole > 0 {
-                        chain::<G>(at(step), [whole, group], states)
+                    if plain {
+                        chain::<G>(at(step), [1 + more, group], states)
                     } else {
-                        self.doubtful::<G>(at(step), group, run.scales.a + run.scales.b, states, &mut on_grid)
+                        self.doubtful::<G>(at(step), [1 + more, group], run.scales, states, &mut on_grid)
                     }
                 };
-                step += whole.max(1);
+                step += 1 + more;
             }
         }
         inside
-    }
-
-    /// A group whose sums in f64 may be rounded: where such a sum is so near a tie, or so small, that this could have
-    /// changed its rounding to 24 bits, the vector is done again. All others are multiples of the last place then.
-    ///
-    /// # Safety
-    /// As `Family::steps`.
-    #[inline(never)]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    unsafe fn doubtful<const G: usize>(
-        &self,
-        (a, b): (*const f64, *const f64),
-        group: usize,
-        scale: i32,
-        states: &mut States,
-        on_grid: &mut bool,
-    ) -> bool {
-        let group = if G == 0 { group } else { G };
-        let (mut beyond, mut unsettled) = (_mm512_setzero_si512(), 0u16);
-        let before = states.clone();
-        for (r, row) in states.0.iter_mut().enumerate() {
-            // SAFETY (whole function): the panels hold the group's positions, B's and the states aligned.
-            let at = |h: usize| unsafe { _mm512_load_pd(before.0[r].as_ptr().add(8 * h)) };
-            let mut sums = [at(0), at(1)];
-            for p in 0..group {
-                let a = _mm512_set1_pd(unsafe { *a.add(p * MR + r) });
-                for (h, sum) in sums.iter_mut().enumerate() {
-                    *sum = _mm512_fmadd_round_pd::<NEAREST>(a, unsafe { _mm512_load_pd(b.add(p * NR + 8 * h)) }, *sum);
-                }
-            }
-            for (h, sum) in sums.iter().enumerate() {
-                let d = round(*sum);
-                unsettled |= u16::from(clear_of_ties(*sum, d, group) != !0) << (2 * r + h);
-                beyond = _mm512_or_si512(beyond, _mm512_castpd_si512(d));
-                unsafe { _mm512_store_pd(row.as_mut_ptr().add(8 * h), d) }
-            }
-        }
-        *on_grid = true;
-        if unsettled != 0 {
-            let operands = unsafe { [slice::from_raw_parts(a, group * MR), slice::from_raw_parts(b, group * NR)] };
-            *on_grid = self.redo(operands, scale, unsettled, &before, states);
-        }
-        below_two(beyond)
-    }
-
-    /// Vectors of a mask, bit `2 row + half`, without any error: a group on the states `before`. Returns whether all
-    /// are multiples of the last place.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    fn redo(&self, [a, b]: [&[f64]; 2], scale: i32, mut vectors: u16, before: &States, states: &mut States) -> bool {
-        let (a, b) = (a.as_chunks::<MR>().0, b.as_chunks::<8>().0);
-        let (up, down, mut on_grid) = (power(scale), power(-scale), true);
-        while vectors != 0 {
-            let (v, r) = (vectors.trailing_zeros() as usize, vectors.trailing_zeros() as usize / 2);
-            vectors &= vectors - 1;
-            let products = a.iter().map(|a| a[r]).zip(b[v % 2..].iter().step_by(2));
-            let (mut high, mut low) = if self.body.group == 2 { pair(products) } else { split(products, LAST_HIGH) };
-            let mut c = [0f32; 8];
-            for j in 0..8 {
-                (high[j], low[j]) = (high[j] * down, low[j] * down);
-                c[j] = (before.0[r][v % 2 * 8 + j] * down) as f32;
-            }
-            let d = rounded((high, low), c);
-            for j in 0..8 {
-                let x = f64::from(d[j]) * up;
-                on_grid &= (x + GRID) - GRID == x;
-                states.0[r][v % 2 * 8 + j] = x;
-            }
-        }
-        on_grid
     }
 }
 
@@ -302,9 +257,8 @@ unsafe fn chain<const G: usize>(
     states: &mut States,
 ) -> bool {
     let group = if G == 0 { group } else { G };
-    // SAFETY (whole function): the panels hold these positions, B's and the states aligned.
-    let mut d: [[__m512d; 2]; MR] =
-        core::array::from_fn(|r| core::array::from_fn(|h| unsafe { _mm512_load_pd(states.0[r].as_ptr().add(8 * h)) }));
+    // SAFETY (whole function): the panels hold these positions, B's aligned.
+    let mut d = states.load();
     let mut beyond = _mm512_setzero_si512();
     for from in (0..steps * group).step_by(group) {
         for p in from..from + group {
@@ -321,11 +275,7 @@ unsafe fn chain<const G: usize>(
             beyond = _mm512_ternarylogic_epi64::<OR>(beyond, low, high);
         }
     }
-    for (d, to) in d.iter().zip(&mut states.0) {
-        for (h, d) in d.iter().enumerate() {
-            unsafe { _mm512_store_pd(to.as_mut_ptr().add(8 * h), *d) }
-        }
-    }
+    states.store(&d);
     below_two(beyond)
 }
 
@@ -343,19 +293,6 @@ fn round(x: __m512d) -> __m512d {
     let power = _mm512_and_pd(x, _mm512_set1_pd(f64::INFINITY));
     let magic = _mm512_set1_pd(1.5 * (1u64 << 29) as f64);
     _mm512_fnmadd_round_pd::<NEAREST>(power, magic, _mm512_fmadd_round_pd::<NEAREST>(power, magic, x))
-}
-
-/// Lanes of sums, rounded to `d`, of so many products whose rounding to 24 bits their own errors do not change. All but
-/// the last sum are below 4, so that errors are below 2^-52 for each product. A tie must be further away than twice that:
-/// such a place has at least four errors' size, so that below a power of two, where places are half as large, none is met
-/// either.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn clear_of_ties(x: __m512d, d: __m512d, group: usize) -> __mmask8 {
-    let power = _mm512_and_pd(x, _mm512_set1_pd(f64::INFINITY));
-    let half = _mm512_set1_pd(1.0 / (1u64 << 24) as f64);
-    let distance = _mm512_fmsub_pd(power, half, _mm512_abs_pd(_mm512_sub_pd(x, d)));
-    _mm512_cmp_pd_mask::<_CMP_GT_OQ>(distance, _mm512_set1_pd(group as f64 / (1u64 << 51) as f64))
 }
 
 /// The states, scaled; the rows in which all are below 2; and whether these are multiples of the last place. The other

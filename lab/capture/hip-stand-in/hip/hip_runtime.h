@@ -442,7 +442,7 @@ STAND_IN(f32_32x32x16_bf8_bf8, hip_stand_in::v16f, long)
 
 // The forms. Sources: amd-lab-notes, matrix-cores/src (programs of AMD's that compare an MI100's or MI200's
 // results with a product on the host: every f32, f16 and f64 row), composable_kernel, xdlops_gemm.hpp (k per
-// lane of the others: bf16, 2; bf16_1k, 4; xf32, 2; fp8, 8). Written down bit by bit, not as mfma.hip has them.
+// lane of the others: bf16, 2; bf16_1k, 4; fp8, 8), and for xf32 (2) the documents' formula. Written down bit by bit, not as mfma.hip has them.
 namespace hip_stand_in {
 #define D32 "j0 j1 j2 j3 j4 i2", "i0 i1 i3 i4"
 #define D32_2 "j0 j1 j2 j3 j4 i2", "i0 i1 i3 i4 b0"
