@@ -4,12 +4,13 @@
 //! cancelled, and is lost if it meets one of them before (FPRev; MMA-Sim III-C). Asked for every
 //! triple of the K + 1 terms, the sets of lost places are the subtrees. A node that sums exactly
 //! loses nothing of its own leaves, only what its children lost before; subtrees are then the
-//! unions of those losses. Products too narrow for that are told from what they do to a large c.
+//! unions of those losses. Products too narrow for that are told from what they do to c ([`narrow`]).
+
+mod narrow;
 
 use super::bench::{Bench, top};
 use super::black_box::{BlackBox, Input};
 use super::features::Observation;
-use super::reach::last_bit;
 use crate::error::Error;
 use crate::format::F32;
 use core::fmt;
@@ -151,7 +152,7 @@ impl SummationTree {
         // f16 results may be sums rounded to f32.
         let rounded = x - y >= interface.d.fraction_bits.max(F32.fraction_bits) as i32 + 2;
         let (root, loses) = match build(n, &lost, (x - y, rounded)) {
-            Err(why) => return Ok(one_sum(target, &bench, x)?.ok_or(why)),
+            Err(why) => return narrow::find(target, &bench, x, why),
             Ok(built) => built,
         };
         let observed = |(i, j, l): Triple| {
@@ -197,57 +198,6 @@ fn observe(target: &mut dyn BlackBox, inputs: Vec<Input>, shows: &str) -> Result
     Ok(inputs.into_iter().zip(answers).map(|(x, d)| Observation::new(x, d, shows)).collect())
 }
 
-/// Whether all products and c meet in one sum, for products too narrow to lose one another.
-///
-/// Beside a c whose last bit is twice y, one product y is lost and two survive if they are summed
-/// before anything is rounded; that every pair survives shows that no two products are apart. A
-/// tiny c is lost beside X - X if it meets them, and not if it is added to their rounded sum. None
-/// if the answers are others, or c is as narrow as the products.
-fn one_sum(target: &mut dyn BlackBox, bench: &Bench, x: i32) -> Result<Option<SummationTree>, Error> {
-    let i = bench.interface;
-    let p = i.d.fraction_bits as i32;
-    // c = 2^lead, y half its last bit in d.
-    let y = bench.product_range().0.max(i.c.emin().max(i.d.emin()) - p - 1);
-    let lead = y + p + 1;
-    let tiny = last_bit(&i.c).max(last_bit(&i.d)).max(x - 100);
-    let beside = |places: &[usize], negative: bool| {
-        let c = (i.k, negative, 1, lead);
-        let terms: Vec<_> = places.iter().map(|&k| (k, negative, 1, y)).chain([c]).collect();
-        bench.terms(&terms)
-    };
-    let met: Option<Vec<Input>> = (1..i.k).map(|j| triple(bench, (0, j, i.k), (x, tiny))).collect();
-    let alone = bench.terms(&[(i.k, false, 1, tiny)]);
-    let (Some(met), Some(alone), Some(survives)) = (met, alone, bench.d(false, 1, tiny)) else { return Ok(None) };
-    // A unit that flushes it says nothing.
-    if target.dot_adds(&[alone])? != [survives] {
-        return Ok(None);
-    }
-    let met = observe(target, met, "X, -X and a tiny c: lost")?;
-    if met.iter().any(|o| o.d == survives) {
-        return Ok(None);
-    }
-    // A rounding up or down loses only terms of one sign.
-    for negative in [false, true] {
-        let singles: Option<Vec<Input>> = (0..i.k).map(|k| beside(&[k], negative)).collect();
-        let couples: Option<Vec<Input>> = pairs(i.k).map(|(k, l)| beside(&[k, l], negative)).collect();
-        let (Some(singles), Some(couples)) = (singles, couples) else { return Ok(None) };
-        let (Some(lost), Some(kept)) = (bench.d(negative, 1, lead), bench.d(negative, (1 << p) + 1, lead - p)) else {
-            return Ok(None);
-        };
-        let singles = observe(target, singles, "c and half its last bit: lost")?;
-        let couples = observe(target, couples, "c and half its last bit twice: summed before rounding")?;
-        if singles.iter().all(|o| o.d == lost) && couples.iter().all(|o| o.d == kept) {
-            let children = core::iter::once(Node::C).chain((0..i.k).map(Node::Product)).collect();
-            // Pairs are in order: those of the first product, each with every other.
-            let step = [met.last(), singles.last(), couples.get(i.k.saturating_sub(2))].into_iter().flatten();
-            let steps = vec![step.cloned().collect()];
-            let evidence = met.iter().chain(&singles).chain(couples.iter().take(i.k - 1)).cloned().collect();
-            return Ok(Some(SummationTree { root: Node::Sum(children), loses: true, evidence, steps }));
-        }
-    }
-    Ok(None)
-}
-
 fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n).flat_map(move |i| (i + 1..n).map(move |j| (i, j)))
 }
@@ -272,7 +222,7 @@ fn build(n: usize, found: &[Places], (reach, rounded): (i32, bool)) -> Result<(N
     let members = |set: Places| (0..n).filter(move |i| set >> i & 1 == 1);
     let whole: Places = if n == 128 { Places::MAX } else { (1 << n) - 1 };
     let loses = found.iter().any(|s| s.count_ones() > 2);
-    if !loses && !rounded && n > 3 {
+    if !loses && !rounded {
         return Err(format!(
             "no term is ever lost: sums are exact, or wider than the {reach} bits these formats reach"
         ));

@@ -1,5 +1,6 @@
 //! Probing: what the papers found, found again by the tests.
 
+use crate::custom::Random;
 use gemmulate::Unit;
 use gemmulate::accumulate::{Adder, FusedDotAdd, NarrowSum, Recipe};
 use gemmulate::format::F32;
@@ -33,8 +34,9 @@ fn narrow_products_are_measured_beside_c() {
         assert_eq!(value(&found, "c_position"), "with", "{unit}");
         assert_eq!(value(&found, "output_rounding"), rounding, "{unit}");
     }
-    // Blocks of 8, and c added to the sum of all: not one sum.
-    for recipe in ["dot:block=8:F=25", "dot:block=16:F=25:c=late", "dot:block=16:F=25:c=last"] {
+    assert_eq!(value(&probed("custom/m1n1k16.f32.e2m1.e2m1.f32/dot:block=8:F=25"), "block"), "8");
+    // c added to the sum of all: whatever products do among themselves is exact.
+    for recipe in ["dot:block=16:F=25:c=late", "dot:block=16:F=25:c=last"] {
         let found = probed(&format!("custom/m1n1k16.f32.e2m1.e2m1.f32/{recipe}"));
         assert!(value(&found, "tree").starts_with("cannot tell"), "{recipe}: {}", value(&found, "tree"));
         assert!(value(&found, "block").starts_with("cannot tell"), "{recipe}");
@@ -127,6 +129,52 @@ fn narrow_and_scaled_units_are_told_all_the_same() {
         assert_eq!(value(&probed(unit), name), want, "{unit}: {name}");
     }
     assert!(value(&probed(mxf8), "overflow").starts_with("intermediate sums do not overflow"));
+}
+
+/// Products too narrow to lose one another still tell which of them share a sum, and in which order sums come, by what
+/// becomes of c's last bit: the tree is the unit's, or none is claimed.
+#[test]
+fn trees_of_narrow_products_are_the_units() {
+    let mut random = Random(0x7EE5);
+    let mut told = 0;
+    for _ in 0..240 {
+        let mut one_of = |values: &[&'static str]| random.pick(values);
+        let (a, b) = (one_of(&["e2m1", "e3m2", "e2m3"]), one_of(&["e2m1", "e2m3"]));
+        let (d, c, out) =
+            (one_of(&["f32", "f32", "f16"]), one_of(&["with", "with", "late", "last"]), one_of(&["rz", "rne", "ru"]));
+        let (pattern, sticky) = (one_of(&["runs", "even-odd", "pairs"]), one_of(&["no", "no", "yes"]));
+        let (k, block) = (2 + random.below(11) as usize, 1 + random.below(8) as usize);
+        let f = 8 + random.below(30);
+        let name = format!(
+            "custom/m1n1k{k}.{d}.{a}.{b}.{d}/dot:block={block}:pattern={pattern}:F={f}:c={c}:out={out}:sticky={sticky}"
+        );
+        // Blocks that a pattern cannot deal out are refused.
+        let Ok(mut unit) = Unit::find(&name) else { continue };
+        let Some(Recipe::Generic(g)) = unit.recipe else { panic!("{name}") };
+        let mut blocks = g.pattern.blocks(k, block);
+        blocks.iter_mut().for_each(|block| block.sort_unstable());
+        let term = |products: &[usize]| products.iter().map(|p| format!("p{p}")).collect::<Vec<_>>().join(" + ");
+        let chain = |start: Option<&str>| {
+            blocks.iter().fold(start.map(str::to_owned), |sum, block| match (sum, c) {
+                (Some(sum), "late") if block.len() > 1 => Some(format!("({sum} + ({}))", term(block))),
+                (Some(sum), _) => Some(format!("({sum} + {})", term(block))),
+                (None, _) if block.len() == 1 => Some(term(block)),
+                (None, _) => Some(format!("({})", term(block))),
+            })
+        };
+        let want = if c == "last" { chain(None).map(|sum| format!("(c + {sum})")) } else { chain(Some("c")) };
+        let found = features(&mut unit).unwrap();
+        if let Some(tree) = found.tree {
+            told += 1;
+            assert_eq!(Some(tree.to_string()), want, "{name}");
+            assert!(!tree.evidence.is_empty(), "{name}");
+        } else {
+            for feature in ["block", "carry_bits", "products_normalised"] {
+                assert!(matches!(found.value(feature), Some(Value::CannotTell(_))), "{name}: {feature}");
+            }
+        }
+    }
+    assert!(told > 120, "{told}");
 }
 
 /// A box whose answers a function makes of the inputs.

@@ -198,7 +198,7 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
         }
     }
     let bits = found.first().and_then(|(_, (ways, _, _))| one(ways.iter().map(|w| w.bits)));
-    if let (Some((beside, _)), Some(bits)) = (among_products, bits)
+    if let (true, Some((beside, _)), Some(bits)) = (site.known, among_products, bits)
         && let Some(([to, at], apart)) = groups(lab, p, bits)?
     {
         let other = measure(lab, [beside[0], to], at)?;
@@ -211,7 +211,7 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
         found.insert(1, ("beside another group", other));
     }
     let Some((_, (possible, _, _))) = found.first().cloned() else {
-        push_unknown(all, "no sum holds three terms: what each addition rounds to is its output");
+        push_unknown(all, "terms are added two at a time");
         return Ok(Widths::default());
     };
     // Narrow products never reach what alignment cuts off; c may.

@@ -239,6 +239,9 @@ fn products_exact(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Ans
 /// 1.5 x 1.5 against a term just inside alignment's reach of exponent 0, just outside that of 1
 /// (Khattak and Mikaitis IV-A1).
 fn products_normalised(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answer, Error> {
+    if !site.known {
+        return Ok((cannot("which terms are summed together is not known"), Vec::new()));
+    }
     let p = &site.products;
     let k = lab.bench.interface.k;
     let last = if site.with_c { Some(k) } else { None };
@@ -395,6 +398,9 @@ fn orders(n: usize) -> Vec<Vec<usize>> {
 /// More and more of the largest terms, whose sum wraps around where carry bits are missing (Fasi 3.1.4).
 fn carry_bits(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
     let i = lab.bench.interface;
+    if !site.known {
+        return Ok((cannot("which terms are summed together is not known"), Vec::new()));
+    }
     if site.products.len() < 2 || site.terms < 3 {
         return Ok((cannot("terms are added two at a time"), Vec::new()));
     }

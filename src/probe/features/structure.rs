@@ -8,6 +8,8 @@ use crate::accumulate::Pattern;
 /// Where the widths and roundings are measured: the terms of one fused sum, c being K.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Site {
+    /// Whether the tree is known; if not, all of this is a guess.
+    pub(super) known: bool,
     /// Products summed together.
     pub(super) products: Vec<usize>,
     /// Whether c is summed with them.
@@ -52,7 +54,8 @@ impl Site {
     fn whole(k: usize) -> Self {
         let products: Vec<usize> = (0..k).collect();
         // Which sum is the last one is not known.
-        Self { beside_c: products.clone(), products, with_c: true, terms: k + 1, last: LastSum::default() }
+        let last = LastSum::default();
+        Self { known: false, beside_c: products.clone(), products, with_c: true, terms: k + 1, last }
     }
 }
 
@@ -78,6 +81,7 @@ pub(super) fn features(tree: &Result<SummationTree, String>, interface: &Interfa
     let home = sums.iter().position(|s| s.direct(k).contains(&k));
     let Node::Sum(children) = sums[latest] else { return (Vec::new(), Site::whole(k)) };
     let site = Site {
+        known: true,
         products: products(sums[latest]),
         with_c: sums[latest].direct(k).contains(&k),
         terms: children.len(),
