@@ -55,6 +55,9 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
     writeln!(out, "{}", found.model)?;
     writeln!(out, "  {}", interface_in_words(interface))?;
     writeln!(out, "  {} vectors, {} mismatches", found.vectors, found.mismatches)?;
+    if let Some(why) = &found.does_not_sum {
+        writeln!(out, "  no model was looked for: {why}")?;
+    }
     if found.out_of_time && found.mismatches > 0 {
         writeln!(out, "  time ran out: --limit SECONDS gives the search more")?;
     }
@@ -116,6 +119,7 @@ fn to_json(found: &Fit) -> serde_json::Value {
         "vectors": found.vectors,
         "mismatches": found.mismatches,
         "out_of_time": found.out_of_time,
+        "does_not_sum": found.does_not_sum,
         "counterexample": found.counterexample.as_ref().map(|c| json!({
             "input": input_json(&c.input),
             "d": format!("{:x}", c.answer),

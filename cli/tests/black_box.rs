@@ -178,6 +178,8 @@ fn bad_children_give_clear_errors() {
         ("yes hello".into(), "20", "`hello`"),
         ("yes 1.5".into(), "20", "`1.5`"),
         ("yes 123456789".into(), "20", "`123456789`"),
+        ("while read line; do echo +1; done".into(), "20", "`+1`, not a hex code"),
+        ("yes ''".into(), "20", "nothing but empty lines"),
         ("yes | tr -d '\\n'".into(), "20", "more than 256 bytes"),
         ("while :; do printf '\\377\\n'; done".into(), "20", "not text"),
         ("yes 0".into(), "20", "unasked"),

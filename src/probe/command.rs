@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// Empty lines between answers, at most.
+const EMPTY_LINES: usize = 1000;
+
 /// The longest answer that is read; an `f64` has 16 hex digits.
 const LONGEST_LINE: u64 = 256;
 
@@ -119,7 +122,10 @@ impl Command {
             }
             Err(RecvTimeoutError::Disconnected) => return Err(self.ended(answered)),
         };
-        let code = u64::from_str_radix(line.trim(), 16).ok().filter(|c| c & !self.interface.d.code_mask() == 0);
+        // `from_str_radix` alone takes a sign.
+        let digits = Some(line.trim()).filter(|text| text.bytes().all(|x| x.is_ascii_hexdigit()));
+        let code = digits.and_then(|text| u64::from_str_radix(text, 16).ok());
+        let code = code.filter(|c| c & !self.interface.d.code_mask() == 0);
         code.ok_or_else(|| {
             let d = self.interface.d;
             self.failed(format!("answer {} is `{}`, not a hex code of {d}", answered + 1, line.trim()))
@@ -132,7 +138,7 @@ impl Command {
             Ok(Ok(line)) => {
                 Err(self.failed(format!("said `{}` after its {} answers, unasked", line.trim(), self.asked)))
             }
-            Ok(Err(why)) => Err(self.failed(why)),
+            Ok(Err(why)) => Err(self.failed(format!("after its {} answers: {why}", self.asked))),
             Err(RecvTimeoutError::Disconnected) if self.asked == 0 => Err(self.ended(0)),
             Err(_) => Ok(()),
         }
@@ -201,6 +207,7 @@ fn write_lines(stdin: ChildStdin, lines: &Receiver<String>) {
 
 fn read_answers(stdout: impl Read, found: &SyncSender<Answer>) {
     let mut stdout = BufReader::new(stdout);
+    let mut empty = 0;
     loop {
         let mut line = Vec::new();
         let read = stdout.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
@@ -214,8 +221,15 @@ fn read_answers(stdout: impl Read, found: &SyncSender<Answer>) {
                 Err(format!("`{}`, where the output ends without a newline", String::from_utf8_lossy(&line)))
             }
             Ok(_) => match String::from_utf8(line) {
-                Ok(text) if text.trim().is_empty() => continue,
-                Ok(text) => Ok(text),
+                Ok(text) if text.trim().is_empty() && empty < EMPTY_LINES => {
+                    empty += 1;
+                    continue;
+                }
+                Ok(text) if text.trim().is_empty() => Err("nothing but empty lines".into()),
+                Ok(text) => {
+                    empty = 0;
+                    Ok(text)
+                }
                 Err(_) => Err("not text".into()),
             },
             Err(e) => Err(format!("cannot be read: {e}")),

@@ -273,14 +273,15 @@ fn with(input: &Input, change: impl FnOnce(&mut Input)) -> Input {
     x
 }
 
-/// The code without its last significand bit, and with its exponent one up or down.
+/// The code without its last significand bit, and with its exponent one up or down; a NaN stays one.
 fn simpler(f: &FormatSpec, code: u64) -> impl Iterator<Item = u64> {
-    let finite = f.decode(code).is_finite() && !f.decode(code).is_zero();
+    let (finite, nan) = (f.decode(code).is_finite() && !f.decode(code).is_zero(), f.decode(code).is_nan());
     let fraction = code & ((1 << f.fraction_bits) - 1);
     let step = 1 << f.fraction_bits;
     let codes = [code & !(fraction & fraction.wrapping_neg()), code.wrapping_add(step), code.wrapping_sub(step)];
     let f = *f;
-    codes.into_iter().filter(move |&c| finite && c & !f.code_mask() == 0 && f.decode(c).is_finite())
+    let same = move |c| (finite && f.decode(c).is_finite()) || (nan && c != code && f.decode(c).is_nan());
+    codes.into_iter().filter(move |&c| c & !f.code_mask() == 0 && same(c))
 }
 
 /// Non-zero terms, significand bits, span of exponents: what a difference is minimal in.
@@ -341,4 +342,16 @@ fn differences_are_minimal() {
         assert_minimal(&one, &other, &found.input);
     }
     assert!(told_apart > 8, "{told_apart}");
+    // NaNs with other bits: those of operands are as short as they can be, too.
+    for (one, other) in [
+        ("volta/mma.m8n8k4.f32.f16.f16.f32", "valpey/volta"),
+        (
+            "cdna1/v_mfma_f32_32x32x8f16",
+            "custom/m1n1k8.f32.f16.f16.f32/dot:block=4:exact=yes:F=25:out=rne:negative-zero=yes",
+        ),
+    ] {
+        let [one, other] = [one, other].map(|name| Unit::find(name).unwrap());
+        let Sameness::Different(found) = diff(&one, &other).unwrap() else { panic!("{one} and {other}") };
+        assert_minimal(&one, &other, &found.input);
+    }
 }

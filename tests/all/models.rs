@@ -315,7 +315,9 @@ fn boxes_that_are_no_units_are_survived() {
     for interface in interfaces {
         for d in [0, 1, interface.d.code_mask(), interface.d.max_code(true)] {
             let _ = features(&mut NoUnit(Strange::Constant(d), interface)).unwrap();
-            let _ = fit(&mut NoUnit(Strange::Constant(d), interface), &options).unwrap();
+            // What 1 x 1 is not 1 for has no model, and none is looked for.
+            let constant = fit(&mut NoUnit(Strange::Constant(d), interface), &options).unwrap();
+            assert!(constant.does_not_sum.is_some() && constant.mismatches > 0, "{interface:?} {d:x}");
         }
         for seed in 0..3 {
             let _ = features(&mut NoUnit(Strange::Erratic(Random(seed)), interface)).unwrap();

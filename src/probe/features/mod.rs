@@ -202,6 +202,13 @@ pub fn features(target: &mut dyn BlackBox) -> Result<Features, Error> {
     }
 }
 
+/// Why a box is none that sums, if its answers to 1 x 1 and the like say so, and the inputs that show it.
+pub(super) fn does_not_sum(target: &mut dyn BlackBox) -> Result<Option<(String, Vec<Input>)>, Error> {
+    let bench = Bench::new(target.interface());
+    let failure = basics::failure(&mut Lab { target, bench, flushes: Flushes::default() })?;
+    Ok(failure.map(|(why, seen)| (why, seen.into_iter().map(|o| o.input).collect())))
+}
+
 /// What can be said of a box that fails in the basics.
 fn nothing(interface: Interface, why: &str, evidence: &[Observation]) -> Features {
     let all = NAMES.map(|name| Feature { name, value: cannot(why), evidence: evidence.to_vec() });

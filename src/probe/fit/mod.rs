@@ -76,6 +76,8 @@ pub struct Fit {
     pub mismatches: u64,
     /// Whether the search was stopped for want of time: then a model with mismatches says little.
     pub out_of_time: bool,
+    /// Why no model was looked for, where 1 x 1 and the like are not what they are in every model.
+    pub does_not_sum: Option<String>,
     /// The smallest of those found, if any.
     pub counterexample: Option<Counterexample>,
     /// Parameters whose other values give the same answers.
@@ -118,6 +120,12 @@ pub fn fit(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error
         deadline: super::deadline(options.time),
         seed: options.seed,
     };
+    if let Some((why, inputs)) = super::features::does_not_sum(&mut lab.target)? {
+        let wrong = lab.ask(inputs)?;
+        lab.jury.cases.extend(wrong);
+        let model = lab.first_model();
+        return Ok(Fit { does_not_sum: Some(why), ..lab.report(model, options)? });
+    }
     let [mut allowed, drifting] = structure::allowed(&mut lab.target, options.seed)?;
     let steady = allowed.len();
     allowed.extend(drifting);
@@ -176,10 +184,14 @@ impl Lab<'_> {
         Ok(middle)
     }
 
+    /// Where there is nothing better.
+    fn first_model(&self) -> Recipe {
+        Recipe::Generic(GenericDot { block: self.interface.k, ..GenericDot::default() })
+    }
+
     /// Polishes and falsifies starting models until one survives or time is up.
     fn try_all(&mut self, mut hypotheses: Hypotheses, options: &FitOptions) -> Result<Recipe, Error> {
-        let fallback = Recipe::Generic(GenericDot { block: self.interface.k, ..GenericDot::default() });
-        let mut best = (fallback, usize::MAX);
+        let mut best = (self.first_model(), usize::MAX);
         while let Some(starts) = hypotheses.next(&self.interface, &self.jury.cases) {
             // Changing several parameters at once is a long search: first all starts without, then those that were left
             // with the fewest refutations.
@@ -358,7 +370,7 @@ impl Lab<'_> {
             false => Vec::new(),
         };
         let (vectors, mismatches) = (self.asked, wrong.len() as u64);
-        Ok(Fit { model, recipe, vectors, mismatches, out_of_time, counterexample, alternatives })
+        Ok(Fit { model, recipe, vectors, mismatches, out_of_time, does_not_sum: None, counterexample, alternatives })
     }
 
     fn smallest(&mut self, case: &Case, model: &Unit) -> Result<Counterexample, Error> {
