@@ -22,7 +22,8 @@ Examples:
   gemmulate authenticate tests/data/fttn.tsv \\
     custom/m1n1k16.f32.f16.f16.f32/dot:block=8:F=23:out=rne
 
-Tests that do not fit a unit, with more products than it has or numbers that its formats lack, are left out.
+Tests with more products than a unit has, or numbers that its formats lack, are
+left out, and said to be.
 Exit status: 0, whatever the conclusions are worth.")]
 pub(crate) struct Args {
     /// The tests
