@@ -84,7 +84,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
             let (verdict, why) = words(&result.verdict);
             let d = result.d.map_or(String::new(), |d| number(unit.d.to_f64(d)));
             let conclusion = result.conclusion.as_ref().map_or(String::new(), Conclusion::to_string);
-            let between = if conclusion.is_empty() || why.is_empty() { "" } else { ": " };
+            let between = match &result.verdict {
+                Verdict::Wrong(_) => ", but ",
+                Verdict::NotChecked(_) => ": ",
+                _ => "",
+            };
             writeln!(out, "    {:width$}  {d:>20}  {verdict:12}  {conclusion}{between}{why}", result.property)?;
         }
     }
