@@ -8,6 +8,7 @@ mod alignment;
 mod basics;
 mod floor;
 mod monotonic;
+mod normalisation;
 mod output;
 mod range;
 mod special;
