@@ -36,7 +36,7 @@ enum Command {
         #[arg(long, default_value = "dot_add")]
         name: String,
         /// Declare the operands as constants and define the result by them, for further assertions; z3 4.8 reads
-        /// this at once, but takes minutes for an application of the function
+        /// this at once, but may take a minute and more for an application of the function
         #[arg(long)]
         constants: bool,
     },

@@ -259,6 +259,24 @@ fn help_teaches() {
     }
 }
 
+/// Khattak and Mikaitis V-A's first case, and a unit whose formats hold none of the tests.
+#[test]
+fn authenticate_says_what_conclusions_are_worth() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/fttn.tsv");
+    let units = ["custom/m1n1k16.f32.f16.f16.f32/dot:block=8:F=23:out=rne", "H100 QGMMA.64x8x32.F32.E4M3.E4M3"];
+    let run = gemmulate(&["authenticate", file, units[0], units[1]], b"");
+    assert_eq!((run.err.as_str(), run.code), ("", 0));
+    assert!(run.out.lines().any(|l| l.contains("WRONG") && l.contains("block<=1, but block=8")), "{}", run.out);
+    assert!(run.out.lines().any(|l| l.contains("right") && l.contains("extra-bits<=0")), "{}", run.out);
+    assert!(run.out.lines().any(|l| l.contains("left out") && l.contains("is no number of e4m3")), "{}", run.out);
+    let run = gemmulate(&["authenticate", file, units[0], "--json"], b"");
+    let list: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    let wrong = list.as_array().unwrap().iter().filter(|x| x["verdict"] == "wrong");
+    assert!(wrong.clone().any(|x| x["conclusion"] == "out=rz|rd" && x["why"] == "out=rne"), "{}", run.out);
+    let run = gemmulate(&["authenticate", "/no/such/file", units[0]], b"");
+    assert!(run.err.contains("/no/such/file") && run.code == 2, "{}", run.err);
+}
+
 #[cfg(feature = "smt")]
 #[test]
 fn smt_exports_a_function_and_lists_its_questions() {

@@ -267,6 +267,14 @@ impl Recipe {
 
     /// A parameter of the text form, its default included: `dot:block=8:F=24` has `out` at `rz`. `None` for a name that
     /// the family does not know.
+    ///
+    /// ```
+    /// let recipe: gemmulate::accumulate::Recipe = "dot:block=8:F=24".parse()?;
+    /// assert_eq!(recipe.parameter("out").as_deref(), Some("rz"));
+    /// assert_eq!(recipe.parameter("sticky").as_deref(), Some("no"));
+    /// assert_eq!(recipe.parameter("G"), None);
+    /// # Ok::<(), gemmulate::Error>(())
+    /// ```
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<String> {
         let (mut copy, mut fields) = (*self, Fields::Find { name, text: None });

@@ -126,6 +126,19 @@ pub trait BlackBox {
     fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error>;
 }
 
+/// The answers of a box, one per input: an implementation that gives more or fewer is told so.
+pub(super) fn ask(target: &mut dyn BlackBox, inputs: &[Input]) -> Result<Vec<u64>, Error> {
+    let answers = target.dot_adds(inputs)?;
+    if answers.len() == inputs.len() {
+        return Ok(answers);
+    }
+    Err(Error::shape(
+        "the answers of a box",
+        format!("{}, as many as the inputs", inputs.len()),
+        answers.len().to_string(),
+    ))
+}
+
 impl BlackBox for Unit {
     fn interface(&self) -> Interface {
         Interface { k: self.shape.k, a: self.a, b: self.b, c: self.c, d: self.d, scale: self.scale }

@@ -1,6 +1,6 @@
 //! What every other question takes for granted: that a box answers the same input always in the same way.
 
-use super::black_box::{BlackBox, Input, Interface};
+use super::black_box::{BlackBox, Input, Interface, ask};
 use crate::error::Error;
 
 /// A box whose first inputs, and any others that matter, are asked twice.
@@ -23,7 +23,7 @@ impl<'a> Repeated<'a> {
         if inputs.is_empty() {
             return Ok(());
         }
-        let again = self.target.dot_adds(inputs)?;
+        let again = ask(self.target, inputs)?;
         let answers = inputs.iter().zip(answers).zip(again);
         let Some(((input, &first), again)) = answers.into_iter().find(|((_, first), again)| *first != again) else {
             return Ok(());
@@ -44,7 +44,7 @@ impl BlackBox for Repeated<'_> {
     }
 
     fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
-        let answers = self.target.dot_adds(inputs)?;
+        let answers = ask(self.target, inputs)?;
         let twice = self.left.min(inputs.len());
         self.left -= twice;
         self.confirm(&inputs[..twice], &answers)?;

@@ -104,7 +104,7 @@ fn plainer(f: &FormatSpec, code: u64) -> Vec<u64> {
             all.push(0);
             all.push(one(f));
         }
-        // NaN with a bit less, and either without the sign.
+        // NaN with a bit less in it; NaN and infinity without the sign.
         let same = |other: u64| (f.decode(other).is_nan(), f.decode(other).is_zero()) == (x.is_nan(), x.is_zero());
         let set = (0..f.storage_bits).map(|bit| 1 << bit).filter(|bit| code & bit != 0);
         all.extend(set.map(|bit| code & !bit).filter(|&other| !f.decode(other).is_finite() && same(other)));

@@ -9,7 +9,7 @@
 mod narrow;
 
 use super::bench::{Bench, top};
-use super::black_box::{BlackBox, Input};
+use super::black_box::{BlackBox, Input, ask};
 use super::features::Observation;
 use crate::error::Error;
 use crate::format::F32;
@@ -146,7 +146,7 @@ impl SummationTree {
         let (Some(inputs), Some(survives)) = (inputs, bench.d(false, 1, y)) else {
             return Ok(Err("the formats do not hold the same powers of two".into()));
         };
-        let answers = target.dot_adds(&inputs)?;
+        let answers = ask(target, &inputs)?;
         let lost: Vec<Places> =
             answers.chunks(n - 2).zip(places.chunks(n - 2)).map(|(d, p)| lost_places(d, p, survives)).collect();
         // f16 results may be sums rounded to f32.
@@ -194,7 +194,7 @@ fn telling(sum: &Node, k: usize) -> Vec<Triple> {
 }
 
 fn observe(target: &mut dyn BlackBox, inputs: Vec<Input>, shows: &str) -> Result<Vec<Observation>, Error> {
-    let answers = target.dot_adds(&inputs)?;
+    let answers = ask(target, &inputs)?;
     Ok(inputs.into_iter().zip(answers).map(|(x, d)| Observation::new(x, d, shows)).collect())
 }
 

@@ -7,8 +7,8 @@ use gemmulate::format::{E4M3, E5M2, F16, F32};
 use gemmulate::instr::Shape;
 use gemmulate::num::Num;
 use gemmulate::probe::{
-    BlackBox, Command, Fit, FitOptions, Input, Interface, Sameness, Verdict, authenticate, classes, diff, features,
-    fit, read_tests, same_function,
+    BlackBox, Command, Fit, FitOptions, Input, Interface, Sameness, SummationTree, Verdict, authenticate, classes,
+    diff, features, fit, read_tests, same_function,
 };
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -296,6 +296,38 @@ impl BlackBox for NoUnit {
             Strange::Echo => x.c ^ x.a.iter().fold(0u64, |sum, a| sum.rotate_left(3) ^ a),
         };
         Ok(inputs.iter().map(answer).map(|d| d & mask).collect())
+    }
+}
+
+/// A box that leaves its last answer out.
+#[derive(Debug)]
+struct Short(Unit);
+
+impl BlackBox for Short {
+    fn interface(&self) -> Interface {
+        BlackBox::interface(&self.0)
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, gemmulate::Error> {
+        let mut answers = self.0.dot_adds(inputs)?;
+        answers.pop();
+        Ok(answers)
+    }
+}
+
+#[test]
+fn a_box_with_too_few_answers_is_an_error() {
+    for name in ["volta/mma.m8n8k4.f32.f16.f16.f32", "custom/m1n1k2.f32.e2m1.e2m1.f32/dot:block=1:F=30"] {
+        let mut short = Short(Unit::find(name).unwrap());
+        let options = FitOptions { time: Duration::from_secs(1), ..FitOptions::default() };
+        let errors = [
+            features(&mut short).unwrap_err(),
+            SummationTree::find(&mut short).unwrap_err(),
+            fit(&mut short, &options).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(error.to_string().contains("as many as the inputs"), "{name}: {error}");
+        }
     }
 }
 

@@ -76,7 +76,8 @@ pub struct Fit {
     pub mismatches: u64,
     /// Whether the search was stopped for want of time: then a model with mismatches says little.
     pub out_of_time: bool,
-    /// Why no model was looked for, where 1 x 1 and the like are not what they are in every model.
+    /// Why no model was looked for, where 1 x 1 and the like are not what they are in every model whose alignment floor
+    /// is below them.
     pub does_not_sum: Option<String>,
     /// The smallest of those found, if any.
     pub counterexample: Option<Counterexample>,

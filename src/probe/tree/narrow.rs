@@ -1,7 +1,7 @@
 //! The tree where products are too narrow to lose one another: c shows what happens between them.
 
 use super::super::bench::{Bench, top};
-use super::super::black_box::{BlackBox, Input};
+use super::super::black_box::{BlackBox, Input, ask};
 use super::super::features::Observation;
 use super::super::reach::last_bit;
 use super::{Cannot, Node, SummationTree, observe, pairs, term_name, triple};
@@ -45,7 +45,7 @@ fn one_sum(target: &mut dyn BlackBox, bench: &Bench, x: i32) -> Result<Option<Su
     let alone = bench.terms(&[(i.k, false, 1, tiny)]);
     let (Some(met), Some(alone), Some(survives)) = (met, alone, bench.d(false, 1, tiny)) else { return Ok(None) };
     // A unit that flushes it says nothing.
-    if target.dot_adds(&[alone])? != [survives] {
+    if ask(target, &[alone])? != [survives] {
         return Ok(None);
     }
     let met = observe(target, met, "X, -X and a tiny c: lost")?;
