@@ -294,6 +294,9 @@ impl Reach {
     /// Every block's sum other than zero has a magnitude of 2^smallest or more.
     pub(super) fn smallest_sum(&self, x: &GenericDot) -> i32 {
         let bound = self.lowest_without_addend();
+        if self.alone && x.exact {
+            return self.products.smallest;
+        }
         let with_products = self.unit(x, bound.max(self.products.low));
         let Some(addend) = self.addend else { return with_products };
         // An addend alone keeps all its bits, or its leading one, if it is what alignment starts from.
@@ -321,7 +324,12 @@ impl Reach {
 
     /// Whether no block's sum overflows `d`.
     pub(super) fn stays_finite(&self, x: &GenericDot, d: &FormatSpec) -> bool {
-        self.largest_sum <= top(d) || (x.alignment == Rounding::TowardZero && self.cuts_beside_largest(x, d))
+        // Up to the next power of two all that `d` holds are finite, unless its largest codes are NaNs.
+        let full = d.max().significand == (2 << d.fraction_bits) - 1;
+        let below_next = || x.output_rounding == Rounding::TowardZero || self.rounds_nothing(x, self.kept, d);
+        self.largest_sum <= top(d)
+            || (full && self.largest_sum == top(d) + 1 && below_next())
+            || (x.alignment == Rounding::TowardZero && self.cuts_beside_largest(x, d))
     }
 
     /// Whether a block's sum overflows `d` only in the direction in which it is rounded, which gives an infinity as

@@ -4,7 +4,8 @@ use super::super::bench::{around, normal};
 use super::super::black_box::{Input, Interface};
 use super::super::generate::negative_zero;
 use super::{Edges, Rest, last_bit};
-use crate::format::FormatSpec;
+use crate::format::{FormatSpec, Overflow};
+use crate::round::Rounding;
 
 impl Edges {
     /// A product too small for a result, alone or one in every step, beside a zero c: what its sign makes of zero.
@@ -12,6 +13,9 @@ impl Edges {
         let Interface { c, d, k, .. } = self.bench.interface;
         let negative = self.random.one_in(2);
         if !self.floors.is_empty() && self.random.one_in(4) {
+            if self.random.one_in(2) {
+                return self.together_a_result(input, negative);
+            }
             return self.nearly_a_result(input, negative);
         }
         let places: Vec<usize> = if self.random.one_in(2) {
@@ -60,6 +64,32 @@ impl Edges {
             if other != place {
                 self.put_at(input, other, negative, end, Rest::Nothing);
             }
+        }
+    }
+
+    /// Two products of one step that together are the smallest result, or half of it, but for about what is cut of them
+    /// at the floor: where subnormal operands are read as zero, no product may be as small as what is missing.
+    fn together_a_result(&mut self, input: &mut Input, negative: bool) {
+        let Interface { a, b, d, .. } = self.bench.interface;
+        let wide: Vec<usize> = (0..self.blocks.len()).filter(|&n| self.blocks[n].len() > 1).collect();
+        if wide.is_empty() || a.fraction_bits + b.fraction_bits > 50 {
+            return;
+        }
+        let mut places = self.blocks[wide[self.random.below(wide.len() as u64) as usize]].clone();
+        let mut take = || places.swap_remove(self.random.below(places.len() as u64) as usize);
+        let [first, second] = [take(), take()];
+        let lead = self.result_bit(d.emin()) - self.random.range(0, 1);
+        let e = lead - self.random.range(1, 3);
+        let end = self.pick(|s| &s.floors) + self.random.range(-2, 1);
+        let by = f64::from(self.random.range(-3, 3)) * f64::from(end).exp2();
+        let sign = if negative { -1.0 } else { 1.0 };
+        self.put_at(input, first, negative, e, Rest::Anything);
+        let missing = sign * (f64::from(lead).exp2() + by) - a.to_f64(input.a[first]) * b.to_f64(input.b[first]);
+        // Any operand of b that leaves one of a's range, and of a's the nearest.
+        let eb = self.bench.shared(missing.abs().log2() as i32).1;
+        let y = normal(&b, false, eb, self.random.next());
+        if let Ok(x) = a.encode_f64(missing / b.to_f64(y), Rounding::NearestEven, Overflow::Saturate) {
+            (input.a[second], input.b[second]) = (x, y);
         }
     }
 

@@ -242,13 +242,8 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
             plain("pattern", &mut x.pattern, Pattern::Runs, why, reasons);
         }
     }
+    earlier_blocks(x, interface, blocks, reasons);
     let overflows = [F16, F32].contains(&interface.d) && !directed;
-    let earlier = Interface { k: (blocks.max(1) - 1) * x.block, ..*interface };
-    if x.exact && x.c == CPosition::Last && blocks > 1 && is_result(x, &earlier, blocks - 1) {
-        let why = "what all blocks but the last sum is a number of d";
-        plain("block", &mut x.block, interface.k, why, reasons);
-        plain("pattern", &mut x.pattern, Pattern::Runs, why, reasons);
-    }
     // Alignment leaves the leading bit of such a product.
     let f = x.frac_bits as i32;
     let whole = x.exact || (f >= reach.depth(x, interface, 127) && reach.floor.is_none_or(|e| e - f <= 128));
@@ -267,6 +262,34 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
     let normal = normal && (!saturated || beside_c.min(left) >= emin);
     if x.flush_results && (result >= emin || normal) {
         plain("flush-out", &mut x.flush_results, false, "no result is subnormal", reasons);
+    }
+}
+
+/// Blocks whose sum is a number of d, which are one block with the one behind them: all but the last, or all but two.
+fn earlier_blocks(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
+    if !x.exact || x.c != CPosition::Last {
+        return;
+    }
+    let is_whole = |n: usize| n > 0 && is_result(x, &Interface { k: n * x.block, ..*interface }, n);
+    if is_whole(blocks.saturating_sub(1)) {
+        let why = "what all blocks but the last sum is a number of d";
+        plain("block", &mut x.block, interface.k, why, reasons);
+        plain("pattern", &mut x.pattern, Pattern::Runs, why, reasons);
+    } else if is_whole(blocks.saturating_sub(2)) {
+        // The last may be smaller: no other cut of K has a second block so small.
+        let joined = (blocks - 1) * x.block;
+        let sorted = |mut block: Vec<usize>| {
+            block.sort_unstable();
+            block
+        };
+        let first = sorted(x.pattern.blocks(interface.k, x.block)[..blocks - 1].concat());
+        let named = [Pattern::Runs, Pattern::EvenOdd, Pattern::InterleavedPairs];
+        let is_named = |p: &Pattern| sorted(p.blocks(interface.k, joined).swap_remove(0)) == first;
+        if let Some(pattern) = named.into_iter().find(is_named) {
+            let why = "what all blocks but the last two sum is a number of d";
+            plain("block", &mut x.block, joined, why, reasons);
+            plain("pattern", &mut x.pattern, pattern, why, reasons);
+        }
     }
 }
 
