@@ -146,7 +146,10 @@ fn diff(first: &Unit, second: &Unit, args: &SolverArgs) -> Outcome {
                 let fewest = if *minimal { "proved to be the fewest" } else { "perhaps not the fewest" };
                 writeln!(out, "{terms} term{}, {fewest}", if *terms == 1 { "" } else { "s" })?;
             }
-            Verdict::Open(tried) => writeln!(out, "open: {tried}")?,
+            Verdict::Open(tried) => {
+                writeln!(out, "open: {tried}")?;
+                writeln!(out, "`gemmulate diff` on these units asks the library's own rules and search")?;
+            }
             _ => {}
         }
         writeln!(out, "{seconds:.2} s, {}", solver.version())?;
