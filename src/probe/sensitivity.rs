@@ -171,6 +171,16 @@ fn edges_reach_what_was_missed() {
             "F=26:align=rne:e_zero=emin-6:c=late:out=ru:flush-in=yes:flush-out=yes:negative-zero=yes:nan=quiet",
             "pairwise:G=1",
         ),
+        (
+            "k8.f16.f16.f16.f16",
+            "block=6:F=10:e_zero=emin-8:c=last:out-bits=7:flush-in=yes:negative-zero=yes:nan=quiet",
+            "block=6:F=10:c=last:out-bits=7:flush-in=yes:negative-zero=yes:nan=quiet",
+        ),
+        (
+            "k12.f16.f16.f16.f16",
+            "block=9:pattern=even-odd:F=8:align=rne:normalise=yes:e_zero=emin-14:c=last:out-bits=5:nan=quiet",
+            "block=9:pattern=even-odd:F=8:align=rne:normalise=yes:c=last:out-bits=5:nan=quiet",
+        ),
     ] {
         let unit = Unit::find(&format!("custom/m1n1{formats}/dot:{unit}")).unwrap();
         let family = if other.starts_with("pairwise") { "" } else { "dot:" };

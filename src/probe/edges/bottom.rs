@@ -67,8 +67,8 @@ impl Edges {
         }
     }
 
-    /// Two products of one step that together are the smallest result, or half of it, but for about what is cut of them
-    /// at the floor: where subnormal operands are read as zero, no product may be as small as what is missing.
+    /// Products of one step that together are a small result, or half of one, but for about what is cut of them at the
+    /// floor: where subnormal operands are read as zero, or one product is no result, no fewer need show it.
     fn together_a_result(&mut self, input: &mut Input, negative: bool) {
         let Interface { a, b, d, .. } = self.bench.interface;
         let wide: Vec<usize> = (0..self.blocks.len()).filter(|&n| self.blocks[n].len() > 1).collect();
@@ -76,20 +76,30 @@ impl Edges {
             return;
         }
         let mut places = self.blocks[wide[self.random.below(wide.len() as u64) as usize]].clone();
-        let mut take = || places.swap_remove(self.random.below(places.len() as u64) as usize);
-        let [first, second] = [take(), take()];
+        let last = places.swap_remove(self.random.below(places.len() as u64) as usize);
         let lead = self.result_bit(d.emin()) - self.random.range(0, 1);
-        let e = lead - self.random.range(1, 3);
+        let e = match self.floor.filter(|_| self.random.one_in(2)) {
+            Some(floor) => floor - self.random.range(1, 2),
+            None => lead - self.random.range(1, 3),
+        };
+        let power = |e: i32| f64::from(e).exp2();
+        // Few, or as many as it takes that one more is enough.
+        let (mut sum, mut few) = (0.0, self.random.range(1, 2));
+        let missing = |sum: f64| (sum / power(lead)).ceil() * power(lead) - sum;
+        while !places.is_empty() && (few > 0 || missing(sum) > power(e + 1)) {
+            let place = places.swap_remove(self.random.below(places.len() as u64) as usize);
+            self.put_at(input, place, negative, e, Rest::Anything);
+            sum += (a.to_f64(input.a[place]) * b.to_f64(input.b[place])).abs();
+            few -= 1;
+        }
         let end = self.pick(|s| &s.floors) + self.random.range(-2, 1);
-        let by = f64::from(self.random.range(-3, 3)) * f64::from(end).exp2();
-        let sign = if negative { -1.0 } else { 1.0 };
-        self.put_at(input, first, negative, e, Rest::Anything);
-        let missing = sign * (f64::from(lead).exp2() + by) - a.to_f64(input.a[first]) * b.to_f64(input.b[first]);
+        let more = f64::from(self.random.range(-3, 3)) * power(end);
+        let missing = if negative { -missing(sum) - more } else { missing(sum) + more };
         // Any operand of b that leaves one of a's range, and of a's the nearest.
         let eb = self.bench.shared(missing.abs().log2() as i32).1;
         let y = normal(&b, false, eb, self.random.next());
         if let Ok(x) = a.encode_f64(missing / b.to_f64(y), Rounding::NearestEven, Overflow::Saturate) {
-            (input.a[second], input.b[second]) = (x, y);
+            (input.a[last], input.b[last]) = (x, y);
         }
     }
 

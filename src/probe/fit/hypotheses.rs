@@ -70,6 +70,7 @@ impl Hypotheses {
     fn generic(&self, interface: &Interface, allowed: usize) -> Vec<Recipe> {
         let mut ordinary: Vec<Case> = self.middle.iter().filter(|c| c.is_ordinary()).cloned().collect();
         let likely = search::likely_output_bits(&ordinary, interface);
+        let wider = search::wider(&likely, interface);
         if allowed == 0 {
             // No model has a floor yet, which cuts small products even where a later c makes the answer large.
             let large: Vec<Case> = ordinary.iter().filter(|c| c.is_above_floor(interface)).cloned().collect();
@@ -103,6 +104,10 @@ impl Hypotheses {
         for (known, cuts) in [true, false].into_iter().flat_map(|known| cuts.each_ref().map(|c| (known, c))) {
             if found.is_empty() {
                 found = find(&search::endings(&likely, &EVERYWHERE, known, interface), known, cuts);
+            }
+            if found.is_empty() {
+                // Where few sums have so many bits, the last one may not have been seen.
+                found = find(&search::endings(&wider, &EVERYWHERE, known, interface), known, cuts);
             }
             if found.is_empty() && allowed == 0 {
                 // With late c the output's width is not the width of the blocks' sums.

@@ -196,6 +196,15 @@ pub(crate) fn likely_output_bits(cases: &[Case], interface: &Interface) -> Vec<O
     likely
 }
 
+/// Output widths to try next: a bit or two more.
+pub(crate) fn wider(likely: &[Option<u32>], interface: &Interface) -> Vec<Option<u32>> {
+    let more = likely.iter().flatten().flat_map(|&seen| [seen + 1, seen + 2]);
+    let mut wider: Vec<Option<u32>> = more.map(Some).filter(|bits| !likely.contains(bits)).collect();
+    wider.retain(|bits| bits.is_none_or(|p| p < interface.d.fraction_bits));
+    wider.dedup();
+    wider
+}
+
 /// One model of each kind found, differing in more than F: the exact one or that of middling F;
 /// one of each ending first, and of these those with fewer and better known properties.
 pub(crate) fn representatives(mut found: Vec<GenericDot>) -> Vec<GenericDot> {
