@@ -272,6 +272,10 @@ impl Edges {
             self.barely_normal(&mut input, first, negative);
             return input;
         }
+        if !self.floors.is_empty() && self.results.len() > 1 && self.random.one_in(24) {
+            self.together_a_result(&mut input, negative);
+            return input;
+        }
         if self.random.one_in(if self.flushes { 16 } else { 256 }) {
             self.up_to_normal(&mut input, first, negative);
             return input;

@@ -69,7 +69,7 @@ impl Edges {
 
     /// Products of one step that together are a small result, or half of one, but for about what is cut of them at the
     /// floor: where subnormal operands are read as zero, or one product is no result, no fewer need show it.
-    fn together_a_result(&mut self, input: &mut Input, negative: bool) {
+    pub(super) fn together_a_result(&mut self, input: &mut Input, negative: bool) {
         let Interface { a, b, d, .. } = self.bench.interface;
         let wide: Vec<usize> = (0..self.blocks.len()).filter(|&n| self.blocks[n].len() > 1).collect();
         if wide.is_empty() || a.fraction_bits + b.fraction_bits > 50 {
