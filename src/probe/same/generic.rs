@@ -242,7 +242,7 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
             plain("pattern", &mut x.pattern, Pattern::Runs, why, reasons);
         }
     }
-    earlier_blocks(x, interface, blocks, reasons);
+    earlier_blocks(x, interface, reasons);
     let overflows = [F16, F32].contains(&interface.d) && !directed;
     // Alignment leaves the leading bit of such a product.
     let f = x.frac_bits as i32;
@@ -266,17 +266,18 @@ fn results(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &m
 }
 
 /// Blocks whose sum is a number of d, which are one block with the one behind them: all but the last, or all but two.
-fn earlier_blocks(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
+fn earlier_blocks(x: &mut GenericDot, interface: &Interface, reasons: &mut Vec<Reason>) {
     if !x.exact || x.c != CPosition::Last {
         return;
     }
+    let blocks = interface.k.div_ceil(x.block.max(1));
     let is_whole = |n: usize| n > 0 && is_result(x, &Interface { k: n * x.block, ..*interface }, n);
     if is_whole(blocks.saturating_sub(1)) {
         let why = "what all blocks but the last sum is a number of d";
         plain("block", &mut x.block, interface.k, why, reasons);
         plain("pattern", &mut x.pattern, Pattern::Runs, why, reasons);
     } else if is_whole(blocks.saturating_sub(2)) {
-        // The last may be smaller: no other cut of K has a second block so small.
+        // Cut by so many, K has two blocks: these joined, and the last.
         let joined = (blocks - 1) * x.block;
         let sorted = |mut block: Vec<usize>| {
             block.sort_unstable();
