@@ -146,12 +146,14 @@ macro_rules! newtypes {
         }
 
         impl Bounded for $name {
-            fn min_value() -> Self { Self(format::$spec.max_code(true) as $bits) }
+            fn min_value() -> Self {
+                // Without a sign the smallest code is the smallest number.
+                Self(if format::$spec.signed { format::$spec.max_code(true) as $bits } else { 0 })
+            }
             fn max_value() -> Self { Self(format::$spec.max_code(false) as $bits) }
         }
 
-        /// Casts saturate where the type has no code: a NaN or a negative number becomes the
-        /// default value, as `as` does between Rust's own types.
+        /// None for what the type has no code for: a NaN in formats without one, a negative number without a sign.
         impl FromPrimitive for $name {
             fn from_i64(n: i64) -> Option<Self> { Self::from_f64(n as f64).ok() }
             fn from_u64(n: u64) -> Option<Self> { Self::from_f64(n as f64).ok() }
@@ -187,12 +189,11 @@ macro_rules! newtypes {
         }
 
         impl $name {
-            /// The nearest value there is: saturating, never an error; NaN without a code is the
-            /// largest number.
+            /// The nearest value there is: saturating, never an error. Below all numbers, as without a sign, it is the
+            /// smallest one; NaN without a code is the largest one, as PTX converts it.
             pub(crate) fn nearest(x: f64) -> Self {
-                let spec = &format::$spec;
-                let bits = spec.encode_f64(x, Rounding::NearestEven, Overflow::Saturate);
-                Self(bits.unwrap_or_else(|_| spec.max_code(x < 0.0)) as $bits)
+                let bits = format::$spec.encode_f64(x, Rounding::NearestEven, Overflow::Saturate);
+                bits.map_or_else(|_| if x <= 0.0 { Self::min_value() } else { Self::max_value() }, |b| Self(b as $bits))
             }
         }
     )* };

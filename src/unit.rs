@@ -108,14 +108,19 @@ impl fmt::Display for Unit {
 }
 
 impl PartialEq for Unit {
-    /// Two units are equal when they have one name and one meaning.
+    /// Two units are equal when they have one name, one shape, the same formats and one meaning: the same recipe, or
+    /// where there is none one accumulator (what two compute that print alike, nothing says).
     fn eq(&self, other: &Self) -> bool {
+        let same_operands = || {
+            let operands = |u: &Self| (u.shape, u.blocks, u.scale, [u.a, u.b, u.c, u.d]);
+            operands(self) == operands(other)
+        };
         let same_meaning = || match (&self.recipe, &other.recipe) {
             (Some(x), Some(y)) => x == y,
-            (None, None) => format!("{:?}", self.accumulator) == format!("{:?}", other.accumulator),
+            (None, None) => Arc::ptr_eq(&self.accumulator, &other.accumulator),
             _ => false,
         };
-        Arc::ptr_eq(&self.0, &other.0) || (self.name == other.name && same_meaning())
+        Arc::ptr_eq(&self.0, &other.0) || (self.name == other.name && same_operands() && same_meaning())
     }
 }
 

@@ -182,7 +182,8 @@ pub(super) fn largest_exponent(
 ) -> Option<i32> {
     let emin = dot.out.emin();
     let floor = match floor {
-        Floor::BelowEmin(n) => Some(emin - n),
+        // Out of range it is meaningless, but no overflow.
+        Floor::BelowEmin(n) => Some(emin - n.clamp(-MAX_FLOOR, MAX_FLOOR)),
         Floor::ZeroC if c.is_some_and(Term::is_zero) => Some(emin),
         Floor::ZeroC | Floor::None => None,
     };
@@ -243,6 +244,36 @@ pub(super) fn finished(sum: Fixed, finish: &Finish, out: &FormatSpec, seen: &mut
 /// The most fraction bits an aligned sum may keep: with K up to 2^16 the sum stays within 127 bits.
 pub(super) const MAX_FRAC_BITS: u32 = 100;
 
+/// How far from emin an alignment floor may be, either way.
+pub(super) const MAX_FLOOR: i32 = 4096;
+
+/// A check of floors shared by all aligned sums.
+pub(super) fn check_floor(floor: Floor) -> Result<(), String> {
+    match floor {
+        Floor::BelowEmin(n) if n.unsigned_abs() > MAX_FLOOR.unsigned_abs() => {
+            Err(format!("a floor {} from emin is more than the {MAX_FLOOR} supported", n.unsigned_abs()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A check of how sums become results.
+pub(super) fn check_output(rounding: Rounding, frac_bits: Option<u32>) -> Result<(), String> {
+    check_rounding(rounding)?;
+    if frac_bits == Some(0) {
+        return Err("an output needs at least one fraction bit".into());
+    }
+    Ok(())
+}
+
+/// A check of roundings inside units.
+pub(super) fn check_rounding(rounding: Rounding) -> Result<(), String> {
+    if matches!(rounding, Rounding::Stochastic { .. }) {
+        return Err("stochastic rounding inside a unit is not modelled".into());
+    }
+    Ok(())
+}
+
 /// A width check shared by all aligned sums.
 pub(super) fn check_width(frac_bits: u32, signature: &Signature) -> Result<(), String> {
     if frac_bits > MAX_FRAC_BITS {
@@ -280,6 +311,8 @@ impl Accumulator for FusedDotAdd {
     }
 
     fn check(&self, signature: &Signature) -> Result<(), String> {
+        check_floor(self.floor)?;
+        check_output(self.output.rounding(&signature.d), self.output.frac_bits)?;
         check_width(self.frac_bits, signature)
     }
 }

@@ -1,6 +1,6 @@
 //! The parametrised accumulator: units that do not exist, and the FDA family as settings of it.
 
-use super::fused::{self, check_width};
+use super::fused::{self, check_floor, check_output, check_rounding, check_width};
 use super::{Accumulator, Dot, Finish, Floor, FusedDotAdd, Recipe, Signature, SubnormalC, ZeroProducts, gather, ieee};
 use crate::format::FormatSpec;
 use crate::num::{self, Fixed, Num, Term};
@@ -361,14 +361,9 @@ impl Accumulator for GenericDot {
         if self.block == 0 {
             return Err("a block needs at least one product".into());
         }
-        if matches!(self.alignment, Rounding::Stochastic { .. })
-            || matches!(self.output_rounding, Rounding::Stochastic { .. })
-        {
-            return Err("stochastic rounding inside a unit is not modelled".into());
-        }
-        if self.output_bits == Some(0) {
-            return Err("an output needs at least one fraction bit".into());
-        }
+        check_rounding(self.alignment)?;
+        check_output(self.output_rounding, self.output_bits)?;
+        check_floor(self.floor)?;
         if self.exact { Ok(()) } else { check_width(self.frac_bits, signature) }
     }
 }

@@ -1,6 +1,6 @@
 //! GDFS, the block-scaled fp4 units of Blackwell: exact group sums, scaled, then aligned.
 
-use super::fused::{self, check_width};
+use super::fused::{self, check_floor, check_rounding, check_width};
 use super::{Accumulator, Dot, Finish, Floor, Recipe, Signature, ZeroProducts};
 use crate::format::FormatSpec;
 use crate::num::{Fixed, Num, Term};
@@ -107,6 +107,8 @@ impl Accumulator for GroupScaledDot {
         if self.group == 0 {
             return Err("a group needs at least one product".into());
         }
+        check_floor(self.floor)?;
+        check_rounding(self.output_rounding)?;
         let span = |f: &FormatSpec| f.max().exponent - f.emin() + f.fraction_bits as i32 + 1;
         let bits =
             span(&signature.a) + span(&signature.b) + 8 + signature.scale.map_or(0, |s| 2 * s.fraction_bits as i32 + 2);

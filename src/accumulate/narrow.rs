@@ -74,7 +74,8 @@ impl NarrowSum {
     /// `units`, modulo the adder's width.
     fn wrapped(&self, units: i128, carry_bits: u32) -> i128 {
         let integer_bits = if self.normalise_products { 1 } else { 2 };
-        let above = 127u32.saturating_sub(integer_bits + carry_bits + self.base.frac_bits);
+        let width = carry_bits.saturating_add(self.base.frac_bits).saturating_add(integer_bits);
+        let above = 127u32.saturating_sub(width);
         units << above >> above
     }
 

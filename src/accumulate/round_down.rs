@@ -148,7 +148,8 @@ impl RoundDown {
         if self.group == 0 {
             return Err("a group needs at least one product".into());
         }
-        fused::check_width(self.frac_bits.max(self.sum_bits), signature)
+        let widest = self.frac_bits.max(self.sum_bits).max(self.total_bits.unwrap_or(0));
+        fused::check_width(widest, signature)
     }
 }
 
@@ -210,6 +211,9 @@ pub struct GroupedRoundDown {
     pub special_c: BlockedC,
 }
 
+/// More than any two exponents differ by.
+const MAX_REACH: u32 = 4096;
+
 impl GroupedRoundDown {
     /// fp8 and bf8 on MI300.
     pub const CDNA3: Self =
@@ -233,7 +237,7 @@ impl GroupedRoundDown {
         let halves = [0, 1].map(|h| self.base.dot_sum(dot, (h..dot.len()).step_by(2), seen));
         let products = self.join(halves, seen);
         let e_max = products.map_or(dot.c.exponent, |(_, e_dot)| e_dot.max(dot.c.exponent));
-        let out_of_reach = dot.c.exponent < e_max - self.c_reach;
+        let out_of_reach = dot.c.exponent < e_max.saturating_sub(self.c_reach);
         let c_counts = dot.c.is_finite() || self.special_c == BlockedC::Propagates || !out_of_reach;
         if let Some(d) = self.base.specials(dot, c_counts) {
             seen.see(|| Event::Special("an infinity or NaN".into()));
@@ -267,6 +271,9 @@ impl Accumulator for GroupedRoundDown {
     }
 
     fn check(&self, signature: &Signature) -> Result<(), String> {
+        if self.c_reach.unsigned_abs() > MAX_REACH {
+            return Err(format!("c-reach {}: at most {MAX_REACH} is supported", self.c_reach));
+        }
         self.base.check_widths(signature)
     }
 }

@@ -250,13 +250,24 @@ fn first<'a>(
 /// The kernel for a unit and products of so many rows; in the end the reference.
 pub(crate) fn select(unit: &Unit, force: Option<Isa>, rows: usize) -> (Arc<dyn Kernel>, Isa) {
     let few = FEW_ROWS.iter().filter(|(most, _)| rows <= *most).map(|(_, select)| select);
+    if !in_range(unit) {
+        return (Arc::new(Reference::new(unit)), Isa::Reference);
+    }
     let kernel = first(unit, force.or_else(environment), few.chain(TILES).chain(ARRAYS));
     kernel.unwrap_or_else(|| (Arc::new(Reference::new(unit)), Isa::Reference))
+}
+
+/// Whether the accumulator's parameters are ones that kernels may compute with: [`crate::MmaUnit::with`] takes any.
+fn in_range(unit: &Unit) -> bool {
+    unit.accumulator.check(&unit.signature()).is_ok()
 }
 
 /// The kernel for single rows and columns, which would fill no register tile; none where only the reference is exact
 /// or allowed.
 pub(crate) fn select_single(unit: &Unit) -> Option<Arc<dyn Kernel>> {
+    if !in_range(unit) {
+        return None;
+    }
     // Beyond AVX2 one of the families has tiles.
     let best = environment().map_or(Isa::Avx2, |isa| isa.max(Isa::Avx2));
     first(unit, Some(best), ARRAYS.iter()).map(|(kernel, _)| kernel)

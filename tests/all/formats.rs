@@ -176,6 +176,10 @@ where
     let max = T::max_value().to_f64().unwrap();
     assert_eq!(T::SPEC.to_f64(T::max_value().to_bits()), max);
     assert!(max > 1.0);
+    let min = T::min_value().to_f64().unwrap();
+    let least = (0..1u64 << T::SPEC.storage_bits.min(16)).map(|bits| T::SPEC.to_f64(bits));
+    assert!(T::SPEC.storage_bits > 16 || least.filter(|x| x.is_finite()).fold(max, f64::min) == min);
+    assert!(min < max && min <= if T::SPEC.signed { -max } else { 1.0 });
 }
 
 #[test]
@@ -194,6 +198,13 @@ fn newtypes_behave_like_numbers() {
     assert_eq!(E2M1::max_value() * E2M1::max_value(), E2M1::max_value());
     assert_eq!(format!("{:?}", E3M2::from_bits(0x1f)), "28.0");
     assert_eq!(E2M1::min_value().to_f64(), -6.0);
+    // Without a sign what is below all numbers is the smallest one.
+    let two = Ue4m3::one() + Ue4m3::one();
+    assert_eq!((Ue4m3::one() - two).to_f64(), 0.0);
+    assert_eq!(Ue8m0::one() - Ue8m0::one(), Ue8m0::min_value());
+    assert_eq!(<Ue4m3 as FromPrimitive>::from_f64(-1.0), None);
+    // No NaN: the largest number.
+    assert_eq!(E2M1::zero() / E2M1::zero(), E2M1::max_value());
 }
 
 #[cfg(feature = "microfloat")]

@@ -1,7 +1,8 @@
 //! Units as types, tiles, user-defined formats, accumulators and architectures.
 
 use gemmulate::accumulate::Dot;
-use gemmulate::format::Specials;
+use gemmulate::format::{F32, Specials};
+use gemmulate::gemm::Workspace;
 use gemmulate::num::Num;
 use gemmulate::prelude::*;
 use gemmulate::types::{E2M1, Ue4m3};
@@ -260,4 +261,95 @@ fn units_recipes_and_newtypes_serialise() {
     round_trip(FusedDotAdd::HOPPER);
     Unit::all().step_by(17).for_each(|unit| round_trip(unit.recipe.unwrap()));
     assert!(serde_json::from_str::<Unit>("\"nonsense\"").is_err());
+}
+
+/// What prints alike need not compute alike: kernels, which are remembered from one product to the next, must be the
+/// unit's own.
+#[test]
+fn units_that_print_alike_keep_their_own_results() {
+    #[derive(Clone)]
+    struct Times(i32);
+    impl core::fmt::Debug for Times {
+        fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+            f.write_str("F")
+        }
+    }
+    impl Accumulator for Times {
+        fn dot_add(&self, dot: &Dot<'_>) -> Num {
+            Num { exponent: dot.a[0].exponent + self.0, ..dot.a[0] }
+        }
+    }
+    let [same, twice] = [0, 1]
+        .map(|by| MmaUnit::custom::<f32, f32, f32, f32>(Times(by), Shape::new(1, 1, 2)).unwrap().as_unit().clone());
+    assert_ne!(same, twice);
+    let (a, b) = (Array2::from_elem((1, 2), 3.0f32), Array2::from_elem((2, 1), 1.0f32));
+    for (unit, want) in [(&same, 3.0), (&twice, 6.0), (&same, 3.0)] {
+        assert_eq!(a.dot_on(&b, unit).unwrap()[[0, 0]], want);
+    }
+    // Nor do formats of one name.
+    let mut workspace = Workspace::new();
+    for want in [4.0, 1.0, 4.0] {
+        let d = if want == 4.0 { squared::<3>(&mut workspace) } else { squared::<4>(&mut workspace) };
+        assert_eq!(d, want);
+    }
+}
+
+/// Formats of one name, with another bias.
+#[derive(Clone, Copy, Debug)]
+struct Biased<const BIAS: i32>(u8);
+
+impl<const BIAS: i32> Format for Biased<BIAS> {
+    const SPEC: FormatSpec = FormatSpec { bias: BIAS, ..E3M4::SPEC };
+    fn to_bits(self) -> u64 {
+        self.0.into()
+    }
+    fn from_bits(bits: u64) -> Self {
+        Self(bits as u8)
+    }
+}
+
+fn squared<const BIAS: i32>(workspace: &mut Workspace) -> f32 {
+    let format = Biased::<BIAS>::SPEC;
+    let unit = Unit::custom(FusedDotAdd::HOPPER, Shape::new(1, 1, 1), [format, format, F32, F32], None).unwrap();
+    let (x, mut d) = (Array2::from_elem((1, 1), Biased::<BIAS>(0x40)), Array2::<f32>::zeros((1, 1)));
+    Gemm::on(&unit).run_into(&x, &x, &mut d, workspace).unwrap();
+    d[[0, 0]]
+}
+
+/// Parameters out of range are refused, and where nobody asks, they harm nothing but the result.
+#[test]
+fn parameters_out_of_range_are_refused_or_harmless() {
+    use gemmulate::accumulate::{Adder, GroupedRoundDown, NarrowSum, Output, RoundDown};
+    let shape = Shape::new(1, 1, 4);
+    let refused = |acc: &dyn Fn() -> Result<(), Error>| assert!(acc().is_err());
+    let custom = |acc: FusedDotAdd| MmaUnit::custom::<f16, f16, f32, f32>(acc, shape).map(|_| ());
+    let hopper = FusedDotAdd::HOPPER;
+    let stochastic = Rounding::Stochastic { bits: 8, random: 3 };
+    refused(&|| custom(FusedDotAdd { floor: Floor::BelowEmin(i32::MAX), ..hopper }));
+    refused(&|| custom(FusedDotAdd { floor: Floor::BelowEmin(i32::MIN), ..hopper }));
+    refused(&|| custom(FusedDotAdd { output: Output { wide: stochastic, ..hopper.output }, ..hopper }));
+    refused(&|| custom(FusedDotAdd { output: Output { frac_bits: Some(0), ..hopper.output }, ..hopper }));
+    let unit = MmaUnit::<Hopper, Mma<16, 8, 16, f16, f16, f32, f32>>::new();
+    let total = |unit: &Unit| {
+        let [a, b] = [(3, 40), (40, 9)].map(|shape| Array2::from_elem(shape, f16::ONE));
+        a.dot_on(&b, unit).unwrap()
+    };
+    for floor in [i32::MIN, i32::MAX] {
+        total(unit.with(|a| FusedDotAdd { floor: Floor::BelowEmin(floor), ..a }).as_unit());
+    }
+    for frac_bits in [0, 101, u32::MAX - 4, u32::MAX] {
+        let strange = unit.with(|a| FusedDotAdd { frac_bits, ..a });
+        let d = total(strange.as_unit());
+        assert!(frac_bits == 0 || d.iter().all(|&d| d == 40.0), "{frac_bits}: {}", d[[0, 0]]);
+    }
+    total(unit.with(|a| NarrowSum { adder: Adder::Wraps { carry_bits: u32::MAX }, ..NarrowSum::new(a) }).as_unit());
+    for c_reach in [i32::MIN, i32::MAX] {
+        total(unit.with(|_| GroupedRoundDown { c_reach, ..GroupedRoundDown::CDNA3 }).as_unit());
+        assert!(
+            Unit::find(&format!("custom/m1n1k4.f32.f16.f16.f32/round-down-grouped:G=4:c-reach={c_reach}")).is_err()
+        );
+    }
+    let base = RoundDown { total_bits: Some(u32::MAX), sum_bits: u32::MAX, frac_bits: u32::MAX, ..RoundDown::CDNA3 };
+    total(unit.with(|_| GroupedRoundDown { base, ..GroupedRoundDown::CDNA3 }).as_unit());
+    total(unit.with(|_| base).as_unit());
 }
