@@ -168,8 +168,8 @@ impl Term {
     }
 }
 
-/// `x * 2^by` cut toward zero, and whether anything was cut off (shift right with jam).
-pub const fn shift(x: u128, by: i32) -> (u128, bool) {
+/// `x * 2^by` cut toward zero, and whether anything was cut off (shift right with jam). It must fit 128 bits.
+pub(crate) const fn shift(x: u128, by: i32) -> (u128, bool) {
     if by >= 0 {
         debug_assert!(x == 0 || by <= x.leading_zeros() as i32);
         return (if by > 127 { 0 } else { x << by }, false);

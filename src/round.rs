@@ -117,17 +117,17 @@ impl FromStr for Rounding {
 
 /// A rounded magnitude: `magnitude * 2^exponent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rounded {
+pub(crate) struct Rounded {
     /// The integer magnitude.
-    pub magnitude: u128,
+    pub(crate) magnitude: u128,
     /// The weight of its last bit, the grid's quantum.
-    pub exponent: i32,
+    pub(crate) exponent: i32,
     /// Whether the number was on the grid already.
-    pub exact: bool,
+    pub(crate) exact: bool,
 }
 
 /// Rounds to an integer multiple of `2^quantum`.
-pub fn to_multiple(x: Fixed, quantum: i32, rounding: Rounding) -> Rounded {
+pub(crate) fn to_multiple(x: Fixed, quantum: i32, rounding: Rounding) -> Rounded {
     let by = x.exponent - quantum;
     if by >= 0 {
         let magnitude = if x.magnitude == 0 { 0 } else { x.magnitude << by.min(127) };
@@ -174,7 +174,7 @@ fn stochastic_up(rest: u128, right: u32, bits: u8, random: u64) -> bool {
 
 /// Rounds to `frac_bits` fraction bits of the normalised value, the quantum never below
 /// `2^(emin - frac_bits)`; the exponent is not bounded above.
-pub fn round(x: Fixed, frac_bits: u32, emin: i32, rounding: Rounding) -> Rounded {
+pub(crate) fn round(x: Fixed, frac_bits: u32, emin: i32, rounding: Rounding) -> Rounded {
     let lead = if x.magnitude == 0 { emin } else { x.leading_exponent().max(emin) };
     to_multiple(x, lead - frac_bits as i32, rounding)
 }

@@ -66,6 +66,19 @@ impl Recipe {
             Self::Software(x) => x,
         }
     }
+
+    /// The NaN that the unit returns.
+    pub const fn nan(&self) -> NanRule {
+        match self {
+            Self::Generic(x) => x.nan,
+            Self::Sequential(x) => x.nan,
+            Self::Pairwise(x) => x.nan,
+            Self::RoundDown(x) => x.nan,
+            Self::GroupedRoundDown(x) => x.base.nan,
+            Self::GroupScaled(x) => x.nan,
+            Self::Software(x) => x.nan,
+        }
+    }
 }
 
 /// A recipe is itself an accumulator: the generic way to run a description.

@@ -129,7 +129,8 @@ impl FormatSpec {
     }
 
     /// The code of an accumulator's result. Total: a number the format cannot hold (only a user's
-    /// accumulator can hand one over) is rounded to nearest even and saturated.
+    /// accumulator can hand one over) is rounded to nearest even, and overflows as in IEEE arithmetic or, where the
+    /// format has no infinity, to its largest number.
     pub fn encode_result(&self, x: &Num) -> u64 {
         match x.class {
             Class::Nan if self.has_infinity() => {
@@ -140,9 +141,13 @@ impl FormatSpec {
             Class::Nan => self.nan_code(NanRule::Quiet).unwrap_or(self.max_code(false)),
             Class::Infinite => self.overflow_code(x.negative).unwrap_or(self.max_code(x.negative)),
             Class::Zero => self.zero_code(x.negative).unwrap_or(0),
-            Class::Finite => self
-                .encode(Value::Finite(x.fixed()), Rounding::NearestEven, Overflow::Ieee)
-                .unwrap_or(self.max_code(x.negative)),
+            Class::Finite => {
+                // Farther than any format reaches, and no overflow of this arithmetic.
+                let (most, x) = (1 << 20, Num { frac_bits: x.frac_bits.min(1 << 20), ..*x });
+                let exact = Num { exponent: x.exponent.clamp(-most, most), ..x }.fixed();
+                self.encode(Value::Finite(exact), Rounding::NearestEven, Overflow::Ieee)
+                    .unwrap_or(self.max_code(x.negative))
+            }
         }
     }
 

@@ -3,7 +3,9 @@
 use super::driver::{OnProgress, Progress};
 use super::workspace::Workspace;
 use crate::error::Error;
-use crate::format::FormatSpec;
+use crate::format::{F64, FormatSpec, Overflow, Value};
+use crate::num;
+use crate::round::Rounding;
 use core::ops::{ControlFlow, Range};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ndarray::{Array2, ArrayBase, ArrayView2, Data, Ix2};
@@ -177,9 +179,14 @@ fn parts(x: f64) -> (u64, i32) {
     if field == 0 { (fraction, -1074) } else { (fraction | 1 << 52, field - 1075) }
 }
 
-/// `sum * 2^unit`, rounded once unless the result is subnormal.
+/// `sum * 2^unit`, rounded once.
 fn scaled(sum: i128, unit: i32) -> f64 {
-    // The conversion rounds to nearest even; the powers of two are exact within f64's range.
+    let exact = num::Fixed { negative: sum < 0, magnitude: sum.unsigned_abs(), exponent: unit, sticky: false };
+    if exact.magnitude != 0 && exact.leading_exponent() < F64.emin() {
+        let bits = F64.encode(Value::Finite(exact), Rounding::NearestEven, Overflow::Ieee);
+        return bits.map_or(f64::NAN, f64::from_bits);
+    }
+    // The conversion rounds to nearest even; the powers of two are exact within the range of normal numbers.
     let half = unit / 2;
     sum as f64 * 2f64.powi(half) * 2f64.powi(unit - half)
 }
@@ -205,7 +212,7 @@ pub struct Errors {
     pub max_abs: f64,
     /// max |d - r| in units of D's last place at r.
     pub max_ulp: f64,
-    /// Frobenius norm of D - R over that of R.
+    /// Frobenius norm of D - R over that of R; of D - R alone where R is zero.
     pub relative_frobenius: f64,
     /// Mean of d - r, with its sign.
     pub bias: f64,
@@ -251,7 +258,9 @@ pub fn errors<S: Data<Elem = f64>>(
 pub fn ulp(x: f64, format: &FormatSpec) -> f64 {
     let (significand, exponent) = parts(x);
     let lead = if significand == 0 { i32::MIN } else { exponent + 63 - significand.leading_zeros() as i32 };
-    2f64.powi(lead.max(format.emin()) - format.fraction_bits as i32)
+    let last = lead.max(format.emin()) - format.fraction_bits as i32;
+    // `powi` takes the reciprocal of 2^1074, which is infinite.
+    if last < F64.emin() { f64::from_bits(1 << (last + 1074).clamp(0, 63)) } else { 2f64.powi(last) }
 }
 
 /// How many elements of two products differ in their bits, and where first (row by row).
@@ -299,6 +308,16 @@ mod tests {
         })
     }
 
+    /// 2^-1038, half of the last place and 2^-1094.
+    #[test]
+    fn subnormal_sums_are_rounded_once() {
+        let small = 2f64.powi(-500);
+        let a = arr2(&[[(2f64.powi(56) + 2f64.powi(19)) * small, small]]);
+        let r = reference(&a, &arr2(&[[2f64.powi(-594)], [2f64.powi(-594)]])).expect("fits");
+        assert!(r.exact);
+        assert_eq!(r.product[[0, 0]].to_bits(), (1 << 36) + 1);
+    }
+
     #[test]
     fn slices_sum_exactly() {
         let mut state = 1u64;
@@ -335,5 +354,6 @@ mod tests {
         assert_eq!((e.max_abs, e.max_ulp, e.special), (0.5, 0.5 / 2f64.powi(-9), 1));
         assert_eq!(e.bias, 0.5 / 3.0);
         assert_eq!(ulp(0.0, &format), 2f64.powi(-24));
+        assert_eq!([ulp(0.0, &F64), ulp(f64::MIN_POSITIVE, &F64), ulp(1.0, &F64)], [5e-324, 5e-324, f64::EPSILON]);
     }
 }

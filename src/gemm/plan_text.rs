@@ -2,7 +2,7 @@
 
 use super::plan::{AtomicOrder, Epilogue, Plan, Preset, Promotion, ScaleBlocks, SplitMode, Start, Tail};
 use crate::error::Error;
-use crate::format::{BF16, F16, F32, F64};
+use crate::format::format_named;
 
 /// Every key, with what it takes.
 const KEYS: [(&str, &str); 13] = [
@@ -18,7 +18,7 @@ const KEYS: [(&str, &str); 13] = [
     ("tail", "first or last"),
     ("start", "zero or c"),
     ("epilogue", "2x, 3x or plain"),
-    ("out", "f64, f32, f16 or bf16"),
+    ("out", "f32, f16, bf16 or another format"),
 ];
 
 pub(crate) fn write(plan: &Plan) -> String {
@@ -138,7 +138,7 @@ fn set(plan: &mut Plan, key: &str, value: &str) -> Option<()> {
         "split-k" => plan.slices = number()?,
         "split-mode" => plan.mode = named(&MODES, value)?,
         "order" => {
-            let order: Result<Vec<usize>, _> = value.split(',').map(str::parse).collect();
+            let order: Result<Vec<usize>, _> = value.split_terminator(',').map(str::parse).collect();
             plan.order = AtomicOrder::Given(order.ok()?);
         }
         "seed" => plan.order = AtomicOrder::Seed(value.parse().ok()?),
@@ -154,7 +154,7 @@ fn set(plan: &mut Plan, key: &str, value: &str) -> Option<()> {
         "tail" => plan.tail = named(&TAILS, value)?,
         "start" => plan.start = named(&STARTS, value)?,
         "epilogue" => plan.epilogue = named(&EPILOGUES, value)?,
-        "out" => plan.output = Some(*[F64, F32, F16, BF16].iter().find(|format| format.name == value)?),
+        "out" => plan.output = Some(*format_named(value)?),
         _ => return None,
     }
     Some(())

@@ -13,6 +13,7 @@ use super::sink::Sink;
 use super::small::{Batch, Single};
 use super::tile::Shared;
 use super::workspace::Workspace;
+use crate::arch::ARCHITECTURES;
 use crate::error::Error;
 use crate::format::{F32, F64, FormatSpec, Overflow};
 use crate::round::Rounding;
@@ -419,7 +420,12 @@ fn scalar<W: Wide>(name: &str, x: f64) -> Result<W, Error> {
     Ok(rounded)
 }
 
-/// The NaN that a unit's vendor makes outside the unit.
+/// The NaN that a unit's vendor makes outside the unit: for architectures that are none of the built-in ones the
+/// unit's own.
 fn vendor_nan(unit: &Unit) -> NanRule {
-    if unit.arch.starts_with("cdna") { NanRule::Quiet } else { NanRule::AllOnes }
+    match ARCHITECTURES.iter().find(|known| known.name == unit.arch) {
+        Some(known) if known.target.starts_with("gfx") => NanRule::Quiet,
+        Some(_) => NanRule::AllOnes,
+        None => unit.recipe.map_or(NanRule::AllOnes, |recipe| recipe.nan()),
+    }
 }

@@ -31,12 +31,26 @@ pub struct Quantised {
 
 impl Quantised {
     /// The numbers that codes and scales stand for, exactly as long as f64 holds them.
-    pub fn values(&self) -> Array2<f64> {
-        Array2::from_shape_fn(self.codes.raw_dim(), |(i, j)| {
+    ///
+    /// # Errors
+    /// When the scales do not cover the codes in blocks along `axis`, which is 0 or 1.
+    pub fn values(&self) -> Result<Array2<f64>, Error> {
+        let (rows, columns) = self.codes.dim();
+        let blocks = |n: usize| n.checked_div(self.block).map(|whole| whole + usize::from(n % self.block > 0));
+        let needed = match self.axis {
+            Axis(0) => blocks(rows).map(|n| (n, columns)),
+            Axis(1) => blocks(columns).map(|n| (rows, n)),
+            _ => None,
+        };
+        if needed.is_none_or(|(m, n)| self.scales.nrows() < m || self.scales.ncols() < n) {
+            let expected = format!("one for every {} codes of {rows} x {columns} along {:?}", self.block, self.axis);
+            return Err(Error::shape("scales", expected, format!("{:?}", self.scales.dim())));
+        }
+        Ok(Array2::from_shape_fn(self.codes.raw_dim(), |(i, j)| {
             let at = if self.axis == Axis(1) { [i, j / self.block] } else { [i / self.block, j] };
             let scale = self.scale_format.to_f64(self.scales[at].into());
             self.format.to_f64(self.codes[[i, j]].into()) * scale * f64::from(self.tensor_scale)
-        })
+        }))
     }
 
     /// The scales as an operand of [`super::Gemm::block_scales`].
@@ -72,7 +86,7 @@ impl Matrix for Quantised {
 /// let q = quantise::mx(&x, &E2M1, 4, Axis(1), Rounding::NearestEven)?;
 /// // The largest, 12 = 1.5 * 2^3, over e2m1's largest exponent 2: the scale is 2.
 /// assert_eq!(q.scales, arr2(&[[128]]));
-/// assert_eq!(q.values(), arr2(&[[12.0, -3.0, 0.0, 0.0]]));
+/// assert_eq!(q.values()?, arr2(&[[12.0, -3.0, 0.0, 0.0]]));
 /// # Ok::<(), gemmulate::Error>(())
 /// ```
 ///
@@ -313,8 +327,11 @@ const fn swizzled(row: usize, block: usize, blocks: usize) -> usize {
 /// When there are too few bytes.
 pub fn unswizzle(bytes: &[u8], rows: usize, blocks: usize) -> Result<Array2<u8>, Error> {
     let needed = rows.div_ceil(128).checked_mul(blocks.div_ceil(4)).and_then(|n| n.checked_mul(512));
-    if needed.is_none_or(|n| n > bytes.len()) {
-        let expected = format!("{} tiles of 512 bytes", rows.div_ceil(128) * blocks.div_ceil(4));
+    // No array has longer sides, empty or not.
+    let sides = isize::try_from(rows).and(isize::try_from(blocks));
+    if sides.is_err() || needed.is_none_or(|n| n > bytes.len()) {
+        let tiles = rows.div_ceil(128).saturating_mul(blocks.div_ceil(4));
+        let expected = format!("{tiles} tiles of 512 bytes");
         return Err(Error::shape("swizzled scales", expected, format!("{} bytes", bytes.len())));
     }
     Ok(Array2::from_shape_fn((rows, blocks), |(i, j)| bytes[swizzled(i, j, blocks)]))

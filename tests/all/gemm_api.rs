@@ -187,6 +187,14 @@ fn products_too_large_for_any_memory_are_errors() {
     }
 }
 
+/// Of all codes the one whose number is nearest to x, of two the even one.
+fn nearest(format: &FormatSpec, x: f64) -> u8 {
+    let apart = |code: &u64| (format.to_f64(*code) - x).abs();
+    let signed = |code: &u64| format.to_f64(*code).is_sign_negative() == x.is_sign_negative();
+    let codes = (0..1u64 << format.storage_bits).filter(|code| format.to_f64(*code).is_finite()).filter(signed);
+    codes.min_by(|x, y| apart(x).total_cmp(&apart(y)).then((x & 1).cmp(&(y & 1)))).expect("a code") as u8
+}
+
 #[test]
 fn quantised_products_and_checkpoint_layouts() {
     use gemmulate::format::{E2M1, E4M3};
@@ -206,13 +214,31 @@ fn quantised_products_and_checkpoint_layouts() {
         };
         let (qa, qb) = (quantise(&a, Axis(1)), quantise(&b, Axis(0)));
         let d = Gemm::on(&unit).quantised(&qa, &qb).run(&qa, &qb).unwrap();
-        let want = qa.values().dot(&qb.values());
+        let want = qa.values().unwrap().dot(&qb.values().unwrap());
         for (d, want) in d.iter().zip(&want) {
             assert!((f64::from(*d) - want).abs() <= want.abs() * 1e-4 + 1e-5, "{name}: {d} {want}");
         }
-        let error = (&qa.values() - &a.mapv(f64::from)).mapv(f64::abs).fold(0.0, |m: f64, x| m.max(*x));
-        // MX saturates what lies above its largest number: up to a quarter of 16.
-        assert!(error < 4.0, "{name} {error}");
+        // By the standards' words: the block's scale, and of all codes the nearest, the even one of two.
+        for (i, row) in a.outer_iter().enumerate() {
+            for (block, xs) in row.axis_chunks_iter(Axis(0), qa.block).enumerate() {
+                let largest = xs.fold(0.0f32, |most, x| most.max(x.abs()));
+                let scale = qa.scale_format.to_f64(qa.scales[[i, block]].into());
+                if let Some(f) = format {
+                    let emax = f.to_f64(f.max_code(false)).log2().floor();
+                    assert_eq!(scale.log2(), f64::from(largest).log2().floor() - emax, "{name} {i} {block}");
+                } else {
+                    let all = a.fold(0.0f32, |most, x| most.max(x.abs()));
+                    assert_eq!(qa.tensor_scale, (f64::from(all) / (448.0 * 6.0)) as f32);
+                    let want = f64::from(largest) / 6.0 / f64::from(qa.tensor_scale);
+                    assert_eq!(qa.scales[[i, block]], nearest(&qa.scale_format, want), "{name} {i} {block}");
+                }
+                for (j, x) in xs.iter().enumerate() {
+                    let code = qa.codes[[i, block * qa.block + j]];
+                    let want = nearest(&qa.format, f64::from(*x) / (scale * f64::from(qa.tensor_scale)));
+                    assert_eq!(code, want, "{name} {i} {block} {j}: {x}");
+                }
+            }
+        }
     }
     let mx = Unit::find("rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e2m1.f32.ue8m0").unwrap();
     let rounding = Rounding::NearestEven;
@@ -233,6 +259,18 @@ fn quantised_products_and_checkpoint_layouts() {
     assert_eq!(bytes[16 + 4 + 1], scales[[33, 1]]);
     assert_eq!(quantise::unswizzle(&bytes, 200, 7).unwrap(), scales);
     assert!(quantise::unswizzle(&bytes[1..], 200, 7).is_err());
+    assert!(quantise::unswizzle(&[], usize::MAX, usize::MAX).is_err());
+    assert!(quantise::unswizzle(&[], usize::MAX, 0).is_err());
+    // A checkpoint's parts that do not fit.
+    let whole = quantise::mx(&b, &E4M3, 32, Axis(0), rounding).unwrap();
+    for bad in [
+        quantise::Quantised { block: 0, ..whole.clone() },
+        quantise::Quantised { block: 16, ..whole.clone() },
+        quantise::Quantised { axis: Axis(1), ..whole.clone() },
+        quantise::Quantised { axis: Axis(2), ..whole.clone() },
+    ] {
+        assert!(bad.values().is_err(), "{} {:?}", bad.block, bad.axis);
+    }
     for bits in [4, 6, 8] {
         let codes: Vec<u8> = (0..37).map(|_| rng.next() as u8 & (0xFF >> (8 - bits))).collect();
         assert_eq!(quantise::unpack(&quantise::pack(&codes, bits), bits, 37).unwrap(), codes);

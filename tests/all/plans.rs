@@ -37,7 +37,8 @@ fn plans_print_and_parse() {
     vary(&[&|p| p.scale_blocks(None), &|p| p.scale_blocks(Some(ScaleBlocks::DEEPGEMM))]);
     vary(&[&|p| p.block(128, 64, 32).split_k(2), &|p| p.resolved(&Unit::all().next().unwrap())]);
     vary(&[&|p| p.tail(Tail::First).start(Start::C), &|p| p.epilogue(Epilogue::Plain).atomic_flush(false).stream_k(7)]);
-    vary(&[&|p| p.output(*format_named("f16").unwrap())]);
+    vary(&[&|p| p.output(*format_named("f16").unwrap()), &|p| p.output(*format_named("e5m2").unwrap())]);
+    plans.push(Plan::in_order().atomic_order(&[]));
     for plan in plans {
         assert_eq!(plan.to_string().parse::<Plan>().unwrap(), plan, "{plan}");
     }

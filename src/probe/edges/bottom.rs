@@ -95,6 +95,9 @@ impl Edges {
         let end = self.pick(|s| &s.floors) + self.random.range(-2, 1);
         let more = f64::from(self.random.range(-3, 3)) * power(end);
         let missing = if negative { -missing(sum) - more } else { missing(sum) + more };
+        if missing == 0.0 {
+            return;
+        }
         // Any operand of b that leaves one of a's range, and of a's the nearest.
         let eb = self.bench.shared(missing.abs().log2() as i32).1;
         let y = normal(&b, false, eb, self.random.next());
