@@ -251,6 +251,10 @@ impl Edges {
             self.full(&mut input, first, negative, lead);
             return input;
         }
+        if self.random.one_in(if self.directed || first == 0 { 256 } else { 48 }) {
+            self.carried_tie(&mut input, first, negative);
+            return input;
+        }
         if self.random.one_in(48) {
             self.cut_ones(&mut input, first, lead);
             return input;

@@ -1,6 +1,8 @@
 //! What of a recipe has an edge.
 
+use super::super::bench::top;
 use super::super::black_box::Interface;
+use super::last_bit;
 use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, RoundDown};
 
 /// A model's blocks, widths (fraction bits) and floor.
@@ -18,9 +20,12 @@ pub(super) fn parameters(recipe: &Recipe, i: &Interface) -> (Vec<Vec<usize>>, Ve
     match recipe {
         Recipe::Generic(x) => {
             let mut widths: Vec<u32> = x.output_bits.into_iter().collect();
-            // An exact sum is questioned at every width.
+            // An exact sum is questioned at every width; most where the largest product or sum cuts the last bit there
+            // is, which hardly any input shows.
             if x.exact {
                 widths.extend((8..=64).step_by(5));
+                let span = (top(&i.a) + top(&i.b) - last_bit(&i.a) - last_bit(&i.b)) as u32;
+                widths.extend([span - 1, span - 1, span, span + 3].iter().filter(|w| (8..=72).contains(*w)));
             } else {
                 widths.push(x.frac_bits);
             }

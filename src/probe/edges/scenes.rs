@@ -142,6 +142,36 @@ impl Edges {
         self.product_beside(input, product, negative, tie + i32::from(of_result), end);
     }
 
+    /// Earlier sums of large products just below a power of two, with the last bit there: one more makes a tie of them,
+    /// which a small product beside it decides.
+    pub(super) fn carried_tie(&mut self, input: &mut Input, step: usize, negative: bool) {
+        let Interface { a, b, d, .. } = self.bench.interface;
+        let (earlier, members) = (self.blocks[..step].concat(), self.blocks[step].clone());
+        // As large as there are, or as results hold of so many.
+        let highest = (top(&a) + top(&b)).min(top(&d) - (earlier.len() as f64).log2() as i32 - 2);
+        let lead = if self.random.one_in(2) { highest } else { highest - self.random.range(0, 6) };
+        let (ea, eb) = self.bench.shared(lead);
+        let large = (normal(&a, negative, ea, u64::MAX), normal(&b, false, eb, u64::MAX));
+        let product = (a.to_f64(large.0) * b.to_f64(large.1)).abs();
+        let next = |count: usize| ((count + 1) as f64 * product).log2().floor() as i32;
+        let crossed = |&count: &usize| (count as f64 * product) < f64::from(next(count)).exp2();
+        let counts: Vec<usize> = (1..earlier.len()).filter(crossed).collect();
+        let (Some(&small), false) = (members.get(1), counts.is_empty()) else { return };
+        let count = counts[self.random.below(counts.len() as u64) as usize];
+        for &place in earlier[..count].iter().chain(&members[..1]) {
+            (input.a[place], input.b[place]) = large;
+        }
+        let (tie, opposite) = (self.result_bit(next(count) - 1), self.random.one_in(2));
+        self.put_at(input, earlier[count], negative != opposite, tie, Rest::Nothing);
+        let end = if self.random.one_in(2) {
+            last_bit(&a) + last_bit(&b)
+        } else {
+            next(count) - self.pick(|s| &s.gaps) + self.random.range(-2, 1)
+        };
+        let opposite = self.random.one_in(2);
+        self.put_at(input, small, opposite, end, Rest::Nothing);
+    }
+
     /// A product just beside an odd multiple of 2^e: by one bit of exponent `end`.
     fn product_beside(&mut self, input: &mut Input, place: usize, negative: bool, e: i32, end: i32) {
         // Of narrow formats few of these are products.
@@ -220,6 +250,13 @@ impl Edges {
             if !places.is_empty() {
                 let (n, negative) = (self.random.below(places.len() as u64) as usize, self.random.one_in(2));
                 let place = places.swap_remove(n);
+                if is_end && of_larger && place < i.k && self.random.one_in(2) {
+                    // Of as many bits as operands have: few of those numbers are products.
+                    let (ea, eb) = self.bench.shared(e + (i.a.fraction_bits + i.b.fraction_bits) as i32);
+                    let [x, y] = [self.random.next(), self.random.next()].map(|bits| bits | 1);
+                    (input.a[place], input.b[place]) = (normal(&i.a, negative, ea, x), normal(&i.b, false, eb, y));
+                    continue;
+                }
                 if is_end && of_larger {
                     let bits = self.random.range(0, (i.a.fraction_bits + i.b.fraction_bits).min(20) as i32);
                     let one = u128::from(2 * self.random.below(1 << bits) + 1);
