@@ -301,7 +301,7 @@ impl<'a, T> ViewMut<'a, T> {
     /// A matrix inside a slice.
     ///
     /// # Errors
-    /// When an element would lie outside the slice, or a stride is zero.
+    /// When an element would lie outside the slice, or two would lie in one place.
     pub fn from_slice(
         slice: &'a mut [T],
         shape: [usize; 2],
@@ -312,6 +312,9 @@ impl<'a, T> ViewMut<'a, T> {
         let empty = shape.contains(&0);
         if !empty && shape.iter().zip(&strides).any(|(&n, &s)| n > 1 && s == 0) {
             return Err(Error::shape("a writable view", "without a zero stride", format!("{strides:?}")));
+        }
+        if !empty && overlaps(shape, strides.map(isize::unsigned_abs)) {
+            return Err(Error::shape("a writable view", "one place for each element", format!("strides {strides:?}")));
         }
         Ok(Self { slice, shape, strides, offset })
     }
@@ -366,10 +369,45 @@ impl<'a, T> ViewMut<'a, T> {
     }
 }
 
+/// Whether two elements lie in one place: so many rows apart are as far as so many columns. No stride is 0 but of a
+/// single row or column.
+fn overlaps([m, n]: [usize; 2], [down, right]: [usize; 2]) -> bool {
+    let gcd = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let common = gcd(down, right).max(1);
+    m > 1 && n > 1 && right / common < m && down / common < n
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use ndarray::{Array2, s};
+
+    #[test]
+    fn written_views_have_one_place_for_each_element() {
+        let mut random = 1u64;
+        let mut below = |n: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % n
+        };
+        let mut found = [0; 2];
+        for _ in 0..4000 {
+            let [m, n] = [1 + below(6) as usize, 1 + below(6) as usize];
+            let [down, right] = [below(15) as isize - 7, below(15) as isize - 7];
+            let places = (0..m as isize).flat_map(|i| (0..n as isize).map(move |j| 60 + i * down + j * right));
+            let distinct = places.clone().collect::<std::collections::BTreeSet<_>>().len() == places.count();
+            let mut slice = [0u8; 120];
+            let view = ViewMut::from_slice(&mut slice, [m, n], [down, right], 60);
+            assert_eq!(view.is_ok(), distinct, "{m} x {n}, {down}, {right}");
+            found[usize::from(distinct)] += 1;
+        }
+        assert!(found.iter().all(|&n| n > 400), "{found:?}");
+    }
+
 
     #[test]
     fn any_layout_reads_as_ndarray_does() {

@@ -10,14 +10,18 @@ fn message(path: &Path, why: impl std::fmt::Display) -> Failure {
     Failure::Message(format!("{}: {why}", path.display()))
 }
 
-/// Where a link points that leads to nothing yet.
-fn follow(name: &Path) -> PathBuf {
-    let target = fs::read_link(name).unwrap_or_else(|_| name.to_path_buf());
-    match name.parent() {
-        Some(folder) if fs::symlink_metadata(name).is_ok() => folder.join(target),
-        _ => target,
+/// Where links point that lead to nothing yet.
+fn follow(name: &Path) -> Result<PathBuf, Failure> {
+    let mut path = name.to_path_buf();
+    for _ in 0..LINKS {
+        let Ok(target) = fs::read_link(&path) else { return Ok(path) };
+        path = path.parent().map_or_else(|| target.clone(), |folder| folder.join(&target));
     }
+    Err(message(name, "leads from link to link"))
 }
+
+/// As many as Linux follows.
+const LINKS: usize = 40;
 
 /// Where output goes, found writable before the work begins.
 pub(crate) struct Target {
@@ -32,7 +36,7 @@ pub(crate) struct Target {
 impl Target {
     /// Checks that a file can be written there.
     pub(crate) fn new(name: &Path) -> Result<Self, Failure> {
-        let path = fs::canonicalize(name).unwrap_or_else(|_| follow(name));
+        let path = fs::canonicalize(name).or_else(|_| follow(name))?;
         let mut target = Self { name: name.to_path_buf(), path, special: false };
         match fs::metadata(&target.path) {
             Ok(found) if found.is_dir() => return Err(message(name, "is a folder; name a file in it")),

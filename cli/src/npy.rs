@@ -148,8 +148,10 @@ impl Array {
             return Err(message(&self.name, why));
         }
         let k = length * 8 / bits as usize;
-        let mut codes = Vec::with_capacity(lines * k * self.batch.unwrap_or(1));
-        for t in 0..self.batch.unwrap_or(1) {
+        let size = lines * k * self.batch.unwrap_or(1);
+        let mut codes = Vec::with_capacity(size);
+        // Of no elements there may be any number of matrices.
+        for t in 0..if size == 0 { 0 } else { self.batch.unwrap_or(1) } {
             let view = self.view(bytes, t)?;
             let view = if axis == 1 { view } else { view.transposed() };
             for line in 0..lines {
@@ -394,6 +396,9 @@ fn check_size(path: &Path, length: u64) -> Result<(), String> {
     let mut start = Vec::new();
     let file = File::open(path).map_err(|e| e.to_string())?;
     file.take(MAX_HEADER).read_to_end(&mut start).map_err(|e| e.to_string())?;
+    if !start.starts_with(b"\x93NUMPY") {
+        return Err("it is no .npy file, as numpy.save writes them".into());
+    }
     // From version 2 on a header's length takes 4 bytes.
     let size = start.get(8..).and_then(<[u8]>::first_chunk).map_or(0, |&size| u32::from_le_bytes(size));
     if start.get(6).is_some_and(|&version| version > 1) && u64::from(size) > length {
@@ -407,9 +412,9 @@ fn check_size(path: &Path, length: u64) -> Result<(), String> {
         return Err(format!("a header of {header} bytes is no matrix's"));
     }
     let text = String::from_utf8_lossy(&start).replace('"', "'");
-    // The parser's time doubles with every bracket inside of another.
-    let brackets = text.bytes().take(header as usize + 12).filter(|b| *b == b'[').count();
-    if brackets > 4 {
+    // The parser's time doubles with every bracket inside of another. One holds everything.
+    let brackets = text.bytes().take(header as usize + 12).filter(|b| b"[{".contains(b)).count();
+    if brackets > 5 {
         return Err("arrays of structures are no matrices".into());
     }
     let shape =
@@ -419,6 +424,11 @@ fn check_size(path: &Path, length: u64) -> Result<(), String> {
     let Ok(sizes) = sizes.collect::<Result<Vec<_>, _>>() else {
         return Err(format!("({shape}) is no shape of an array"));
     };
+    // Of no elements, too, as NumPy has it; of bits, too.
+    let mut nonzero = sizes.iter().filter(|&&n| n > 0);
+    if nonzero.try_fold(8u64, |all, &n| all.checked_mul(n)).is_none_or(|n| n > i64::MAX as u64) {
+        return Err(format!("({shape}) is larger than any memory"));
+    }
     let elements = sizes.into_iter().try_fold(1u64, u64::checked_mul);
     match elements {
         // Every element takes a byte at least.

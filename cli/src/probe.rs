@@ -1,5 +1,6 @@
 //! `gemmulate probe`: what an unknown unit does, with evidence.
 
+use crate::file;
 use crate::io::{self, Failure, Outcome};
 use crate::target::{Target, in_words, input_json, number};
 use gemmulate::probe::{Feature, Features, Interface, Value, features};
@@ -33,11 +34,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let (mut target, name) = args.target.open()?;
+    // A long probe must not end with "no such folder".
+    let svg = args.svg.as_deref().map(file::Target::new).transpose()?;
     let found = features(&mut target)?;
-    if let Some(path) = &args.svg {
+    if let Some(file) = svg {
         let why = "the order of additions cannot be told: there is no tree to draw";
         let tree = found.tree.as_ref().ok_or_else(|| Failure::Message(why.into()))?;
-        std::fs::write(path, tree.svg()).map_err(|e| Failure::Message(format!("{}: {e}", path.display())))?;
+        let drawn = tree.svg();
+        file.write(|out| out.write_all(drawn.as_bytes()))?;
     }
     let mut out = io::output();
     if args.json {

@@ -107,6 +107,7 @@ impl Accumulator for GroupScaledDot {
         if self.group == 0 {
             return Err("a group needs at least one product".into());
         }
+        check_width(self.frac_bits, signature)?;
         check_floor(self.floor)?;
         check_rounding(self.output_rounding)?;
         let span = |f: &FormatSpec| f.max().exponent - f.emin() + f.fraction_bits as i32 + 1;
@@ -115,6 +116,6 @@ impl Accumulator for GroupScaledDot {
         if bits + self.frac_bits as i32 > 120 {
             return Err(format!("exact groups of {} x {} are wider than supported", signature.a, signature.b));
         }
-        check_width(self.frac_bits, signature)
+        Ok(())
     }
 }

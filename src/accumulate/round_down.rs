@@ -234,15 +234,18 @@ impl GroupedRoundDown {
     }
 
     fn step(&self, dot: &Dot<'_>, seen: &mut impl Observer) -> Num {
-        let halves = [0, 1].map(|h| self.base.dot_sum(dot, (h..dot.len()).step_by(2), seen));
-        let products = self.join(halves, seen);
-        let e_max = products.map_or(dot.c.exponent, |(_, e_dot)| e_dot.max(dot.c.exponent));
+        let products = (0..dot.len()).map(|k| dot.product(k)).filter(|p| !p.is_zero());
+        let e_dot = products.map(|p| p.exponent).max();
+        let e_max = e_dot.map_or(dot.c.exponent, |e_dot| e_dot.max(dot.c.exponent));
         let out_of_reach = dot.c.exponent < e_max.saturating_sub(self.c_reach);
         let c_counts = dot.c.is_finite() || self.special_c == BlockedC::Propagates || !out_of_reach;
         if let Some(d) = self.base.specials(dot, c_counts) {
             seen.see(|| Event::Special("an infinity or NaN".into()));
             return d;
         }
+        // From here on all products are numbers.
+        let halves = [0, 1].map(|h| self.base.dot_sum(dot, (h..dot.len()).step_by(2), seen));
+        let products = self.join(halves, seen);
         let c = if out_of_reach || !dot.c.is_finite() {
             seen.see(|| Event::Note(format!("c is more than {} below e_max = {e_max} and counts as 0", self.c_reach)));
             Num::zero(false, dot.c.exponent, dot.c.frac_bits).term()

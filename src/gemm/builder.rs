@@ -428,15 +428,25 @@ fn codes<T: Format>(numbers: &[T]) -> Option<DenseCodes<'_>> {
 
 /// Room for a result, in zeros.
 pub(super) fn blank<T: Format, S: Dimension>(dim: S) -> Result<Array<T, S>, Error> {
+    filled("D", T::SPEC.name, T::from_bits(0), dim)
+}
+
+/// Room for an array of elements of a kind, or an error where memory has none.
+pub(super) fn filled<T: Clone, S: Dimension>(
+    name: &str,
+    kind: &str,
+    element: T,
+    dim: S,
+) -> Result<Array<T, S>, Error> {
     let sizes = dim.clone();
     let too_large = || {
         let sizes = sizes.slice().iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
-        Error::shape("D", "small enough for this machine's memory", format!("{sizes} elements of {}", T::SPEC))
+        Error::shape(name, "small enough for this machine's memory", format!("{sizes} elements of {kind}"))
     };
     let size = dim.slice().iter().try_fold(1usize, |n, &next| n.checked_mul(next)).ok_or_else(&too_large)?;
     let mut elements = Vec::new();
     elements.try_reserve_exact(size).map_err(|_| too_large())?;
-    elements.resize(size, T::from_bits(0));
+    elements.resize(size, element);
     Array::from_shape_vec(dim, elements).map_err(|_| too_large())
 }
 

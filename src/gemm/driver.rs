@@ -182,6 +182,10 @@ impl<W: Wide> Product<'_, W> {
         buffers: &mut Buffers<W>,
         meter: &Meter<'_>,
     ) -> Result<(), Error> {
+        // Blocks of no rows have columns to go through, which may be any number.
+        if region.rows.is_empty() || region.columns.is_empty() {
+            return Ok(());
+        }
         let mut pieces = core::mem::take(&mut buffers.pieces);
         self.shared.schedule.pieces(region, &mut pieces);
         if self.direct(region, &pieces, sink, buffers, meter) {

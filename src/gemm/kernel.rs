@@ -205,9 +205,10 @@ impl Reference {
 
     /// The scale of every element, for block-scaled units.
     fn unpack_scales(&self, panel: &mut Panel) {
+        // Those of another unit's product may be there.
+        panel.scale_nums.clear();
         let Some(rule) = self.unit.scale else { return };
         let slots = panel.k / rule.block;
-        panel.scale_nums.clear();
         for line in 0..panel.lines {
             for &code in &panel.scales[line * slots..(line + 1) * slots] {
                 let scale = rule.format.decode(code.into());

@@ -1,7 +1,7 @@
 //! From a [`Gemm`] to a product that can run: everything that can be wrong is found here, before a
 //! result is written.
 
-use super::builder::Gemm;
+use super::builder::{Gemm, filled};
 use super::driver::{Addend, Buffers, Product, Side};
 use super::epilogue::{Finish, Scaling, Wide, holds};
 use super::explain::{Log, Picked, Tracer};
@@ -20,7 +20,7 @@ use crate::round::Rounding;
 use crate::special::NanRule;
 use crate::unit::Unit;
 use core::ops::Range;
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView2, Ix2};
 use rayon::ThreadPool;
 
 /// Block scales.
@@ -71,7 +71,12 @@ fn read_scales(
 ) -> Result<Array2<u8>, Error> {
     convert.map_or(Ok(()), |(from, _)| from.check(name))?;
     let shape = reader.shape();
-    let (mut codes, mut row) = (Array2::zeros(shape), vec![0; shape[1]]);
+    let mut codes = filled(name, "scales", 0u8, Ix2(shape[0], shape[1]))?;
+    if codes.is_empty() {
+        // Its other side may be any number.
+        return Ok(codes);
+    }
+    let mut row = vec![0; shape[1]];
     for (i, mut into) in codes.outer_iter_mut().enumerate() {
         reader.read(i, 0, &mut row);
         for (j, (to, code)) in into.iter_mut().zip(&row).enumerate() {

@@ -1,12 +1,13 @@
 //! Block-scaled matrices: quantisation to MX and NVFP4, and the layouts that checkpoints store.
 
+use super::builder::filled;
 use super::operand::{Codes, Matrix, Source};
 use crate::error::Error;
 use crate::format::{E2M1, FormatSpec, Overflow, UE4M3, UE8M0};
 use crate::round::Rounding;
 use crate::unit::Unit;
 use crate::view::View;
-use ndarray::{Array2, ArrayBase, ArrayView2, ArrayViewMut2, Axis, Data, Ix2, s};
+use ndarray::{Array2, ArrayBase, ArrayView2, ArrayViewMut2, Axis, Data, Ix1, Ix2, s};
 
 /// A matrix of narrow codes with one scale per block of elements along K.
 ///
@@ -133,7 +134,7 @@ pub enum TensorScale {
 /// When a given tensor scale is not positive and finite.
 pub fn nvfp4(x: &impl Matrix, axis: Axis, tensor: TensorScale) -> Result<Quantised, Error> {
     let (element_max, scale_max) = (number(&E2M1), number(&UE4M3));
-    let largest = if tensor == TensorScale::Largest { largest_finite(&Values::new(x)?) } else { 0.0 };
+    let largest = if tensor == TensorScale::Largest { largest_finite(&Values::new(x)?)? } else { 0.0 };
     let tensor_scale = match tensor {
         TensorScale::Given(scale) => scale,
         TensorScale::Largest if largest == 0.0 => 1.0,
@@ -203,13 +204,22 @@ impl<'x, R: Source + 'x> Values<R> {
 }
 
 /// The largest magnitude that is a number, or 0.
-fn largest_finite<'x, R: Source + 'x>(x: &Values<R>) -> f64 {
+fn largest_finite<'x, R: Source + 'x>(x: &Values<R>) -> Result<f64, Error> {
     let [rows, columns] = x.reader.shape();
-    let (mut codes, mut row) = (vec![0; columns], vec![0.0f64; columns]);
-    (0..rows).fold(0.0, |largest: f64, i| {
+    if rows == 0 || columns == 0 {
+        // The other side may be any number.
+        return Ok(0.0);
+    }
+    let (mut codes, mut row) = (one_row(columns, 0)?, one_row(columns, 0.0f64)?);
+    Ok((0..rows).fold(0.0, |largest: f64, i| {
         x.row(i, &mut codes, &mut row);
         row.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(largest, f64::max)
-    })
+    }))
+}
+
+/// Room for a row.
+fn one_row<T: Clone>(columns: usize, element: T) -> Result<Vec<T>, Error> {
+    Ok(filled("a row", "a matrix", element, Ix1(columns))?.into_raw_vec_and_offset().0)
 }
 
 /// Formats, blocks and rounding of a quantisation.
@@ -236,11 +246,17 @@ impl Scheme {
         let shape @ [rows, columns] = x.reader.shape();
         let mut slots = shape;
         slots[axis.index()] = slots[axis.index()].div_ceil(block);
-        let (mut codes, mut scales) = (Array2::zeros(shape), Array2::zeros(slots));
+        let room = |[rows, columns]: [usize; 2]| filled("a quantised matrix", "a byte", 0u8, Ix2(rows, columns));
+        let (mut codes, mut scales) = (room(shape)?, room(slots)?);
+        let Self { format, scale_format, tensor_scale, .. } = *self;
+        if codes.is_empty() {
+            return Ok(Quantised { codes, format, scales, scale_format, block, axis, tensor_scale });
+        }
         // Along rows a block lies in one row; along columns it takes `block` of them.
         let height = if axis == Axis(1) { 1 } else { block };
         let width = if axis == Axis(1) { block } else { 1 };
-        let (mut row, mut band) = (vec![0; columns], Array2::zeros((height.min(rows), columns)));
+        let band = filled("a band of blocks", "f64", 0.0, Ix2(height.min(rows), columns))?;
+        let (mut row, mut band) = (one_row(columns, 0)?, band);
         for (i, mut codes) in codes.axis_chunks_iter_mut(Axis(0), height).enumerate() {
             for (offset, values) in band.outer_iter_mut().enumerate().take(codes.nrows()) {
                 x.row(i * height + offset, &mut row, values.into_slice().unwrap_or_default());
@@ -251,7 +267,6 @@ impl Scheme {
                 *scale = self.block(values, codes, &scale_of);
             }
         }
-        let Self { format, scale_format, tensor_scale, .. } = *self;
         Ok(Quantised { codes, format, scales, scale_format, block, axis, tensor_scale })
     }
 

@@ -126,7 +126,12 @@ impl Schedule {
             start: plan.start,
             slices: plan.slices,
             mode: plan.mode,
-            order: if plan.mode == SplitMode::Atomic { plan.arrivals() } else { Vec::new() },
+            // More slices than blocks are refused below, however many.
+            order: if plan.mode == SplitMode::Atomic && plan.slices <= k.div_ceil(bk).max(1) {
+                plan.arrivals()
+            } else {
+                Vec::new()
+            },
             flush: plan.flush,
             workers: plan.stream_k,
             promotion: plan.promotion_on(unit),

@@ -55,12 +55,12 @@ impl Solver {
     /// # Errors
     /// When it cannot be run, or does not tell its version.
     pub fn named(program: &str, timeout: Duration) -> Result<Self, Error> {
-        let output = Command::new(program).arg("--version").stdin(Stdio::null()).output();
-        let output = output.map_err(|e| Error::Solver(format!("`{program}` cannot be run: {e}")))?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        let mut command = Command::new(program);
+        command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let child = command.spawn().map_err(|e| Error::Solver(format!("`{program}` cannot be run: {e}")))?;
+        let text = first_words(child);
         let version = text.lines().next().unwrap_or_default().trim_start_matches("This is ").trim().to_owned();
-        let known = SOLVERS.iter().any(|name| version.to_lowercase().starts_with(name));
-        if !output.status.success() || !known {
+        if !SOLVERS.iter().any(|name| version.to_lowercase().starts_with(name)) {
             return Err(Error::Solver(format!("`{program} --version` does not answer as a solver does")));
         }
         Ok(Self { program: program.into(), version, timeout })
@@ -111,7 +111,7 @@ impl Solver {
         else {
             return Err(Error::Solver(format!("`{}` has no pipes", self.program)));
         };
-        let (said, complained) = (read_all(stdout), read_all(stderr));
+        let (said, complained) = (read_all(stdout, LONGEST_ANSWER), read_all(stderr, LONGEST_ANSWER));
         let writer = thread::spawn(move || match stdin.write_all(text.as_bytes()) {
             // A solver that has gone away says why on its own.
             Err(e) if e.kind() != ErrorKind::BrokenPipe => Some(e),
@@ -134,12 +134,24 @@ impl Solver {
     }
 }
 
-/// Everything a pipe says until it closes.
-fn read_all(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
+/// What a program says of itself: in a few seconds, or nothing.
+fn first_words(mut child: Child) -> String {
+    let said = child.stdout.take().map(|pipe| read_all(pipe, 1 << 16));
+    let said = said.and_then(|said| said.recv_timeout(Duration::from_secs(10)).ok()).unwrap_or_default();
+    let _ = child.kill();
+    let _ = child.wait();
+    said
+}
+
+/// What no answer is longer than.
+const LONGEST_ANSWER: u64 = 1 << 26;
+
+/// Everything a pipe says until it closes, or so many bytes.
+fn read_all(pipe: impl Read + Send + 'static, limit: u64) -> Receiver<String> {
     let (found, received) = channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        let _ = pipe.read_to_end(&mut bytes);
+        let _ = pipe.take(limit).read_to_end(&mut bytes);
         let _ = found.send(String::from_utf8_lossy(&bytes).into_owned());
     });
     received

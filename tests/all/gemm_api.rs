@@ -277,3 +277,56 @@ fn quantised_products_and_checkpoint_layouts() {
         assert!(quantise::unpack(&[0; 2], bits, 37).is_err());
     }
 }
+
+/// A workspace, or a thread's hidden one, goes from unit to unit: scales of one product must not reach the next.
+#[test]
+fn nothing_of_a_scaled_product_reaches_the_next() {
+    let [plain, scaled] = [
+        "custom/m1n1k32.f32.e4m3.e4m3.f32/dot:block=32:F=25:flush-out=yes",
+        "custom/m1n1k32.block16.f32.e2m1.e2m1.f32.ue4m3/dot:block=32:F=25:flush-out=yes",
+    ]
+    .map(|name| Unit::find(name).unwrap());
+    let mut workspace = Workspace::new();
+    for k in [64, 128, 32] {
+        let [a, b] = [(4, k), (k, 4)].map(|shape| Array2::<f32>::ones(shape));
+        let [sa, sb] = [(4, k / 16), (k / 16, 4)].map(|shape| Array2::<f32>::from_elem(shape, 2.0));
+        for hidden in [true, false] {
+            let mut run = |gemm: Gemm<'_, f32>| {
+                let mut d = Array2::<f32>::zeros((4, 4));
+                if hidden {
+                    d = gemm.threads(1).run(&a, &b).unwrap();
+                } else {
+                    gemm.threads(1).run_into(&a, &b, &mut d, &mut workspace).unwrap();
+                }
+                d
+            };
+            assert_eq!(run(Gemm::on(&plain)), Array2::from_elem((4, 4), k as f32));
+            assert_eq!(run(Gemm::on(&scaled).block_scales(&sa, &sb)), Array2::from_elem((4, 4), 4.0 * k as f32));
+            assert_eq!(run(Gemm::on(&plain)), Array2::from_elem((4, 4), k as f32));
+        }
+    }
+}
+
+/// Sizes that no memory holds, and empty matrices with such a side, are refused or empty.
+#[test]
+fn absurd_sizes_are_refused() {
+    use gemmulate::gemm::{Codes, quantise};
+    let unit = Unit::find("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3").unwrap();
+    let plain = Unit::find("ampere/mma.m16n8k16.f32.f16.f16.f32").unwrap();
+    let [wide, tall] = [(0, 1 << 60), (1 << 60, 0)].map(|shape| Array2::<f32>::zeros(shape));
+    let [none, one] = [Array2::<f32>::zeros((0, 0)), Array2::<f32>::ones((1, 64))];
+    let empty = |shape| Array2::<f32>::zeros(shape);
+    assert_eq!(Gemm::on(&plain).run(&none, &wide).unwrap(), empty((0, 1 << 60)));
+    assert_eq!(Gemm::on(&plain).run(&tall, &none).unwrap(), empty((1 << 60, 0)));
+    let huge = Codes::U8(View::from_slice(&[0u8], [1 << 40, 1 << 40], [0, 0], 0).unwrap());
+    assert!(Gemm::on(&unit).block_scales(&huge, &huge).run(&one, &one.t()).is_err());
+    assert!(Gemm::on(&unit).block_scales(&wide, &tall).run(&one, &one.t()).is_err());
+    assert!(quantise::mx(&wide, &gemmulate::format::E4M3, 32, Axis(1), Rounding::NearestEven).is_ok());
+    assert!(quantise::nvfp4(&wide, Axis(1), Default::default()).is_ok());
+    let row = View::from_slice(&[1f32], [1, 1 << 60], [0, 0], 0).unwrap();
+    assert!(quantise::nvfp4(&row, Axis(1), Default::default()).is_err());
+    for plan in ["in-order split-k=9223372036854775807 split-mode=atomic", "in-order split-k=1000000000 seed=3"] {
+        let plan: Plan = plan.replace("seed=3", "split-mode=atomic seed=3").parse().unwrap();
+        assert!(plan.check(&plain, 16, 8, 64).is_err());
+    }
+}
