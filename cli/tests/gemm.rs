@@ -254,12 +254,26 @@ fn output_files_are_whole_or_not_there() {
     fs::set_permissions(&d, fs::Permissions::from_mode(0o400)).expect("set");
     for (to, why) in [(d.as_str(), "read-only"), (&folder.path(""), "folder"), ("/no/such/d.npy", "cannot be written")]
     {
-        for command in [&["gemm", UNIT, &b, &b, "-o", to][..], &["compare", &b, &b, "--units", UNIT, "--svg", to]] {
+        for command in [
+            &["gemm", UNIT, &b, &b, "-o", to][..],
+            &["compare", &b, &b, "--units", UNIT, "--svg", to],
+            &["probe", "volta/mma.m8n8k4.f32.f16.f16.f32", "--svg", to],
+        ] {
             let run = gemmulate(command, b"");
             assert!(run.err.contains(why) && run.code == 2, "{command:?}: {}", run.err);
         }
     }
     assert_eq!((fs::read(&d).expect("there"), folder.files()), (right, 4));
+    // Links are followed to the end, if they have one.
+    let [first, second, end] = ["first", "second", "end.npy"].map(|name| folder.path(name));
+    symlink(&second, &first).expect("a link");
+    symlink("end.npy", &second).expect("a link");
+    gemm(&[UNIT, &a, &a, "-o", &first]);
+    assert!(fs::symlink_metadata(&second).expect("there").is_symlink() && fs::metadata(&end).is_ok());
+    fs::remove_file(&second).expect("removed");
+    symlink(&first, &second).expect("a link");
+    let run = gemmulate(&["gemm", UNIT, &a, &a, "-o", &first], b"");
+    assert!(run.err.contains("link to link") && run.code == 2, "{}", run.err);
 }
 
 /// The nearest number with 11 bits.
@@ -408,22 +422,27 @@ fn bad_input_is_an_error_and_leaves_no_file() {
     let wide = folder.npy("wide.npy", "<u4", &[2, 16], false, &[0; 128]);
     let nested = format!("{}{}", "[".repeat(40), "]".repeat(40));
     let nested = folder.npy("nested.npy", &nested, &[2, 16], false, &[0; 128]);
+    let braces = format!("{}1{}", "{1:".repeat(40), "}".repeat(40));
+    let braces = folder.npy("braces.npy", &braces, &[2, 16], false, &[0; 128]);
+    let endless = folder.npy("endless.npy", "<f4", &[0, 1 << 62], false, &[]);
     let junk = folder.path("junk.npy");
     fs::write(&junk, "junk").expect("written");
     let d = folder.path("d.npy");
     let fp4 = "rtx-blackwell/mma.m16n8k32.f32.e2m1.e2m1.f32";
     let mx = "rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e4m3.f32.ue8m0";
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 18] = [
         (&[UNIT, &b, &b], "B must be"),
         (&[UNIT, &deep, &b], "has 4"),
         (&[UNIT, &number, &b], "single number"),
         (&[UNIT, "/dev/null", &b], "no regular file"),
         (&[UNIT, &cut, &b], "cut short"),
-        (&[UNIT, &huge, &b], "cut short"),
+        (&[UNIT, &huge, &b], "larger than any memory"),
         (&[UNIT, &signed, &b], "unsigned integers"),
         (&[UNIT, &wide, &b], "32 bits per element"),
         (&[UNIT, &junk, &b], "no .npy file"),
         (&[UNIT, &nested, &b], "structures"),
+        (&[UNIT, &braces, &b], "structures"),
+        (&[UNIT, &endless, &b], "larger than any memory"),
         (&[UNIT, "absent.npy", &b], "absent.npy"),
         (&[fp4, &a, &b, "--alpha", "1e300"], "beyond f32"),
         (&[UNIT, &a, &b, "--plan", "cutlass3 split-k=9"], "empty"),
