@@ -58,6 +58,9 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
     if let Some(why) = &found.does_not_sum {
         writeln!(out, "  no model was looked for: {why}")?;
     }
+    if let Some(code) = found.unknown_nan {
+        writeln!(out, "  NaNs were compared as NaNs: {code:x}, which the unit gives, is no NaN of this library's units")?;
+    }
     if found.out_of_time && found.mismatches > 0 {
         writeln!(out, "  time ran out: --limit SECONDS gives the search more")?;
     }
@@ -87,7 +90,10 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
         } else {
             values
         };
-        let why = proof.map_or("no vector tried tells them apart".into(), |w| format!("the same function; {w}"));
+        let why = proof.map_or("no vector tried tells them apart".into(), |w| match w.split_once(": ") {
+            Some((_, why)) => format!("the same function, because {why}"),
+            None => "the same function".into(),
+        });
         let beside = beside.map_or(String::new(), |other| format!(", with another {other}"));
         writeln!(out, "  {parameter} could as well be {}{beside}: {why}", few.join(", "))?;
     }
@@ -120,6 +126,7 @@ fn to_json(found: &Fit) -> serde_json::Value {
         "mismatches": found.mismatches,
         "out_of_time": found.out_of_time,
         "does_not_sum": found.does_not_sum,
+        "unknown_nan": found.unknown_nan.map(|code| format!("{code:x}")),
         "counterexample": found.counterexample.as_ref().map(|c| json!({
             "input": input_json(&c.input),
             "d": format!("{:x}", c.answer),

@@ -37,7 +37,7 @@ impl Interleave<FusedDotAdd> {
 const fn source(evidence: Evidence) -> &'static str {
     match evidence {
         Evidence::HardwareVectors => "Khattak and Mikaitis, MATLAB-tensor-core model_validation (recorded on GPUs)",
-        Evidence::CompilerOutput => "instructions emitted by ptxas 13; Khattak and Mikaitis IV-A5",
+        Evidence::CompilerOutput => "instructions emitted by ptxas 13 (lab/capture/ptx_survey)",
         Evidence::PublishedTest => "MMA-Sim (arXiv 2511.10909) Table III and mmasim 2.1.1",
         Evidence::ModelOnly => "modelled on the same unit's other instructions",
     }

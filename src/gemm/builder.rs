@@ -1,7 +1,7 @@
 //! [`Gemm`]: one product with every choice in reach.
 
 use super::driver::OnProgress;
-use super::epilogue::Scaling;
+use super::epilogue::{Scaling, holds};
 use super::operand::{Matrix, Source};
 use super::plan::Plan;
 use super::product::{Request, Scales, check_product, no_addend};
@@ -247,8 +247,15 @@ impl<'a, D: Format> Gemm<'a, D> {
     ///
     /// # Errors
     /// For shapes that do not fit, plans the unit or the size refuses, values without a code in
-    /// the unit's formats, missing or surplus scales, and cancellation.
+    /// the unit's formats, missing or surplus scales, and cancellation. On a unit known by name only, which gives `f32`
+    /// unless asked otherwise, where it has wider results: [`Gemm::run_as`] says which.
     pub fn run(&self, a: &impl Matrix, b: &impl Matrix) -> Result<Array2<D>, Error> {
+        let d = &self.unit.d;
+        if self.wanted().is_none() && !holds(&spec_of::<D>(), d) {
+            let (unit, here) = (self.unit, D::SPEC.name);
+            let why = format!("{unit} gives {d}, which {here} does not hold: ask for it by `Gemm::on(&unit).run_as`");
+            return Err(Error::Product(why));
+        }
         self.run_as::<D>(a, b)
     }
 

@@ -17,12 +17,27 @@ use ndarray::{Array1, Array2, ArrayBase, Axis, Data, DataMut, Ix1, Ix2};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not multiply `{A}` by `{B}`",
     label = "the instruction takes other operand types",
-    note = "to round operands to the instruction's types, use `Gemm::on(&unit).round_inputs(..).run(&a, &b)`"
+    note = "to round operands to the instruction's types, use `Gemm::on(&unit).run(&a, &b)`"
 )]
 pub trait Takes<A, B>: AsUnit {}
 
+/// That two types are one: what the instruction takes, and what it is given.
+#[diagnostic::on_unimplemented(
+    message = "the instruction multiplies `{Self}`, not `{T}`",
+    label = "the instruction takes other operand types",
+    note = "to round operands to the instruction's types, use `Gemm::on(&unit).run(&a, &b)`"
+)]
+pub trait SameAs<T> {}
+
+impl<T> SameAs<T> for T {}
+
 impl<A: Format, B: Format> Takes<A, B> for Unit {}
-impl<R: Arch, I: Instruction, Acc> Takes<I::A, I::B> for MmaUnit<R, I, Acc> {}
+impl<R: Arch, I: Instruction, Acc, A, B> Takes<A, B> for MmaUnit<R, I, Acc>
+where
+    I::A: SameAs<A>,
+    I::B: SameAs<B>,
+{
+}
 
 /// That a unit's results are of this type: a typed unit's its instruction's D, a named one's any.
 #[diagnostic::on_unimplemented(

@@ -2,6 +2,7 @@
 
 use super::black_box::{BlackBox, Input, Interface};
 use crate::error::Error;
+use crate::special::NanRule;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::process::{Child, ChildStdin, Stdio};
@@ -122,6 +123,11 @@ impl Command {
             }
             Err(RecvTimeoutError::Disconnected) => return Err(self.ended(answered)),
         };
+        if line.trim().eq_ignore_ascii_case("nan")
+            && let Some(code) = self.interface.d.nan_code(NanRule::Quiet)
+        {
+            return Ok(code);
+        }
         // `from_str_radix` alone takes a sign.
         let digits = Some(line.trim()).filter(|text| text.bytes().all(|x| x.is_ascii_hexdigit()));
         let code = digits.and_then(|text| u64::from_str_radix(text, 16).ok());

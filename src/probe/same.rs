@@ -78,6 +78,9 @@ pub fn canonical(recipe: &Recipe, interface: &Interface) -> (Recipe, Vec<(&'stat
 /// The reasons why two recipes are one function, if the rules of [`canonical`] say so. Empty for
 /// equal recipes.
 pub fn same_function(x: &Recipe, y: &Recipe, interface: &Interface) -> Option<Vec<String>> {
+    if x == y {
+        return Some(Vec::new());
+    }
     let ((left, why_left), (right, why_right)) = (canonical(x, interface), canonical(y, interface));
     if left != right {
         return None;

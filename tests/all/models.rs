@@ -130,6 +130,40 @@ impl Accumulator for Odd {
     }
 }
 
+/// A processor's own chain: its NaN is none that a GPU gives, negative or an operand's.
+struct Processor {
+    unit: Unit,
+    keeps: bool,
+}
+
+impl BlackBox for Processor {
+    fn interface(&self) -> Interface {
+        self.unit.interface()
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, gemmulate::Error> {
+        let (d, keeps) = (self.unit.d, self.keeps);
+        let named = |(code, x): (u64, &Input)| match d.decode(code).is_nan() {
+            true if keeps && d.decode(x.c).is_nan() => x.c | 1 << 22,
+            true => 0xffc0_0000,
+            false => code,
+        };
+        Ok(self.unit.dot_adds(inputs)?.into_iter().zip(inputs).map(named).collect())
+    }
+}
+
+#[test]
+fn fit_compares_unknown_nans_as_nans() {
+    let unit = Unit::find("custom/m1n1k4.f32.f32.f32.f32/fma").unwrap();
+    for keeps in [false, true] {
+        let mut processor = Processor { unit: unit.clone(), keeps };
+        let found = fit(&mut processor, &FitOptions::default()).unwrap();
+        assert_eq!((found.mismatches, found.recipe), (0, unit.recipe.unwrap()));
+        assert!(found.unknown_nan.is_some());
+    }
+    assert_eq!(fits(&unit).unknown_nan, None);
+}
+
 #[test]
 fn fit_gives_a_small_counterexample_for_what_it_cannot_model() {
     let mut unit = Unit::custom(Odd, Shape::new(1, 1, 4), [F16, F16, F32, F32], None).unwrap();

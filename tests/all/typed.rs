@@ -246,6 +246,13 @@ fn disputed_rules_are_fields() {
 /// Errors in other words would be other errors: the texts are pinned.
 #[test]
 fn what_an_architecture_lacks_does_not_compile() {
+    // Texts are a compiler's: these are of one version.
+    let version = std::process::Command::new("rustc").arg("--version").output().expect("a compiler");
+    let version = String::from_utf8_lossy(&version.stdout).into_owned();
+    if !version.contains(" 1.95.") {
+        println!("left out: tests/ui has the messages of Rust 1.95, and this is {version}");
+        return;
+    }
     trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
 }
 

@@ -9,6 +9,7 @@
 mod alternatives;
 pub(super) mod cases;
 mod hypotheses;
+mod nans;
 mod options;
 mod refine;
 mod search;
@@ -26,6 +27,7 @@ use crate::unit::Unit;
 pub use alternatives::Alternative;
 use cases::{Case, Jury};
 use hypotheses::Hypotheses;
+use nans::KnownNans;
 pub(super) use options::{options as parameter_options, roundings};
 use refine::Changes;
 use std::collections::HashSet;
@@ -79,6 +81,9 @@ pub struct Fit {
     /// Why no model was looked for, where 1 x 1 and the like are not what they are in every model whose alignment floor
     /// is below them.
     pub does_not_sum: Option<String>,
+    /// A code for NaN that the box gives and no rule of the library does: NaNs were then compared as NaNs, whatever
+    /// their bits.
+    pub unknown_nan: Option<u64>,
     /// The smallest of those found, if any.
     pub counterexample: Option<Counterexample>,
     /// Parameters whose other values give the same answers.
@@ -110,6 +115,12 @@ impl core::fmt::Debug for Lab<'_> {
 /// a model is asked for again). A box outside the library's family is no error: the result then
 /// has mismatches and a counterexample.
 pub fn fit(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error> {
+    let mut known = KnownNans::new(target);
+    let found = fit_known(&mut known, options)?;
+    Ok(Fit { unknown_nan: known.unknown, ..found })
+}
+
+fn fit_known(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error> {
     let interface = target.interface();
     interface.check()?;
     let mut lab = Lab {
@@ -371,7 +382,18 @@ impl Lab<'_> {
             false => Vec::new(),
         };
         let (vectors, mismatches) = (self.asked, wrong.len() as u64);
-        Ok(Fit { model, recipe, vectors, mismatches, out_of_time, does_not_sum: None, counterexample, alternatives })
+        let (does_not_sum, unknown_nan) = (None, None);
+        Ok(Fit {
+            model,
+            recipe,
+            vectors,
+            mismatches,
+            out_of_time,
+            does_not_sum,
+            unknown_nan,
+            counterexample,
+            alternatives,
+        })
     }
 
     fn smallest(&mut self, case: &Case, model: &Unit) -> Result<Counterexample, Error> {
