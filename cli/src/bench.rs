@@ -104,6 +104,9 @@ fn spread(mut xs: Vec<f64>) -> [f64; 2] {
 fn measure<T: Real>(unit: &Unit, args: &Args, native: &mut Native<T>) -> Result<Value, Failure> {
     let mut gemm = Gemm::on(unit);
     if let Some(isa) = args.isa {
+        if !isa.is_available() {
+            return Err(Failure::Message(format!("--isa {isa}: this processor has no such instructions")));
+        }
         gemm = gemm.isa(isa);
     }
     let kernel = gemm.kernel_for(args.size.m);

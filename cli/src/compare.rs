@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// How values are rounded to the units' formats
     #[arg(long, value_name = "ROUNDING", default_value = "rne")]
     round: Rounding,
-    /// What becomes of values beyond the units' formats: inf (where there is one) or saturate
+    /// What becomes of values beyond the units' formats: inf (or the NaN of formats without one; an error where there is neither) or saturate
     #[arg(long, value_parser = overflow, default_value = "inf")]
     overflow: Overflow,
     /// Threads; 0 for all there are. The result never depends on it

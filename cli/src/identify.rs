@@ -35,7 +35,7 @@ Examples:
     --plans \"cutlass3 split-k=7;cutlass3 block=128x256x64 stream-k=99\"
 
 JSON: {exact, tried, not_computed,
-matches: [{units, plans, output, differ, of, first}]}.")]
+matches: [{units, plans, output, differ, of, first, bits}], left_out: [{plan, functions, why}]}.")]
 pub(crate) struct Args {
     #[command(flatten)]
     inputs: Operands,
@@ -321,6 +321,24 @@ impl<'a> Question<'a> {
         Ok((candidates, left))
     }
 
+    /// The plans given that some of the functions cannot run at this size: on how many, and the first one's reason.
+    fn left_out(&self) -> Vec<(&Plan, usize, String)> {
+        if self.args.plans.is_empty() {
+            return Vec::new();
+        }
+        // K as the unit sees it: packed codes are fewer.
+        let sizes: Vec<_> = self.groups.iter().map(|units| self.inputs.on(&units[0]).map(|x| x.size).ok()).collect();
+        let refused = |plan: &Plan| -> Vec<String> {
+            let checked = self.groups.iter().zip(&sizes).filter_map(|(units, size)| {
+                let [m, n, k] = (*size)?;
+                plan.check(&units[0], m, n, k).err().map(|why| why.to_string())
+            });
+            checked.collect()
+        };
+        let all = self.args.plans.iter().map(|plan| (plan, refused(plan)));
+        all.filter_map(|(plan, reasons)| Some((plan, reasons.len(), reasons.into_iter().next()?))).collect()
+    }
+
     fn table(&self, out: &mut impl Write, answer: &Answer) -> Result<(), Failure> {
         let (total, tried) = (self.d.len(), answer.tried);
         if answer.exact {
@@ -346,6 +364,9 @@ impl<'a> Question<'a> {
             let why = "agree on samples and were not computed whole: --limit gives them time";
             writeln!(out, "{} more {why}", answer.left)?;
         }
+        for (plan, refused, why) in self.left_out() {
+            writeln!(out, "left out on {refused} of {} functions: {plan} ({why})", self.groups.len())?;
+        }
         if !answer.exact && !self.args.rounded {
             writeln!(out, "units whose formats do not hold A and B exactly were left out: --rounded tries them")?;
         }
@@ -362,7 +383,15 @@ impl<'a> Question<'a> {
             })
         };
         let matches: Vec<_> = answer.matches.iter().map(one).collect();
-        json!({"exact": answer.exact, "tried": answer.tried, "not_computed": answer.left, "matches": matches})
+        let left_out: Vec<_> = self
+            .left_out()
+            .into_iter()
+            .map(|(plan, functions, why)| json!({"plan": plan.to_string(), "functions": functions, "why": why}))
+            .collect();
+        json!({
+            "exact": answer.exact, "tried": answer.tried, "not_computed": answer.left, "matches": matches,
+            "left_out": left_out,
+        })
     }
 }
 

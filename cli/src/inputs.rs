@@ -48,7 +48,7 @@ pub(crate) struct Operands {
     /// rounded to nearest even)
     #[arg(long, value_name = "ROUNDING", default_value = "rne")]
     round: Rounding,
-    /// What becomes of values beyond the unit's formats: inf (where there is one) or saturate
+    /// What becomes of values beyond the unit's formats: inf (or the NaN of formats without one; an error where there is neither) or saturate
     #[arg(long, value_parser = overflow, default_value = "inf")]
     overflow: Overflow,
     /// Threads; 0 for all there are. The result never depends on it

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 
 /// Find out what a unit does: widths, roundings, order of additions, special values.
 ///
-/// Every property comes with the inputs and bits that show it; "cannot tell" where none can.
+/// Every property comes with the inputs and bits that show it; "cannot tell" where none can. Exit status 1 if nothing
+/// can be told, because the unit is no sum of products or answers the same input in different ways.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -53,16 +54,32 @@ pub(crate) fn run(args: &Args) -> Outcome {
         print(&found, args.evidence, &mut out)?;
     }
     out.flush()?;
-    Ok(true)
+    Ok(nothing(&found).is_none())
+}
+
+/// Why nothing can be told of a box, if it fails in the basics.
+fn nothing(found: &Features) -> Option<&Feature> {
+    let first = found.all.first().filter(|f| matches!(f.value, Value::CannotTell(_)));
+    first.filter(|first| found.all.iter().all(|f| f.value == first.value))
 }
 
 fn print(found: &Features, evidence: bool, out: &mut impl Write) -> Result<(), Failure> {
-    for feature in &found.all {
-        writeln!(out, "  {:24}{}", feature.name.replace('_', " "), feature.value)?;
-        let shown = if evidence { feature.evidence.len() } else { 0 };
-        for o in feature.evidence.iter().take(shown) {
+    let shown = |feature: &Feature, out: &mut dyn Write| -> Result<(), Failure> {
+        for o in &feature.evidence {
             let d = number(found.interface.d.to_f64(o.d));
             writeln!(out, "      {}: {} -> {d} ({:x})", o.shows, in_words(&o.input, &found.interface), o.d)?;
+        }
+        Ok(())
+    };
+    if let Some(feature) = nothing(found) {
+        writeln!(out, "  {}", feature.value)?;
+        writeln!(out, "  of a sum of products of these formats and K: are --a, --b, --c, --d and --k the box's?")?;
+        return shown(feature, out);
+    }
+    for feature in &found.all {
+        writeln!(out, "  {:24}{}", feature.name.replace('_', " "), feature.value)?;
+        if evidence {
+            shown(feature, out)?;
         }
     }
     if !evidence {

@@ -210,6 +210,10 @@ fn plans_are_found_again() {
     let third = |t: usize| wave(t) / 3.0;
     let (x, y) = (folder.floats("x.npy", &[m, k], third), folder.floats("y.npy", &[k, n], third));
     gemm(&[UNIT, &x, &y, "-o", &d]);
+    // A plan that a size excludes is not left out in silence.
+    let plans = ["--plans", "in-order;cutlass3 split-k=7"];
+    let some = gemmulate(&[&["identify", &a, &b, &d, "--arch", "hopper"], &plans[..]].concat(), b"");
+    assert!(some.out.contains("left out on") && some.out.contains("cutlass3 split-k=7 ("), "{}", some.out);
     let left_out = gemmulate(&["identify", &x, &y, &d, "--arch", "hopper", "--plans", "in-order"], b"");
     assert!(left_out.code == 1 && left_out.out.contains("--rounded tries them"), "{}{}", left_out.out, left_out.err);
     let tried = ["identify", &x, &y, &d, "--arch", "hopper", "--plans", "in-order", "--rounded"];
