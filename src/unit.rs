@@ -345,7 +345,7 @@ impl<T: AsUnit + ?Sized> AsUnit for &T {
     }
 }
 
-/// A unit is its name, as text.
+/// A unit is its name, as text; an error where its accumulator is the caller's own, which no name finds.
 #[cfg(feature = "serde")]
 mod as_text {
     use super::Unit;
@@ -353,6 +353,11 @@ mod as_text {
 
     impl Serialize for Unit {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            // Nothing could read it back.
+            if self.recipe.is_none() {
+                let why = format!("{}: an accumulator without a recipe is no data", self.name);
+                return Err(serde::ser::Error::custom(why));
+            }
             serializer.serialize_str(&self.name)
         }
     }

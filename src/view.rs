@@ -408,7 +408,6 @@ mod tests {
         assert!(found.iter().all(|&n| n > 400), "{found:?}");
     }
 
-
     #[test]
     fn any_layout_reads_as_ndarray_does() {
         let base = Array2::from_shape_fn((7, 9), |(i, j)| i * 100 + j);

@@ -59,7 +59,10 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
         writeln!(out, "  no model was looked for: {why}")?;
     }
     if let Some(code) = found.unknown_nan {
-        writeln!(out, "  NaNs were compared as NaNs: {code:x}, which the unit gives, is no NaN of this library's units")?;
+        writeln!(
+            out,
+            "  NaNs were compared as NaNs: {code:x}, which the unit gives, is no NaN of this library's units"
+        )?;
     }
     if found.out_of_time && found.mismatches > 0 {
         writeln!(out, "  time ran out: --limit SECONDS gives the search more")?;

@@ -29,7 +29,11 @@ use core::str::FromStr;
 /// # Ok::<(), gemmulate::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(into = "String", try_from = "String")
+)]
 #[non_exhaustive]
 pub enum Recipe {
     /// The FDA family, chains and interleaves of it, exact sums, and units that do not exist.
@@ -266,6 +270,12 @@ impl Recipe {
         ("software", || Self::Software(SoftwareDot::NVIDIA)),
     ];
 
+    /// Whether a text begins as a recipe does.
+    pub(crate) fn is_text_of_a_family(text: &str) -> bool {
+        let family = text.split(':').next().unwrap_or_default();
+        Self::FAMILIES.iter().any(|(name, _)| *name == family)
+    }
+
     const fn family(&self) -> &'static str {
         match self {
             Self::Generic(_) => "dot",
@@ -368,6 +378,22 @@ fn visit_round_down(x: &mut RoundDown, group: usize, f: &mut Fields<'_>) {
     f.field("total", &mut x.total_bits, d.total_bits);
     f.field("overflow-beside-c", &mut x.overflow_beside_c, d.overflow_beside_c);
     f.field("nan", &mut x.nan, d.nan);
+}
+
+/// As text: what is stored does not depend on which parameters there are.
+#[cfg(feature = "serde")]
+impl From<Recipe> for String {
+    fn from(recipe: Recipe) -> Self {
+        recipe.to_string()
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<String> for Recipe {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Self, Error> {
+        text.parse()
+    }
 }
 
 impl fmt::Display for Recipe {

@@ -28,10 +28,11 @@ pub(crate) fn find(name: &str) -> Result<Unit, Error> {
         return Unit::parse_custom(custom);
     }
     let base = base_name(&lower);
-    if base.len() < lower.len() {
-        let unit = find(base)?;
-        let recipe: Recipe = lower[base.len() + 1..].parse()?;
-        return unit.with_accumulator(recipe);
+    let canonical = (base.len() < lower.len()).then(|| (base, &lower[base.len() + 1..]));
+    // Behind any other spelling, too: `A100 HMMA.16816.F32/dot:block=8:F=25`.
+    let spelled = || lower.rsplit_once('/').filter(|(_, recipe)| Recipe::is_text_of_a_family(recipe));
+    if let Some((base, recipe)) = canonical.or_else(spelled) {
+        return find(base)?.with_accumulator(recipe.parse::<Recipe>()?);
     }
     if let Some((gpu, family)) = UNMODELLED.iter().find(|(gpu, _)| starts_with_word(&lower, gpu)) {
         let why = format!("{family} ({gpu}) is not modelled; its units may differ from every other architecture's");

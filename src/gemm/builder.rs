@@ -439,12 +439,7 @@ pub(super) fn blank<T: Format, S: Dimension>(dim: S) -> Result<Array<T, S>, Erro
 }
 
 /// Room for an array of elements of a kind, or an error where memory has none.
-pub(super) fn filled<T: Clone, S: Dimension>(
-    name: &str,
-    kind: &str,
-    element: T,
-    dim: S,
-) -> Result<Array<T, S>, Error> {
+pub(super) fn filled<T: Clone, S: Dimension>(name: &str, kind: &str, element: T, dim: S) -> Result<Array<T, S>, Error> {
     let sizes = dim.clone();
     let too_large = || {
         let sizes = sizes.slice().iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");

@@ -128,6 +128,11 @@ impl ScaleBlocks {
 /// # Ok::<(), gemmulate::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(into = "String", try_from = "String")
+)]
 pub struct Plan {
     pub(crate) preset: Preset,
     pub(crate) block: Option<[usize; 3]>,

@@ -76,6 +76,21 @@ pub(crate) fn write(plan: &Plan) -> String {
     text
 }
 
+#[cfg(feature = "serde")]
+impl From<Plan> for String {
+    fn from(plan: Plan) -> Self {
+        plan.to_string()
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<String> for Plan {
+    type Error = crate::error::Error;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
 const MODES: [(SplitMode, &str); 3] =
     [(SplitMode::Parallel, "parallel"), (SplitMode::Serial, "serial"), (SplitMode::Atomic, "atomic")];
 const TAILS: [(Tail, &str); 2] = [(Tail::Last, "last"), (Tail::First, "first")];

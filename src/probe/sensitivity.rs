@@ -186,11 +186,7 @@ fn edges_reach_what_was_missed() {
             "block=4:pattern=pairs:F=33:sticky=yes:normalise=yes:e_zero=emin-5:c=last:out=rd:flush-in=yes",
             "block=4:pattern=pairs:exact=yes:F=25:c=last:out=rd:flush-in=yes",
         ),
-        (
-            "k32.f32.e4m3.e4m3.f32",
-            "block=2:F=35:e_zero=none:c=last:out=rne",
-            "block=2:exact=yes:F=25:c=last:out=rne",
-        ),
+        ("k32.f32.e4m3.e4m3.f32", "block=2:F=35:e_zero=none:c=last:out=rne", "block=2:exact=yes:F=25:c=last:out=rne"),
     ] {
         let unit = Unit::find(&format!("custom/m1n1{formats}/dot:{unit}")).unwrap();
         let family = if other.starts_with("pairwise") { "" } else { "dot:" };

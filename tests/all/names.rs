@@ -161,3 +161,19 @@ fn wrong_names_help() {
         assert!(Unit::find(wild).is_err(), "{wild}");
     }
 }
+
+/// Another accumulator's text goes behind any spelling of a unit.
+#[test]
+fn recipes_follow_every_spelling() {
+    for (spelled, canonical) in [
+        ("H100 HGMMA.64x8x16.F32/dot:block=16:F=27", "hopper/wgmma.m64n8k16.f32.f16.f16/dot:block=16:F=27"),
+        ("A100 HMMA.16816.F32/dot:block=16:F=24", "ampere/mma.m16n8k16.f32.f16.f16.f32/dot:block=16:F=24"),
+        ("MI300X v_mfma_f32_32x32x8_f16/round-down:G=4", "cdna3/v_mfma_f32_32x32x8_f16/round-down:G=4"),
+        ("sm_90 mma.m16n8k8.f32.bf16.bf16.f32/fma", "hopper/mma.m16n8k8.f32.bf16.bf16.f32/fma"),
+    ] {
+        assert_eq!(Unit::find(spelled).unwrap(), Unit::find(canonical).unwrap(), "{spelled}");
+    }
+    assert!(Unit::find("A100/dot:block=8").is_err());
+    assert!(Unit::find("/dot:block=8").is_err());
+    assert!(Unit::find("A100 HMMA.16816.F32/dot:block=0").is_err());
+}

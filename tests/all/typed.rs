@@ -268,6 +268,14 @@ fn units_recipes_and_newtypes_serialise() {
     round_trip(FusedDotAdd::HOPPER);
     Unit::all().step_by(17).for_each(|unit| round_trip(unit.recipe.unwrap()));
     assert!(serde_json::from_str::<Unit>("\"nonsense\"").is_err());
+    // As text, which outlives a new parameter.
+    let recipe: Recipe = "dot:block=8:F=24:sticky=yes".parse().unwrap();
+    assert_eq!(serde_json::to_string(&recipe).unwrap(), "\"dot:block=8:F=24:sticky=yes\"");
+    assert!(serde_json::from_str::<Recipe>("\"dot:blocks=8\"").is_err());
+    round_trip("cutlass3 block=128x128x64 split-k=4".parse::<Plan>().unwrap());
+    // What no name finds is not written as if one did.
+    let own = MmaUnit::custom::<f32, f32, f32, f32>(Last, Shape::new(1, 1, 2)).unwrap();
+    assert!(serde_json::to_string(own.as_unit()).is_err());
 }
 
 /// What prints alike need not compute alike: kernels, which are remembered from one product to the next, must be the
