@@ -187,6 +187,12 @@ fn units_as_json() {
         assert_eq!(unit.keys().map(String::as_str).collect::<Vec<_>>(), keys);
         assert!(unit["m"].is_u64() && unit["aliases"].is_array() && unit["accumulator"].is_string());
     }
+    // As README has it.
+    let by = |evidence: &str| all.iter().filter(|unit| unit["evidence"] == evidence).count();
+    let kinds: std::collections::BTreeSet<&str> = all.iter().filter_map(|unit| unit["evidence"].as_str()).collect();
+    let mut counts: Vec<usize> = kinds.iter().map(|kind| by(kind)).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [17, 30, 47, 277], "{kinds:?}");
     let some = lines(&["units", "--arch", "V100", "--d", "f16"]);
     assert_eq!(some.len(), 2, "a header and one unit: {some:?}");
     assert_eq!(gemmulate(&["units", "--arch", "V1000"], b"").code, 2);

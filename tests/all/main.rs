@@ -22,6 +22,7 @@ mod kernels_hard;
 mod kernels_narrow;
 mod kernels_sums;
 mod kernels_tiles;
+mod laws;
 mod layouts;
 mod models;
 mod names;
