@@ -18,6 +18,7 @@ use rayon::prelude::*;
 
 /// How far a product has come, in multiply-adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// Multiply-adds done.
     pub done: u64,

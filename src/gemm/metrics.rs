@@ -207,6 +207,7 @@ fn compensated(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
 
 /// Errors of a product.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Errors {
     /// max |d - r|.
     pub max_abs: f64,

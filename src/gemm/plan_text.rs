@@ -85,7 +85,7 @@ impl From<Plan> for String {
 
 #[cfg(feature = "serde")]
 impl TryFrom<String> for Plan {
-    type Error = crate::error::Error;
+    type Error = Error;
     fn try_from(text: String) -> Result<Self, Self::Error> {
         text.parse()
     }

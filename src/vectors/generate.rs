@@ -91,13 +91,14 @@ impl fmt::Display for Kind {
 impl FromStr for Kind {
     type Err = Error;
 
-    /// Any case, blanks for hyphens, and beginnings such as `wide` are understood.
+    /// Any case, blanks for hyphens, and beginnings such as `wide` that only one kind has are understood.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wanted = text.trim().to_ascii_lowercase().replace([' ', '_'], "-");
-        let fits = |kind: &Kind| !wanted.is_empty() && kind.name().starts_with(&wanted);
-        KINDS
-            .into_iter()
-            .find(fits)
+        let whole = KINDS.into_iter().find(|kind| kind.name() == wanted);
+        let mut begun = KINDS.into_iter().filter(|kind| !wanted.is_empty() && kind.name().starts_with(&wanted));
+        let only = begun.next().filter(|_| begun.next().is_none());
+        whole
+            .or(only)
             .ok_or_else(|| Error::parse("kind of input", text, format!("one of {}", KINDS.map(Kind::name).join(", "))))
     }
 }

@@ -133,6 +133,8 @@ fn kinds_are_known_by_name() {
     }
     assert_eq!("sparse with zeros".parse::<Kind>().unwrap(), Kind::SparseWithZeros);
     assert!("".parse::<Kind>().is_err() && "widest".parse::<Kind>().is_err());
+    // `ties` or `tiny`?
+    assert!("ti".parse::<Kind>().is_err() && "tie".parse::<Kind>().is_ok());
 }
 
 /// How many of a kind's vectors have a property, in percent.

@@ -147,6 +147,9 @@ impl Edges {
     pub(super) fn carried_tie(&mut self, input: &mut Input, step: usize, negative: bool) {
         let Interface { a, b, d, .. } = self.bench.interface;
         let (earlier, members) = (self.blocks[..step].concat(), self.blocks[step].clone());
+        if earlier.len() < 2 {
+            return;
+        }
         // As large as there are, or as results hold of so many.
         let highest = (top(&a) + top(&b)).min(top(&d) - (earlier.len() as f64).log2() as i32 - 2);
         let lead = if self.random.one_in(2) { highest } else { highest - self.random.range(0, 6) };

@@ -110,6 +110,7 @@ pub struct Feature {
 
 /// Everything the tests found.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Features {
     /// The box's formats and K.
     pub interface: Interface,

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 /// Another value of a parameter that gives the same answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Alternative {
     /// The parameter, by its name in the recipe's text, or `family`.
     pub parameter: &'static str,

@@ -56,6 +56,7 @@ impl Default for FitOptions {
 
 /// An input on which a model is wrong, as small as can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counterexample {
     /// The input.
     pub input: Input,
@@ -67,6 +68,7 @@ pub struct Counterexample {
 
 /// The outcome of [`fit()`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Fit {
     /// The model, named by a text that [`Unit::find`] accepts.
     pub model: Unit,

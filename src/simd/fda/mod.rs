@@ -327,7 +327,7 @@ impl Kernel for Fda {
         let Staged::Narrow(codes) = &panel.codes else { unreachable!("operands of at most 32 bits") };
         let size = [panel.lines, panel.k];
         // SAFETY: the set is the proof that the instructions are there.
-        #[allow(unsafe_code)]
+        #[allow(unsafe_code, reason = "functions for one instruction set")]
         unsafe {
             match self.set {
                 Set::Avx512(_) => {
@@ -345,7 +345,7 @@ impl Kernel for Fda {
         let Staged::Narrow(codes) = &panel.codes else { unreachable!("operands of at most 32 bits") };
         let size = [panel.lines, panel.k];
         // SAFETY: the set is the proof that the instructions are there.
-        #[allow(unsafe_code)]
+        #[allow(unsafe_code, reason = "functions for one instruction set")]
         unsafe {
             match self.set {
                 Set::Avx512(_) => {
