@@ -1,6 +1,6 @@
 //! The only place in the crate where numbers are rounded.
 //!
-//! [`round`] takes an exact number to a grid; everything else (formats' encodings, outputs of
+//! `round` takes an exact number to a grid; everything else (formats' encodings, outputs of
 //! accumulators, alignment) states the grid and the [`Rounding`].
 
 use crate::num::Fixed;

@@ -37,7 +37,7 @@ impl Quantised {
     /// When the scales do not cover the codes in blocks along `axis`, which is 0 or 1.
     pub fn values(&self) -> Result<Array2<f64>, Error> {
         let (rows, columns) = self.codes.dim();
-        let blocks = |n: usize| n.checked_div(self.block).map(|whole| whole + usize::from(n % self.block > 0));
+        let blocks = |n: usize| (self.block > 0).then(|| n.div_ceil(self.block));
         let needed = match self.axis {
             Axis(0) => blocks(rows).map(|n| (n, columns)),
             Axis(1) => blocks(columns).map(|n| (rows, n)),

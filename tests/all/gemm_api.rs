@@ -288,7 +288,7 @@ fn nothing_of_a_scaled_product_reaches_the_next() {
     .map(|name| Unit::find(name).unwrap());
     let mut workspace = Workspace::new();
     for k in [64, 128, 32] {
-        let [a, b] = [(4, k), (k, 4)].map(|shape| Array2::<f32>::ones(shape));
+        let [a, b] = [(4, k), (k, 4)].map(Array2::<f32>::ones);
         let [sa, sb] = [(4, k / 16), (k / 16, 4)].map(|shape| Array2::<f32>::from_elem(shape, 2.0));
         for hidden in [true, false] {
             let mut run = |gemm: Gemm<'_, f32>| {
@@ -313,7 +313,7 @@ fn absurd_sizes_are_refused() {
     use gemmulate::gemm::{Codes, quantise};
     let unit = Unit::find("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3").unwrap();
     let plain = Unit::find("ampere/mma.m16n8k16.f32.f16.f16.f32").unwrap();
-    let [wide, tall] = [(0, 1 << 60), (1 << 60, 0)].map(|shape| Array2::<f32>::zeros(shape));
+    let [wide, tall] = [(0, 1 << 60), (1 << 60, 0)].map(Array2::<f32>::zeros);
     let [none, one] = [Array2::<f32>::zeros((0, 0)), Array2::<f32>::ones((1, 64))];
     let empty = |shape| Array2::<f32>::zeros(shape);
     assert_eq!(Gemm::on(&plain).run(&none, &wide).unwrap(), empty((0, 1 << 60)));
