@@ -35,7 +35,8 @@ Examples:
     --plans \"cutlass3 split-k=7;cutlass3 block=128x256x64 stream-k=99\"
 
 JSON: {exact, tried, not_computed,
-matches: [{units, plans, output, differ, of, first, bits}], left_out: [{plan, functions, why}]}.")]
+matches: [{units, plans, output, differ, of, first, bits}],
+left_out: [{plan, functions, why}]}.")]
 pub(crate) struct Args {
     #[command(flatten)]
     inputs: Operands,
