@@ -274,11 +274,17 @@ pub(super) fn check_rounding(rounding: Rounding) -> Result<(), String> {
     Ok(())
 }
 
-/// A width check shared by all aligned sums.
-pub(super) fn check_width(frac_bits: u32, signature: &Signature) -> Result<(), String> {
+/// A check of F alone, which an exact sum has too, without a meaning.
+pub(super) fn check_frac_bits(frac_bits: u32) -> Result<(), String> {
     if frac_bits > MAX_FRAC_BITS {
         return Err(format!("{frac_bits} fraction bits are more than the {MAX_FRAC_BITS} supported"));
     }
+    Ok(())
+}
+
+/// A width check shared by all aligned sums.
+pub(super) fn check_width(frac_bits: u32, signature: &Signature) -> Result<(), String> {
+    check_frac_bits(frac_bits)?;
     let scale = signature.scale.map_or(0, |s| 2 * s.fraction_bits + 2);
     let product = signature.a.fraction_bits + signature.b.fraction_bits + 2 + scale;
     if product > 120 {

@@ -1,6 +1,6 @@
 //! The parametrised accumulator: units that do not exist, and the FDA family as settings of it.
 
-use super::fused::{self, check_floor, check_output, check_rounding, check_width};
+use super::fused::{self, check_floor, check_frac_bits, check_output, check_rounding, check_width};
 use super::{Accumulator, Dot, Finish, Floor, FusedDotAdd, Recipe, Signature, SubnormalC, ZeroProducts, gather, ieee};
 use crate::format::FormatSpec;
 use crate::num::{self, Fixed, Num, Term};
@@ -364,7 +364,7 @@ impl Accumulator for GenericDot {
         check_rounding(self.alignment)?;
         check_output(self.output_rounding, self.output_bits)?;
         check_floor(self.floor)?;
-        if self.exact { Ok(()) } else { check_width(self.frac_bits, signature) }
+        if self.exact { check_frac_bits(self.frac_bits) } else { check_width(self.frac_bits, signature) }
     }
 }
 

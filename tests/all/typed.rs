@@ -364,6 +364,9 @@ fn parameters_out_of_range_are_refused_or_harmless() {
             Unit::find(&format!("custom/m1n1k4.f32.f16.f16.f32/round-down-grouped:G=4:c-reach={c_reach}")).is_err()
         );
     }
+    // Exact sums do not look at F, but others who read the recipe do.
+    assert!(Unit::find("custom/m1n1k4.f32.e4m3.e4m3.f32/dot:block=4:exact=yes:F=4294967295").is_err());
+    assert!(Unit::find("custom/m1n1k4.f32.e4m3.e4m3.f32/groups:G=1:F=2147483647:e_zero=emin+50").is_err());
     let base = RoundDown { total_bits: Some(u32::MAX), sum_bits: u32::MAX, frac_bits: u32::MAX, ..RoundDown::CDNA3 };
     total(unit.with(|_| GroupedRoundDown { base, ..GroupedRoundDown::CDNA3 }).as_unit());
     total(unit.with(|_| base).as_unit());
