@@ -16,6 +16,24 @@ pub enum Error {
         /// The shape it has.
         found: String,
     },
+    /// A value that no operand of its kind may have.
+    #[error("{operand} must be {expected}, but is {found}")]
+    Value {
+        /// Which operand.
+        operand: String,
+        /// What it may be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// A matrix that this machine's memory does not hold.
+    #[error("{operand} must be small enough for this machine's memory, but is {size}")]
+    TooLarge {
+        /// Which operand.
+        operand: String,
+        /// How large it would be.
+        size: String,
+    },
     /// No unit has this name.
     #[error("no unit is called `{name}`{}", suggest(.suggestions))]
     UnknownUnit {
@@ -138,5 +156,10 @@ impl Error {
     /// An operand of the wrong shape.
     pub(crate) fn shape(operand: impl Into<String>, expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self::Shape { operand: operand.into(), expected: expected.into(), found: found.into() }
+    }
+
+    /// A value out of its range.
+    pub(crate) fn value(operand: impl Into<String>, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self::Value { operand: operand.into(), expected: expected.into(), found: found.into() }
     }
 }

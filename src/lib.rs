@@ -23,6 +23,7 @@ pub mod instr;
 pub mod mma;
 pub mod num;
 pub mod probe;
+mod random;
 pub mod round;
 pub mod simd;
 #[cfg(feature = "smt")]

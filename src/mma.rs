@@ -7,6 +7,7 @@ use crate::format::{Format, spec_of};
 use crate::instr::{FixedRow, Instruction, MAX_DIMENSION, ScaleRule, Shape};
 use crate::unit::{AsUnit, Evidence, Unit, UnitInfo};
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
 use ndarray::{Array, ArrayBase, Data, Dimension};
 use std::sync::Arc;
@@ -64,6 +65,21 @@ impl<A: Arch, I: Instruction, Acc: fmt::Debug> fmt::Debug for MmaUnit<A, I, Acc>
 impl<A: Arch, I: Instruction, Acc> fmt::Display for MmaUnit<A, I, Acc> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.unit, f)
+    }
+}
+
+/// As of [`Unit`]: what it computes, by which name.
+impl<A: Arch, I: Instruction, Acc> PartialEq for MmaUnit<A, I, Acc> {
+    fn eq(&self, other: &Self) -> bool {
+        self.unit == other.unit
+    }
+}
+
+impl<A: Arch, I: Instruction, Acc> Eq for MmaUnit<A, I, Acc> {}
+
+impl<A: Arch, I: Instruction, Acc> Hash for MmaUnit<A, I, Acc> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.unit.hash(state);
     }
 }
 

@@ -11,6 +11,7 @@ use core::str::FromStr;
 /// How a number between two neighbours of a grid is rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum Rounding {
     /// RNE: to the nearest, ties to the even neighbour (IEEE 754's default).
     #[default]
@@ -44,7 +45,7 @@ pub enum Rounding {
 }
 
 /// The named roundings, with their short names, in the order of `docs/numerics.md`.
-pub const ROUNDINGS: [(Rounding, &str); 10] = [
+pub const ROUNDINGS: &[(Rounding, &str)] = &[
     (Rounding::NearestEven, "rne"),
     (Rounding::NearestAway, "rna"),
     (Rounding::NearestZero, "rnz"),

@@ -5,6 +5,7 @@ use core::fmt;
 
 /// What a term is.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Label {
     /// The product of that k.
     Product(usize),

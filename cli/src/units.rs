@@ -44,7 +44,7 @@ pub(crate) fn arch(text: &str) -> Result<ArchInfo, String> {
 }
 
 pub(crate) fn format(text: &str) -> Result<FormatSpec, String> {
-    let names = || gemmulate::format::ALL_FORMATS.map(|f| f.name).join(", ");
+    let names = || gemmulate::format::ALL_FORMATS.iter().map(|f| f.name).collect::<Vec<_>>().join(", ");
     format_named(text).copied().ok_or_else(|| format!("expected one of {}", names()))
 }
 

@@ -11,6 +11,7 @@ use crate::trace::{Event, Label, Observer, Trace};
 /// How a group is summed (D4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum Intermediate {
     /// Exactly, with one RNE at the end (MATLAB-tensor-core; mmasim 2.1.1).
     #[default]

@@ -23,6 +23,7 @@ pub enum Floor {
 /// How a product with a zero operand counts in the largest exponent (D2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum ZeroProducts {
     /// Not at all; the sum stands at the floor (hardware vectors, mmasim 2.1.1).
     #[default]
@@ -35,6 +36,7 @@ pub enum ZeroProducts {
 /// The exponent of a subnormal c (D3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum SubnormalC {
     /// Its format's smallest exponent, with s < 1 (MMA-Sim).
     #[default]

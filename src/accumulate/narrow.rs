@@ -8,6 +8,7 @@ use crate::trace::Label;
 
 /// How an adder deals with sums that outgrow its terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Adder {
     /// It is as wide as the sum ever gets.
     #[default]
@@ -30,6 +31,7 @@ pub enum Adder {
 
 /// Which of an adder's terms comes last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum LastTerm {
     /// c.
     #[default]

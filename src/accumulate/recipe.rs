@@ -174,7 +174,7 @@ impl Text for Rounding {
         text.parse().ok()
     }
     fn values() -> String {
-        ROUNDINGS.map(|(_, name)| name).join(" or ")
+        ROUNDINGS.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(" or ")
     }
 }
 

@@ -12,6 +12,7 @@ use crate::trace::{Event, Label, Observer, Trace};
 /// What happens when a product overflows beside an infinite c (D8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum OverflowBesideC {
     /// It counts as an infinity, so opposite signs give NaN (mmasim 2.1.1).
     #[default]
@@ -23,6 +24,7 @@ pub enum OverflowBesideC {
 /// What an infinite or NaN c does beside large fp8 products (D9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum BlockedC {
     /// It propagates (the paper, step 1).
     #[default]

@@ -9,7 +9,7 @@ macro_rules! formats {
             name: $name, storage_bits: $bits, signed: $signed, exponent_bits: $e, fraction_bits: $m, bias: $bias,
             subnormals: $sub, specials: Specials::$specials, ignored_low_bits: $low });)*
         /// Every built-in format.
-        pub const ALL_FORMATS: [FormatSpec; [$($name),*].len()] = [$($konst),*];
+        pub const ALL_FORMATS: &[FormatSpec] = &[$($konst),*];
     };
 }
 
@@ -46,13 +46,12 @@ formats! {
 
 /// The canonical names of the built-in formats, for messages.
 pub(crate) fn known_names() -> String {
-    format!("one of {}", ALL_FORMATS.map(|f| f.name).join(", "))
+    format!("one of {}", ALL_FORMATS.iter().map(|f| f.name).collect::<Vec<_>>().join(", "))
 }
 
 /// The built-in format of that name, in any case. AMD's `xf32`, `fp4`, `f32`
 /// spelled `fp32` and the like are understood too.
 pub fn format_named(name: &str) -> Option<&'static FormatSpec> {
-    static FORMATS: [FormatSpec; ALL_FORMATS.len()] = ALL_FORMATS;
     let lower = name.to_ascii_lowercase();
     let canonical = match lower.as_str() {
         "xf32" => "tf32",
@@ -65,5 +64,5 @@ pub fn format_named(name: &str) -> Option<&'static FormatSpec> {
         "e8m0" => "ue8m0",
         other => other,
     };
-    FORMATS.iter().find(|f| f.name == canonical)
+    ALL_FORMATS.iter().find(|f| f.name == canonical)
 }

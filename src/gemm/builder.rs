@@ -443,7 +443,7 @@ pub(super) fn filled<T: Clone, S: Dimension>(name: &str, kind: &str, element: T,
     let sizes = dim.clone();
     let too_large = || {
         let sizes = sizes.slice().iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
-        Error::shape(name, "small enough for this machine's memory", format!("{sizes} elements of {kind}"))
+        Error::TooLarge { operand: name.into(), size: format!("{sizes} elements of {kind}") }
     };
     let size = dim.slice().iter().try_fold(1usize, |n, &next| n.checked_mul(next)).ok_or_else(&too_large)?;
     let mut elements = Vec::new();

@@ -1,5 +1,6 @@
 //! How far a product is from the exact one.
 
+use super::builder::filled;
 use super::driver::{OnProgress, Progress};
 use super::workspace::Workspace;
 use crate::error::Error;
@@ -49,10 +50,7 @@ pub fn reference_with<S: Data<Elem = f64>, R: Data<Elem = f64>>(
     }
     let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
     let ([m, k], n) = ([a.nrows(), a.ncols()], b.ncols());
-    let too_large = || Error::shape("D", "small enough for this machine's memory", format!("{m} x {n}"));
-    let (mut product, size) = (Vec::new(), m.checked_mul(n).ok_or_else(too_large)?);
-    product.try_reserve_exact(size).map_err(|_| too_large())?;
-    product.resize(size, 0.0);
+    let mut product = filled("D", F64.name, 0.0, Ix2(m, n))?;
     let integers = fixed(a.iter()).zip(fixed(b.iter())).filter(|(a, b)| a.bits + b.bits + k.max(1).ilog2() < 125);
     let exact = integers.is_some();
     let done = AtomicU64::new(0);
@@ -61,13 +59,13 @@ pub fn reference_with<S: Data<Elem = f64>, R: Data<Elem = f64>>(
         let done = done.fetch_add(macs(rows), Relaxed) + macs(rows);
         tell(Progress { done, total: macs(m) }).is_continue().then_some(()).ok_or(Error::Cancelled)
     };
+    // In one piece, as new arrays are.
+    let to = product.as_slice_mut().unwrap_or_default();
     let mut work = || match &integers {
-        Some(integers) => exact_sums(integers, [m, n, k], &mut product, &told),
-        None => compensated_sums(&a.view(), &b.view(), &mut product, &told),
+        Some(integers) => exact_sums(integers, [m, n, k], to, &told),
+        None => compensated_sums(&a.view(), &b.view(), to, &told),
     };
     if threads == 0 { work() } else { Workspace::new().pool(threads)?.install(work) }?;
-    let product = Array2::from_shape_vec((m, n), product);
-    let product = product.map_err(|e| Error::shape("D", format!("{m} x {n}"), e.to_string()))?;
     Ok(Reference { product, exact })
 }
 

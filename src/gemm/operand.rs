@@ -183,6 +183,7 @@ impl Matrix for Codes<'_> {
 
 /// A matrix whose element type is known at run time only, as one read from a file.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum AnyMatrix<'a> {
     /// Double precision.
     F64(View<'a, f64>),

@@ -5,12 +5,14 @@ use super::plan_text;
 use super::schedule::{Meaning, Schedule};
 use crate::error::Error;
 use crate::format::{BF16, F16, F32, F64, FormatSpec};
+use crate::random::Random;
 use crate::unit::Unit;
 use core::fmt;
 use core::str::FromStr;
 
 /// Where the zeros go when a slice of K is no multiple of the block: docs/numerics.md, section 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Tail {
     /// The slice's last block holds the left-over elements, then zeros (CUTLASS 3.x, TMA).
     Last,
@@ -20,6 +22,7 @@ pub enum Tail {
 
 /// What the accumulator holds before the first instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Start {
     /// +0, as kernels do; C enters in the epilogue.
     Zero,
@@ -29,6 +32,7 @@ pub enum Start {
 
 /// How the partial sums of a split K are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SplitMode {
     /// f32 sums in slice order, then one epilogue.
     Parallel,
@@ -40,6 +44,7 @@ pub enum SplitMode {
 
 /// In which order the slices of an atomic split arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum AtomicOrder {
     /// First slice first.
     Ascending,
@@ -51,6 +56,7 @@ pub enum AtomicOrder {
 
 /// How alpha, beta and C enter: docs/numerics.md, section 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Epilogue {
     /// `fma(alpha, acc, beta * C)` (CUTLASS 2.x).
     TwoX,
@@ -62,6 +68,7 @@ pub enum Epilogue {
 
 /// The kernels that presets imitate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Preset {
     /// One instruction after another.
     InOrder,
@@ -75,7 +82,7 @@ pub enum Preset {
 
 impl Preset {
     /// All presets, with their names.
-    pub const ALL: [(Self, &'static str); 4] = [
+    pub const ALL: &[(Self, &'static str)] = &[
         (Self::InOrder, "in-order"),
         (Self::Cutlass2, "cutlass2"),
         (Self::Cutlass3, "cutlass3"),
@@ -91,6 +98,7 @@ impl fmt::Display for Preset {
 
 /// When the unit's accumulator is added to an f32 master and starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Promotion {
     /// What the preset does on the unit at hand.
     Preset,
@@ -411,9 +419,9 @@ impl Plan {
             AtomicOrder::Ascending => (0..self.slices).collect(),
             AtomicOrder::Seed(seed) => {
                 let mut order: Vec<usize> = (0..self.slices).collect();
-                let mut state = *seed;
+                let mut random = Random::new(*seed);
                 for i in (1..order.len()).rev() {
-                    order.swap(i, (split_mix(&mut state) % (i as u64 + 1)) as usize);
+                    order.swap(i, random.below(i as u64 + 1) as usize);
                 }
                 order
             }
@@ -439,14 +447,6 @@ fn bytes_of_k(unit: &Unit, bytes: usize) -> usize {
 /// Hopper's fp8 `wgmma`, whose 13 fraction bits CUTLASS 3 works around.
 fn is_hopper_fp8(unit: &Unit) -> bool {
     unit.name.starts_with("hopper/wgmma") && unit.shape.k == 32
-}
-
-/// Steele, Lea and Flood's generator.
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let z = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 impl fmt::Display for Plan {

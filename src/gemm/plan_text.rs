@@ -109,7 +109,7 @@ pub(crate) fn read(text: &str) -> Result<Plan, Error> {
     let bad = |expected: String| Error::parse("plan", text, expected);
     let lower = text.to_ascii_lowercase();
     let mut words = lower.split_whitespace();
-    let names = Preset::ALL.map(|(_, name)| name).join(", ");
+    let names = Preset::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
     let first = words.next().ok_or_else(|| bad(format!("a preset, one of {names}, then key=value")))?;
     let preset = Preset::ALL.iter().find(|(_, name)| *name == first);
     let preset = preset.ok_or_else(|| bad(format!("one of the presets {names} first")))?.0;

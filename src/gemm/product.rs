@@ -94,7 +94,7 @@ fn convert_scale(operand: &dyn Fn(f64) -> String, x: f64, to: &FormatSpec) -> Re
     let code = to.encode_f64(x, Rounding::NearestEven, Overflow::Ieee);
     let code = code.map_err(|source| Error::Encode { operand: operand(x), source })?;
     if !x.is_nan() && to.to_f64(code) != x {
-        return Err(Error::shape(operand(x), format!("a number of {to}"), "between two"));
+        return Err(Error::value(operand(x), format!("a number of {to}"), "between two"));
     }
     Ok(code)
 }

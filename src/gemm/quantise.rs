@@ -115,6 +115,7 @@ const UE8M0_SMALLEST: u64 = 0;
 
 /// Where NVFP4's factor of the whole matrix comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub enum TensorScale {
     /// `max |x| / (448 * 6)`, so that the largest block scale is ue4m3's largest number.
     #[default]
@@ -141,7 +142,7 @@ pub fn nvfp4(x: &impl Matrix, axis: Axis, tensor: TensorScale) -> Result<Quantis
         TensorScale::Largest => ((largest / (element_max * scale_max)) as f32).max(f32::MIN_POSITIVE),
     };
     if !(tensor_scale > 0.0 && tensor_scale.is_finite()) {
-        return Err(Error::shape("the tensor scale", "a positive number", tensor_scale.to_string()));
+        return Err(Error::value("the tensor scale", "a positive number", tensor_scale.to_string()));
     }
     let rounding = Rounding::NearestEven;
     let scheme = Scheme { format: E2M1, scale_format: UE4M3, block: 16, axis, rounding, tensor_scale };
@@ -192,7 +193,7 @@ struct Values<R> {
 
 impl<'x, R: Source + 'x> Values<R> {
     fn new<M: Matrix<Reader<'x> = R>>(x: &'x M) -> Result<Self, Error> {
-        let format = x.format().ok_or_else(|| Error::shape("what is quantised", "values", "codes"))?;
+        let format = x.format().ok_or_else(|| Error::value("what is quantised", "values", "codes"))?;
         format.check("what is quantised")?;
         Ok(Self { reader: x.reader(), format })
     }

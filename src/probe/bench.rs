@@ -5,42 +5,6 @@ use crate::format::{FormatSpec, Overflow, Value};
 use crate::num::{Class, Fixed, Term};
 use crate::round::Rounding;
 
-/// A small pseudo-random generator (SplitMix64, Steele et al. 2014): reproducible, no dependency.
-#[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`, which must not be 0.
-    pub(crate) const fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    /// A number in `low..=high`.
-    pub(crate) const fn range(&mut self, low: i32, high: i32) -> i32 {
-        if high <= low {
-            return low;
-        }
-        low + self.below((high - low) as u64 + 1) as i32
-    }
-
-    /// True once in `n` times.
-    pub(crate) const fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
-
 /// The code of `(-1)^negative * magnitude * 2^exponent` if the format holds it exactly.
 pub(crate) fn exact(format: &FormatSpec, negative: bool, magnitude: u128, exponent: i32) -> Option<u64> {
     let x = Fixed { negative, magnitude, exponent, sticky: false };
@@ -308,7 +272,7 @@ mod tests {
     /// Codes without rounding are those that rounding gives where it changes nothing.
     #[test]
     fn exact_codes_are_those_of_numbers_that_need_no_rounding() {
-        let mut random = Random::new(1);
+        let mut random = crate::random::Random::new(1);
         let mut held = 0;
         for format in [E2M1, E4M3, E4M3FNUZ, E5M2, F16, BF16, F32, F64, UE4M3, UE8M0] {
             let (low, high) = (format.emin() - format.fraction_bits as i32 - 3, top(&format) + 3);

@@ -1,12 +1,13 @@
 //! An input on which two units differ, as small as can be, or why there is none.
 
-use super::bench::{Bench, Random};
+use super::bench::Bench;
 use super::black_box::{BlackBox, Input};
 use super::edges::Edges;
 use super::generate::Generator;
 use super::same::same_function;
 use super::shrink;
 use crate::error::Error;
+use crate::random::Random;
 use crate::trace::Trace;
 use crate::unit::Unit;
 use std::time::{Duration, Instant};

@@ -11,11 +11,12 @@ mod scenes;
 mod terms;
 
 use self::parameters::{parameters, results, sums};
-use super::bench::{Bench, Random, top};
+use super::bench::{Bench, top};
 use super::black_box::{Input, Interface};
 use super::generate::{Generator, Kind, negative_zero};
 use crate::accumulate::{Recipe, ZeroProducts};
 use crate::format::FormatSpec;
+use crate::random::Random;
 use crate::round::Rounding;
 
 /// The edges of one model, and a stream of inputs there.
@@ -78,6 +79,18 @@ enum Rest {
     /// All bits from this exponent down.
     From(i32),
 }
+
+/// Where a scene is to be: the step, the sign and the exponent of its largest term, and the bits below its leading one.
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    step: usize,
+    negative: bool,
+    lead: i32,
+    rest: Rest,
+}
+
+/// Makes an input.
+type Make = fn(&mut Edges, &mut Input, Spot);
 
 const DIRECTED: [Rounding; 4] = [Rounding::TowardZero, Rounding::AwayFromZero, Rounding::Down, Rounding::Up];
 
@@ -229,78 +242,61 @@ impl Edges {
             return input;
         }
         // The first step alone has c as it is, and not as results before it left it.
-        let first = if self.random.one_in(4) { 0 } else { self.random.below(self.blocks.len() as u64) as usize };
-        let negative = self.random.one_in(2);
-        if self.random.one_in(16) {
-            self.left_over(&mut input, first, negative, lead, rest);
-            return input;
+        let step = if self.random.one_in(4) { 0 } else { self.random.below(self.blocks.len() as u64) as usize };
+        let at = Spot { step, negative: self.random.one_in(2), lead, rest };
+        match self.made_for_one_rule(at) {
+            Some(make) => make(self, &mut input, at),
+            None => self.few_terms(&mut input, at, scene),
         }
-        if self.random.one_in(if self.sticky { 12 } else { 64 }) {
-            self.two_small(&mut input, first, lead);
-            return input;
-        }
-        if self.random.one_in(if self.blocks[first].len() > 1 { 24 } else { 96 }) {
-            self.alike(&mut input, first, lead);
-            return input;
-        }
-        if self.random.one_in(if self.is_narrow() { 32 } else { 128 }) {
-            self.up_and_down(&mut input);
-            return input;
-        }
-        if self.random.one_in(if self.directed && self.blocks[first].len() > 1 { 32 } else { 128 }) {
-            self.full(&mut input, first, negative, lead);
-            return input;
-        }
-        if self.random.one_in(if self.directed || first == 0 { 256 } else { 48 }) {
-            self.carried_tie(&mut input, first, negative);
-            return input;
-        }
-        if self.random.one_in(48) {
-            self.cut_ones(&mut input, first, lead);
-            return input;
-        }
-        if self.random.one_in(24) {
-            self.alone(&mut input, first, negative, lead);
-            return input;
-        }
-        if self.random.one_in(12) {
-            let first = if self.random.one_in(3) { 0 } else { first };
-            self.beside_unnormalised(&mut input, first, negative, lead);
-            return input;
-        }
-        if self.random.one_in(if self.flushes { 16 } else { 96 }) {
-            self.below_floor(&mut input, first, negative);
-            return input;
-        }
-        if self.flushes && self.random.one_in(6) {
-            self.barely_normal(&mut input, first, negative);
-            return input;
-        }
-        if !self.floors.is_empty() && self.results.len() > 1 && self.random.one_in(24) {
-            self.together_a_result(&mut input, negative);
-            return input;
-        }
-        if self.random.one_in(if self.flushes { 16 } else { 256 }) {
-            self.up_to_normal(&mut input, first, negative);
-            return input;
-        }
-        if self.random.one_in(if self.flushes { 32 } else { 96 }) {
-            self.barely_subnormal(&mut input, first, negative);
-            return input;
-        }
-        if !self.sums.is_empty() && self.random.one_in(4) {
-            self.tie(&mut input, first, negative, lead);
-            return input;
-        }
-        let (mut lead, mut others) = (lead, 1 + self.random.below(3));
+        input
+    }
+
+    /// Which of the scenes that show one rule it is this time, if any.
+    fn made_for_one_rule(&mut self, at: Spot) -> Option<Make> {
+        let many = self.blocks[at.step].len() > 1;
+        let Interface { a, b, .. } = self.bench.interface;
+        let products_reach_below_ties = (a.fraction_bits + b.fraction_bits) as i32 > self.kept;
+        let odds = |often: bool, one_in: [u64; 2]| one_in[usize::from(!often)];
+        let scenes: [(u64, Make); 15] = [
+            (16, |s, i, at| s.left_over(i, at)),
+            (odds(self.sticky, [12, 64]), |s, i, at| s.two_small(i, at.step, at.lead)),
+            (odds(many, [24, 96]), |s, i, at| s.alike(i, at.step, at.lead)),
+            (odds(self.is_narrow(), [32, 128]), |s, i, _| s.up_and_down(i)),
+            (odds(self.directed && many, [32, 128]), |s, i, at| s.full(i, at.step, at.negative, at.lead)),
+            (odds(self.directed || at.step == 0, [256, 48]), |s, i, at| s.carried_tie(i, at.step, at.negative)),
+            (48, |s, i, at| s.cut_ones(i, at.step, at.lead)),
+            (24, |s, i, at| s.alone(i, at.step, at.negative, at.lead)),
+            (odds(products_reach_below_ties && !self.directed, [48, 0]), |s, i, at| s.nearly_tied(i, at)),
+            (12, |s, i, at| {
+                let step = if s.random.one_in(3) { 0 } else { at.step };
+                s.beside_unnormalised(i, step, at.negative, at.lead);
+            }),
+            (odds(self.flushes, [16, 96]), |s, i, at| s.below_floor(i, at.step, at.negative)),
+            (odds(self.flushes, [6, 0]), |s, i, at| s.barely_normal(i, at.step, at.negative)),
+            (odds(!self.floors.is_empty() && self.results.len() > 1, [24, 0]), |s, i, at| {
+                s.together_a_result(i, at.negative);
+            }),
+            (odds(self.flushes, [16, 256]), |s, i, at| s.up_to_normal(i, at.step, at.negative)),
+            (odds(self.flushes, [32, 96]), |s, i, at| s.barely_subnormal(i, at.step, at.negative)),
+        ];
+        let ties: (u64, Make) =
+            (odds(!self.sums.is_empty(), [4, 0]), |s, i, at| s.tie(i, at.step, at.negative, at.lead));
+        let mut drawn = |one_in: u64| one_in > 0 && self.random.one_in(one_in);
+        scenes.into_iter().chain([ties]).find_map(|(one_in, make)| drawn(one_in).then_some(make))
+    }
+
+    /// A largest term, or one with others that cancel it, and up to three more at the edges below it.
+    fn few_terms(&mut self, input: &mut Input, at: Spot, scene: Scene) {
+        let Spot { step: first, negative, mut lead, rest } = at;
+        let mut others = 1 + self.random.below(3);
         match self.random.below(8) {
             0 => {}
             1 | 2 => {
-                lead = self.fill(&mut input, first, negative, lead, rest);
+                lead = self.fill(input, first, negative, lead, rest);
                 others -= self.random.below(2);
             }
-            3 | 4 => self.cancelling(&mut input, first, negative, lead, rest),
-            _ => self.put(&mut input, first, negative, lead, rest),
+            3 | 4 => self.cancelling(input, first, negative, lead, rest),
+            _ => self.put(input, first, negative, lead, rest),
         }
         for _ in 0..others {
             // In the same step, the next one or any.
@@ -319,11 +315,11 @@ impl Edges {
                 6 => (lead - self.pick(|s| &s.gaps) + self.random.range(0, self.kept), Rest::Ones),
                 _ => (e, rest),
             };
-            self.put(&mut input, step, negative, e, rest);
+            self.put(input, step, negative, e, rest);
             if self.random.one_in(3) {
                 // Another of its size against it: what is left of both may have the other's sign.
                 let by = self.random.range(-3, 1);
-                self.put(&mut input, step, !negative, e + by, rest);
+                self.put(input, step, !negative, e + by, rest);
             }
         }
         let c = self.bench.interface.c;
@@ -331,8 +327,7 @@ impl Edges {
             input.c = negative_zero(&c);
         }
         if !self.aims_scales && self.random.one_in(2) {
-            self.scales.scales(&mut input, Kind::FewTerms);
+            self.scales.scales(input, Kind::FewTerms);
         }
-        input
     }
 }

@@ -7,9 +7,10 @@
 
 mod kinds;
 
-use super::bench::{Bench, Random, normal, top};
+use super::bench::{Bench, normal, top};
 use super::black_box::Input;
 use crate::format::FormatSpec;
+use crate::random::Random;
 
 /// A kind of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -76,7 +76,7 @@ const NAMES: [(Isa, &str); 5] = [
 
 impl Isa {
     /// Every set, best first.
-    pub const ALL: [Self; 5] = [Self::Avx512, Self::Avx2, Self::Neon, Self::Portable, Self::Reference];
+    pub const ALL: &[Self] = &[Self::Avx512, Self::Avx2, Self::Neon, Self::Portable, Self::Reference];
 
     /// Whether this machine has it.
     pub fn is_available(self) -> bool {
@@ -241,7 +241,7 @@ fn first<'a>(
     families: impl Iterator<Item = &'a Select> + Clone,
 ) -> Option<(Arc<dyn Kernel>, Isa)> {
     let allowed = |isa: &Isa| best.is_none_or(|b| b <= *isa) && isa.is_available() && *isa != Isa::Reference;
-    Isa::ALL.into_iter().filter(allowed).find_map(|isa| {
+    Isa::ALL.iter().copied().filter(allowed).find_map(|isa| {
         let kernel = families.clone().find_map(|select| select(unit, isa));
         kernel.map(|kernel| (kernel, isa))
     })

@@ -37,7 +37,7 @@ pub(super) enum Answer {
 }
 
 /// The programs looked for, the faster one on these questions first.
-pub const SOLVERS: [&str; 2] = ["cvc5", "z3"];
+pub const SOLVERS: &[&str] = &["cvc5", "z3"];
 
 impl Solver {
     /// The first of [`SOLVERS`] that is installed.

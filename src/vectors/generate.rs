@@ -20,6 +20,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 /// time. Where c is said to *match*, it has, half of the time, the exponent of the exact sum of
 /// products plus a uniform number from -30 to 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Kind {
     /// Every operand and scale a uniform code.
     RandomBits,
@@ -51,7 +52,7 @@ pub enum Kind {
 }
 
 /// Every kind, in the order in which they take turns.
-pub const KINDS: [Kind; 10] = [
+pub const KINDS: &[Kind] = &[
     Kind::RandomBits,
     Kind::NearOne,
     Kind::WideExponents,
@@ -94,12 +95,16 @@ impl FromStr for Kind {
     /// Any case, blanks for hyphens, and beginnings such as `wide` that only one kind has are understood.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wanted = text.trim().to_ascii_lowercase().replace([' ', '_'], "-");
-        let whole = KINDS.into_iter().find(|kind| kind.name() == wanted);
-        let mut begun = KINDS.into_iter().filter(|kind| !wanted.is_empty() && kind.name().starts_with(&wanted));
+        let whole = KINDS.iter().copied().find(|kind| kind.name() == wanted);
+        let mut begun = KINDS.iter().copied().filter(|kind| !wanted.is_empty() && kind.name().starts_with(&wanted));
         let only = begun.next().filter(|_| begun.next().is_none());
-        whole
-            .or(only)
-            .ok_or_else(|| Error::parse("kind of input", text, format!("one of {}", KINDS.map(Kind::name).join(", "))))
+        whole.or(only).ok_or_else(|| {
+            Error::parse(
+                "kind of input",
+                text,
+                format!("one of {}", KINDS.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")),
+            )
+        })
     }
 }
 

@@ -27,6 +27,7 @@ use core::fmt;
 
 /// The d that a vector should give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Expected {
     /// This code.
     Bits(u64),

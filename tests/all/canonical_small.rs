@@ -57,7 +57,7 @@ fn format(r: &mut Random, result: bool) -> FormatSpec {
 
 fn rounding(r: &mut Random) -> Rounding {
     use Rounding::{AwayFromZero, Down, NearestEven, TowardZero, Up};
-    if r.one_in(3) { r.pick(&ROUNDINGS).0 } else { r.pick(&[TowardZero, Down, Up, NearestEven, AwayFromZero]) }
+    if r.one_in(3) { r.pick(ROUNDINGS).0 } else { r.pick(&[TowardZero, Down, Up, NearestEven, AwayFromZero]) }
 }
 
 fn interface(r: &mut Random) -> Interface {

@@ -234,7 +234,7 @@ impl Way {
 }
 
 fn sets() -> Vec<Isa> {
-    Isa::ALL.into_iter().filter(|isa| *isa != Isa::Reference && isa.is_available()).collect()
+    Isa::ALL.iter().copied().filter(|isa| *isa != Isa::Reference && isa.is_available()).collect()
 }
 
 #[test]

@@ -8,17 +8,19 @@ use gemmulate::probe::{BlackBox, Fit, canonical};
 use gemmulate::round::Rounding;
 use gemmulate::special::NanRule;
 
-/// SplitMix64.
+#[path = "rng.rs"]
+mod rng;
+
+/// Random numbers whose type needs no telling.
 #[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % n
+        let mut rng = rng::Rng(self.0);
+        let drawn = rng.below(n);
+        self.0 = rng.0;
+        drawn
     }
 
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {

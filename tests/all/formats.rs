@@ -36,7 +36,7 @@ fn every_code_of_16_bits_or_fewer_decodes_as_the_oracle_says_and_encodes_to_itse
             // ue4m3 ignores its top bit.
             let kept = if spec.name == "ue4m3" { bits & 0x7f } else { bits };
             assert_eq!(spec.encode_result(&num), kept, "{spec} {bits:x}");
-            for (rounding, _) in ROUNDINGS {
+            for &(rounding, _) in ROUNDINGS {
                 assert_eq!(spec.encode(num.into(), rounding, Overflow::Ieee), Ok(kept), "{spec} {bits:x} {rounding}");
             }
         }
@@ -95,7 +95,7 @@ fn check_encoding(spec: &FormatSpec, x: f64) {
 
 #[test]
 fn edges_encode_as_the_oracle_says() {
-    for spec in &ALL_FORMATS {
+    for spec in ALL_FORMATS {
         let max = spec.to_f64(spec.max_code(false));
         let tiny = 2f64.powi((spec.emin() - spec.fraction_bits as i32).max(-1074));
         let mut values = vec![0.0, -0.0, 1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, f64::MAX, f64::MIN_POSITIVE];
@@ -138,7 +138,7 @@ proptest! {
 
     #[test]
     fn decoding_is_total(bits: u64) {
-        for spec in &ALL_FORMATS {
+        for spec in ALL_FORMATS {
             let num = spec.decode(bits);
             let _ = spec.encode_result(&num);
             let _ = spec.to_f64(bits);

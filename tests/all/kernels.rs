@@ -19,7 +19,8 @@ fn sets() -> Vec<Isa> {
         assert!(isa.is_available(), "GEMMULATE_REQUIRE_ISA wants {isa}, which this machine lacks");
     }
     let fast = |isa: &Isa| *isa != Isa::Reference;
-    let (here, missing): (Vec<Isa>, Vec<Isa>) = Isa::ALL.into_iter().filter(fast).partition(|isa| isa.is_available());
+    let (here, missing): (Vec<Isa>, Vec<Isa>) =
+        Isa::ALL.iter().copied().filter(fast).partition(|isa| isa.is_available());
     for isa in missing {
         eprintln!("left out: kernels for {isa}, which this machine lacks");
     }
@@ -249,7 +250,7 @@ fn check_small<A: Format, B: Format, C: Format>(name: &str) {
     let unit = Unit::find(name).unwrap();
     let Shape { m, n, k } = unit.shape;
     let mut rng = Rng(name.len() as u64);
-    for kind in KINDS {
+    for &kind in KINDS {
         let steps = if unit.c == unit.d { 1 + rng.below((64 / k).max(1)) } else { 1 };
         let (mut main, mut other) =
             (Generator::new(&unit, rng.next()).kinds(&[kind]), Generator::new(&unit, rng.next()));
@@ -372,7 +373,7 @@ fn small_products_of_other_types_are_the_references() {
 
 #[test]
 fn sets_have_names_and_an_order() {
-    for isa in Isa::ALL {
+    for &isa in Isa::ALL {
         assert_eq!(isa.to_string().parse::<Isa>().unwrap(), isa);
     }
     assert!(Isa::Portable.is_available());

@@ -15,10 +15,10 @@ fn all_kinds(unit: &Unit, seeds: core::ops::Range<u64>) {
     for seed in seeds {
         // Few rows may have a kernel of their own.
         let rows = if seed % 2 == 0 { [6, 3] } else { [4, 9] };
-        for kind in KINDS {
+        for &kind in KINDS {
             Problem::new(unit, &[kind], seed, [rows[0], 19, steps]).check(&isas());
         }
-        Problem::new(unit, &KINDS, seed, [rows[1], 33, steps]).check(&isas());
+        Problem::new(unit, KINDS, seed, [rows[1], 33, steps]).check(&isas());
     }
 }
 
@@ -120,7 +120,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, rng_seed: proptest::test_runner::RngSeed::Fixed(4), ..ProptestConfig::default() })]
     #[test]
     fn custom_units_are_the_references(unit in custom(), seed in 0..1000u64) {
-        for kind in KINDS {
+        for &kind in KINDS {
             Problem::new(&unit, &[kind], seed, [if seed % 2 == 0 { 2 } else { 6 }, 17, 2]).check(&isas());
         }
     }

@@ -100,7 +100,7 @@ fn units_of_unlisted_formats_are_the_references() {
         fast += usize::from(unit.kernel().isa != Isa::Reference);
         // Few rows and many take kernels of their own.
         let (steps, rows) = (if unit.c == unit.d { 2 } else { 1 }, r.pick(&[1, 2, 6]));
-        for kind in KINDS {
+        for &kind in KINDS {
             Problem::new(&unit, &[kind], seed, [rows, 17, steps]).check(&isas());
         }
         // One after the other, with bits above the codes, which are nobody's.

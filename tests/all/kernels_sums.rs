@@ -1,20 +1,17 @@
 //! Kernels of the CDNA families where their conditions begin and end.
 
 use crate::problem::{Problem, isas};
+use crate::rng::Rng;
 use gemmulate::format::FormatSpec;
 use gemmulate::prelude::*;
 
 /// Operands that live on the edges of the CDNA kernels' conditions: sums that cancel, ties, floors of negative inexact
 /// sums, states far above or below the products, rows and columns of hard data among ordinary ones.
-struct Edges(u64);
+struct Edges(Rng);
 
 impl Edges {
-    /// SplitMix64.
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % n
+        self.0.below(n)
     }
 
     fn sign(&mut self) -> f64 {
@@ -128,7 +125,7 @@ fn kernels_of_sums_hold_on_their_edges() {
     for name in SUMS {
         let unit = Unit::find(name).unwrap();
         let rounds = std::env::var("GEMMULATE_FRESH").map_or(60, |n| n.parse().unwrap());
-        let mut edges = Edges(name.len() as u64);
+        let mut edges = Edges(Rng(name.len() as u64));
         for _ in 0..rounds {
             edges.problem(&unit).check(&isas());
         }

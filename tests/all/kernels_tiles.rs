@@ -25,14 +25,14 @@ fn scaled(spec: &FormatSpec, code: u64, by: i64) -> u64 {
 /// Lines of one kind for each 8 rows and step, now and then a line of another; columns mostly of one kind. Rows of
 /// some groups are smaller by so much that they are below the window of exponents that kernels keep.
 fn problem(unit: &Unit, [m, n, steps]: [usize; 3], rng: &mut Rng) -> Problem {
-    let mut of = KINDS.map(|kind| (kind, Generator::new(unit, rng.next()).kinds(&[kind])));
+    let mut of = KINDS.iter().map(|&kind| (kind, Generator::new(unit, rng.next()).kinds(&[kind]))).collect::<Vec<_>>();
     let mut line = |kind: Kind| -> Vector {
         let (_, lines) = of.iter_mut().find(|of| of.0 == kind).unwrap();
         lines.next().unwrap()
     };
     let (k, calm) = (unit.shape.k, rng.one_in(3));
     let most = rng.pick(&[Kind::NearOne, Kind::WideExponents]);
-    let kind = |odd: u64, rng: &mut Rng| if !calm && rng.one_in(odd) { rng.pick(&KINDS) } else { most };
+    let kind = |odd: u64, rng: &mut Rng| if !calm && rng.one_in(odd) { rng.pick(KINDS) } else { most };
     // Where there are so many exponents.
     let low = if unit.a.exponent_bits < 8 { 0 } else { rng.pick(&[0, -18, -34]) };
     let mut p = Problem {

@@ -62,7 +62,7 @@ fn compare<T: Format, D: Format>(name: &str, base: &Array2<T>) {
                 d.mapv(|x| x.to_bits())
             };
             let want = bits(Isa::Reference, 1);
-            for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+            for isa in Isa::ALL.iter().copied().filter(|isa| isa.is_available()) {
                 for threads in [1, 2] {
                     assert_eq!(bits(isa, threads), want, "{name} on {isa}, {m}x{n}x{k}, layout {which}");
                 }

@@ -26,7 +26,7 @@ fn plans_print_and_parse() {
         assert_eq!(plan.to_string(), text);
     }
     assert_eq!("deepgemm promote=none scales=none".parse::<Plan>().unwrap(), Plan::deepgemm().no_promotion());
-    let mut plans: Vec<Plan> = Preset::ALL.map(|(preset, _)| Plan::from(preset)).to_vec();
+    let mut plans: Vec<Plan> = Preset::ALL.iter().map(|(preset, _)| Plan::from(*preset)).collect();
     let mut vary = |changes: &[&dyn Fn(Plan) -> Plan]| {
         let old = plans.clone();
         plans.extend(old.iter().flat_map(|plan| changes.iter().map(|change| change(plan.clone()))));

@@ -136,5 +136,5 @@ impl Stored {
 
 /// The sets of this machine.
 pub(crate) fn isas() -> Vec<Isa> {
-    Isa::ALL.into_iter().filter(|isa| *isa != Isa::Reference && isa.is_available()).collect()
+    Isa::ALL.iter().copied().filter(|isa| *isa != Isa::Reference && isa.is_available()).collect()
 }

@@ -1,8 +1,10 @@
 //! Reproducible random numbers for the tests.
 
 /// SplitMix64.
+#[allow(dead_code, reason = "not every user needs all of it")]
 pub(crate) struct Rng(pub(crate) u64);
 
+#[allow(dead_code, reason = "not every user needs all of it")]
 impl Rng {
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -20,6 +22,11 @@ impl Rng {
     /// True once in `n` times, and for 0 never.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         n > 0 && self.below(n) == 0
+    }
+
+    /// Uniform from `low` to `high`, both included.
+    pub(crate) fn range(&mut self, low: i64, high: i64) -> i64 {
+        low + self.below(high - low + 1)
     }
 
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {

@@ -46,7 +46,7 @@ fn evaluators_agree_with_the_reference() {
     let named = custom.iter().map(|name| unit(name));
     for unit in Unit::all().chain(named) {
         let mut evaluator = Evaluator::new(&unit);
-        for kind in KINDS {
+        for &kind in KINDS {
             for v in of_kind(&unit, kind, count) {
                 assert_eq!(evaluator.eval(&v).unwrap(), v.eval(&unit).unwrap(), "{unit}, {kind}: {v}");
             }
@@ -128,7 +128,7 @@ fn every_line_reads_back() {
 
 #[test]
 fn kinds_are_known_by_name() {
-    for kind in KINDS {
+    for &kind in KINDS {
         assert_eq!(kind.name().to_uppercase().parse::<Kind>().unwrap(), kind);
     }
     assert_eq!("sparse with zeros".parse::<Kind>().unwrap(), Kind::SparseWithZeros);

@@ -3,7 +3,7 @@
 use super::super::bench::{around, normal, top};
 use super::super::black_box::{Input, Interface};
 use super::super::generate::negative_zero;
-use super::{Edges, Rest, last_bit};
+use super::{Edges, Rest, Spot, last_bit};
 use crate::format::FormatSpec;
 
 impl Edges {
@@ -195,9 +195,10 @@ impl Edges {
 
     /// Two products that cancel, a small term where their exponent cuts bits off, and one beside it that makes the
     /// result normal.
-    pub(super) fn left_over(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32, rest: Rest) {
+    pub(super) fn left_over(&mut self, input: &mut Input, at: Spot) {
         let i = self.bench.interface;
-        let (mut lead, mut places) = (lead, self.blocks[step].clone());
+        let Spot { step, negative, mut lead, rest } = at;
+        let mut places = self.blocks[step].clone();
         let products = top(&i.a) + top(&i.b);
         // The smallest product there is, or the smallest c, with products that begin to cut it; or any that these cut.
         let (of_c, end) = match self.random.below(4) {
@@ -359,6 +360,36 @@ impl Edges {
                 }
             }
             _ => self.put_at(input, other, opposite, end, Rest::Nothing),
+        }
+    }
+
+    /// A product of all the bits there are, one of its last bits short of a tie, and a term that lacks a last bit or has
+    /// one too many to make the tie: alignment by the product's exponent, or by that it has normalised, decides.
+    pub(super) fn nearly_tied(&mut self, input: &mut Input, at: Spot) {
+        let Interface { k, a, b, .. } = self.bench.interface;
+        let half = self.result_bit(at.lead) - 1;
+        let apart = (a.fraction_bits + b.fraction_bits) as i32 - self.kept - self.random.range(0, 2);
+        let last = half - apart.max(1);
+        let mut members = self.blocks[at.step].clone();
+        let place = members.swap_remove(self.random.below(members.len() as u64) as usize);
+        let short = self.random.one_in(2);
+        let found = (0..8).find_map(|_| {
+            let lead = 1u128 << (self.kept + 1);
+            let tie = (lead + 2 * u128::from(self.random.below(lead as u64 / 2)) + 1) << (half - last);
+            self.bench.split(at.negative, if short { tie - 1 } else { tie + 1 }, last)
+        });
+        let Some(operands) = found else { return };
+        (input.a[place], input.b[place]) = operands;
+        let gap = self.pick(|s| &s.gaps);
+        let end = self.bench.product_exponent(input, place) - gap + self.random.range(-1, 1);
+        let mut places: Vec<usize> = self.blocks[..at.step].iter().flatten().copied().chain(members).collect();
+        let other = self.random.below(places.len() as u64 + 1) as usize;
+        let other = if other < places.len() { places.swap_remove(other) } else { k };
+        // What makes the tie, but for one bit where the other's exponent begins to cut.
+        let (negative, whole) = (at.negative == short, 1u128 << (last - end).clamp(1, 100));
+        let magnitude = if self.random.one_in(2) { whole - 1 } else { whole + 1 };
+        if self.bench.set_value(input, other, negative, magnitude, end).is_none() {
+            self.put_at(input, other, negative, last - 1, Rest::Ones);
         }
     }
 

@@ -213,8 +213,8 @@ pub(super) fn does_not_sum(target: &mut dyn BlackBox) -> Result<Option<(String, 
 
 /// What can be said of a box that fails in the basics.
 fn nothing(interface: Interface, why: &str, evidence: &[Observation]) -> Features {
-    let all = NAMES.map(|name| Feature { name, value: cannot(why), evidence: evidence.to_vec() });
-    Features { interface, all: all.into(), tree: None }
+    let all = NAMES.iter().map(|name| Feature { name, value: cannot(why), evidence: evidence.to_vec() });
+    Features { interface, all: all.collect(), tree: None }
 }
 
 fn measured(lab: &mut Lab<'_>) -> Result<Features, Error> {
@@ -237,7 +237,7 @@ fn measured(lab: &mut Lab<'_>) -> Result<Features, Error> {
 }
 
 /// The properties' names, in the order in which they are listed.
-pub const NAMES: [&str; 22] = [
+pub const NAMES: &[&str] = &[
     "fraction_bits",
     "extra_alignment_bits",
     "block",

@@ -7,7 +7,7 @@
 //! no more than 2^(F - M) others lose. Where that holds for every sum of the tree each sum, so also
 //! their composition, is monotonic: roundings and flushing to zero keep order.
 
-use super::super::bench::{Random, normal, power, top};
+use super::super::bench::{normal, power, top};
 use super::super::black_box::Input;
 use super::super::generate::{Generator, Kind};
 use super::super::reach::last_bit;
@@ -16,6 +16,7 @@ use super::alignment::{Widths, one};
 use super::{Feature, Lab, Observation, Value, cannot};
 use crate::error::Error;
 use crate::format::FormatSpec;
+use crate::random::Random;
 use std::collections::BTreeSet;
 
 /// Pairs of inputs drawn at random.

@@ -15,7 +15,7 @@ mod refine;
 mod search;
 mod structure;
 
-use super::bench::{Bench, Random};
+use super::bench::Bench;
 use super::black_box::{BlackBox, Input, Interface};
 use super::edges::Edges;
 use super::generate::{ENDS, Generator, Kind, MIDDLE};
@@ -23,6 +23,7 @@ use super::repeated::Repeated;
 use super::shrink;
 use crate::accumulate::{GenericDot, Recipe};
 use crate::error::Error;
+use crate::random::Random;
 use crate::unit::Unit;
 pub use alternatives::Alternative;
 use cases::{Case, Jury};
@@ -135,6 +136,7 @@ fn fit_known(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Err
         seed: options.seed,
     };
     if let Some((why, inputs)) = super::features::does_not_sum(&mut lab.target)? {
+        lab.target.refuse_babble()?;
         let wrong = lab.ask(inputs)?;
         lab.jury.cases.extend(wrong);
         let model = lab.first_model();

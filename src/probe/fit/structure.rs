@@ -5,13 +5,14 @@
 //! calls alike must give equal answers. Where formats are so narrow that sums of three products are
 //! never rounded, this is asked with the largest product at all other places too.
 
-use super::super::bench::{Bench, Random, normal, top};
+use super::super::bench::{Bench, normal, top};
 use super::super::black_box::{BlackBox, Input, Interface};
 use super::super::generate::Generator;
 use super::cases::reduced;
 use crate::accumulate::Pattern;
 use crate::error::Error;
 use crate::format::FormatSpec;
+use crate::random::Random;
 use std::collections::{BTreeSet, HashMap};
 
 /// A way of cutting K into blocks.

@@ -1,9 +1,10 @@
 //! One input of each kind.
 
-use super::super::bench::{Random, normal, one, top};
+use super::super::bench::{normal, one, top};
 use super::super::black_box::Input;
 use super::{Generator, fraction, negative_zero};
 use crate::format::FormatSpec;
+use crate::random::Random;
 
 impl Generator {
     pub(super) fn random_bits(&mut self) -> Input {

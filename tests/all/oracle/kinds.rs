@@ -4,6 +4,7 @@ use super::formats::{Overflow, Val, decode, encode, format};
 use super::names::{Desc, describe};
 use super::numbers::{Exact, Round};
 use super::oracle::dot_add;
+use crate::rng::Rng;
 
 /// One dot-add and what the oracle says of it.
 #[derive(Clone, Debug)]
@@ -28,33 +29,6 @@ pub(crate) const KINDS: [&str; 10] = [
     "very wide",
     "ties",
 ];
-
-/// splitmix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.next().is_multiple_of(n)
-    }
-
-    /// Uniform from `low` to `high`, both included.
-    fn range(&mut self, low: i64, high: i64) -> i64 {
-        let span = u64::try_from(high - low + 1).expect("low <= high");
-        low + i64::try_from(self.next() % span).expect("small")
-    }
-
-    fn pick<T: Copy>(&mut self, list: &[T]) -> T {
-        list[usize::try_from(self.next() % list.len() as u64).expect("small")]
-    }
-}
 
 /// `count` lines for a unit; line i is of kind i mod 10. The same seed gives the same lines, other units other ones.
 pub(crate) fn fresh(unit_name: &str, seed: u64, count: usize) -> Vec<Line> {
