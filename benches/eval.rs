@@ -54,7 +54,7 @@ fn measure(name: &str, turns: usize) {
     let mut evaluator = Evaluator::new(&unit);
     let vectors = Generator::new(&unit, 1).take(LINES).map(|v| {
         let d = v.eval(&unit).expect("a vector");
-        assert_eq!(evaluator.eval(&v), Ok(d), "{unit}: {v}");
+        assert_eq!(evaluator.eval(&v.input), Ok(d), "{unit}: {v}");
         Vector { d: Some(Expected::Bits(d)), ..v }
     });
     let text: String = vectors.map(|v| format!("{v}\n")).collect();
@@ -70,7 +70,7 @@ fn measure(name: &str, turns: usize) {
         }
         (median(times) / LINES as f64 * 1e6, median(shares))
     };
-    let (line, whole) = share(&mut |v| evaluator.eval(v).expect("a vector"));
+    let (line, whole) = share(&mut |v| evaluator.eval(&v.input).expect("a vector"));
     let (_, reference) = share(&mut |v| v.eval(&unit).expect("a vector"));
     println!("{name:60} {line:8.3} us a line   stubbed over whole {whole:.2}   with the reference {reference:.2}");
 }

@@ -4,7 +4,7 @@ use crate::io::{self, Failure, Outcome};
 use crate::target::{in_words, input_json, number};
 use gemmulate::Unit;
 use gemmulate::probe::{BlackBox, Difference, Sameness, diff};
-use gemmulate::vectors::{Vector, draw};
+use gemmulate::vectors::draw;
 use serde_json::json;
 use std::io::Write;
 
@@ -201,7 +201,7 @@ mod prove {
     }
 
     fn difference(first: &Unit, second: &Unit, input: Input, [x, y]: [u64; 2]) -> Result<Difference, Error> {
-        let trace = |u: &Unit| u.trace_bits(&input.a, &input.b, input.c, &input.scale_a, &input.scale_b);
+        let trace = |u: &Unit| input.trace(u);
         let (first_trace, second_trace) = (trace(first)?.1, trace(second)?.1);
         Ok(Difference { input, first: x, second: y, first_trace, second_trace })
     }
@@ -215,10 +215,7 @@ fn print(args: &Args, found: &Difference, out: &mut impl Write) -> Result<(), Fa
     writeln!(out, "line: {input}\n")?;
     let mut traces = Vec::new();
     for (unit, d) in [(&args.first, found.first), (&args.second, found.second)] {
-        let (a, b, c) = (input.a.clone(), input.b.clone(), input.c);
-        let (scale_a, scale_b) = (input.scale_a.clone(), input.scale_b.clone());
-        let vector = Vector { a, b, c, scale_a, scale_b, ..Vector::default() };
-        traces.push(format!("{unit}\nd = {d:x} ({})\n{}", value(d), draw(unit, &vector)?));
+        traces.push(format!("{unit}\nd = {d:x} ({})\n{}", value(d), draw(unit, &input.clone().into())?));
     }
     writeln!(out, "{}", side_by_side(&traces[0], &traces[1]))?;
     Ok(())

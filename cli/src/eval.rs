@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             out.flush()?;
         }
         match lines.next_into(&mut vector) {
-            Ok(Line::Vector) => writeln!(out, "{:x}", evaluator.eval(&vector)?)?,
+            Ok(Line::Vector) => writeln!(out, "{:x}", evaluator.eval(&vector.input)?)?,
             Ok(Line::Blank) => {}
             Ok(Line::End) => break Ok(true),
             Err(error) => break Err(error.into()),

@@ -97,7 +97,7 @@ fn write_matrix(path: &Path, shape: [u64; 2]) {
 
 fn has_solver() -> bool {
     let answers = |solver: &&str| Command::new(solver).arg("--version").stdout(Stdio::null()).status().is_ok();
-    ["z3", "cvc5"].iter().any(|solver| answers(&solver))
+    ["z3", "cvc5"].iter().any(answers)
 }
 
 /// All of them end well. `compare`, `diff` and the like may find a difference (status 1): that is an answer.

@@ -27,7 +27,7 @@ fn soak(unit: &Unit, count: u64, seed: u64) -> u64 {
     for _ in 0..count {
         generator.next_into(&mut vector);
         let d = vector.eval(unit);
-        let traced = unit.trace_bits(&vector.a, &vector.b, vector.c, &vector.scale_a, &vector.scale_b);
+        let traced = vector.input.trace(unit);
         let recipe_agrees = described.as_ref().is_none_or(|same| vector.eval(same) == d);
         if !recipe_agrees || traced.map(|(d, _)| d) != d {
             println!("{unit}: {vector}");

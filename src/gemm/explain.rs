@@ -3,7 +3,7 @@
 use super::kernel::{Exact, Kernel, Lanes, Panel};
 use super::sink::{Run, Sink};
 use crate::unit::Unit;
-use crate::vectors::{Vector, draw};
+use crate::vectors::{Input, Vector, draw};
 use core::fmt::Write;
 use core::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -32,7 +32,7 @@ pub(crate) struct Tracer<'a> {
 }
 
 impl Tracer<'_> {
-    fn vector(&self, a: &Panel, b: &Panel, s: usize, c: u64) -> Vector {
+    fn input(&self, a: &Panel, b: &Panel, s: usize, c: u64) -> Input {
         let step = self.unit.shape.k;
         let codes = |panel: &Panel| (s * step..(s + 1) * step).map(|p| panel.codes.get(p)).collect();
         let scales = |panel: &Panel| match self.unit.scale {
@@ -41,11 +41,11 @@ impl Tracer<'_> {
             }
             None => Vec::new(),
         };
-        Vector { a: codes(a), b: codes(b), c, scale_a: scales(a), scale_b: scales(b), ..Vector::default() }
+        Input { a: codes(a), b: codes(b), c, scale_a: scales(a), scale_b: scales(b) }
     }
 
     fn step(&self, a: &Panel, b: &Panel, s: usize, c: u64) -> u64 {
-        let vector = self.vector(a, b, s, c);
+        let vector = Vector::from(self.input(a, b, s, c));
         let drawn = draw(self.unit, &vector).unwrap_or_else(|e| e.to_string());
         self.log.line(format_args!("-- {}\n{drawn}", self.unit.shape));
         vector.eval(self.unit).unwrap_or(c)

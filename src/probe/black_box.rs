@@ -5,65 +5,7 @@ use crate::format::FormatSpec;
 use crate::instr::{ScaleRule, Shape};
 use crate::unit::{Unit, check_operands};
 use crate::vectors::Evaluator;
-use core::fmt;
-
-/// The codes of one dot-add: `a`, `b`, `c` and, for block-scaled units, the scales.
-///
-/// `Display` writes the line that `eval` reads: `a  b  c  [scale_a  scale_b]`, divided by tabs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Input {
-    /// The row of A: K codes.
-    pub a: Vec<u64>,
-    /// The column of B: K codes.
-    pub b: Vec<u64>,
-    /// The addend.
-    pub c: u64,
-    /// One scale per block of A; empty without block scales.
-    pub scale_a: Vec<u64>,
-    /// One scale per block of B; empty without block scales.
-    pub scale_b: Vec<u64>,
-}
-
-/// Appends a code in lower-case hex, without leading zeros.
-fn push_hex(code: u64, out: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = (64 - code.leading_zeros()).div_ceil(4).max(1);
-    out.extend((0..digits).rev().map(|i| char::from(DIGITS[(code >> (4 * i)) as usize & 15])));
-}
-
-fn push_codes(codes: &[u64], out: &mut String) {
-    for (i, &code) in codes.iter().enumerate() {
-        if i > 0 {
-            out.push(',');
-        }
-        push_hex(code, out);
-    }
-}
-
-impl Input {
-    /// Appends the line that `eval` reads, without its newline.
-    pub fn write_line(&self, out: &mut String) {
-        push_codes(&self.a, out);
-        out.push('\t');
-        push_codes(&self.b, out);
-        out.push('\t');
-        push_hex(self.c, out);
-        if !self.scale_a.is_empty() {
-            out.push('\t');
-            push_codes(&self.scale_a, out);
-            out.push('\t');
-            push_codes(&self.scale_b, out);
-        }
-    }
-}
-
-impl fmt::Display for Input {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = String::new();
-        self.write_line(&mut line);
-        f.write_str(&line)
-    }
-}
+pub use crate::vectors::Input;
 
 /// What one knows of a black box before asking it anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,11 +88,10 @@ impl BlackBox for Unit {
 
     fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
         if inputs.len() < WORTH_A_KERNEL {
-            return inputs.iter().map(|x| self.dot_add_scaled_bits(&x.a, &x.b, x.c, &x.scale_a, &x.scale_b)).collect();
+            return inputs.iter().map(|x| x.eval(self)).collect();
         }
         let mut evaluator = Evaluator::new(self);
-        let mut answer = |x: &Input| evaluator.dot_add([&x.a, &x.b], x.c, [&x.scale_a, &x.scale_b]);
-        inputs.iter().map(&mut answer).collect()
+        inputs.iter().map(|x| evaluator.eval(x)).collect()
     }
 }
 

@@ -91,7 +91,7 @@ pub fn diff(first: &Unit, second: &Unit) -> Result<Sameness, Error> {
         }
     }
     let Some((input, first_d, second_d)) = best else { return Ok(Sameness::NotToldApart(tried)) };
-    let trace = |u: &Unit| u.trace_bits(&input.a, &input.b, input.c, &input.scale_a, &input.scale_b);
+    let trace = |u: &Unit| input.trace(u);
     let (first_trace, second_trace) = (trace(first)?.1, trace(second)?.1);
     Ok(Sameness::Different(Box::new(Difference { input, first: first_d, second: second_d, first_trace, second_trace })))
 }

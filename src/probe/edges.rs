@@ -14,7 +14,7 @@ use self::parameters::{parameters, results, sums};
 use super::bench::{Bench, top};
 use super::black_box::{Input, Interface};
 use super::generate::{Generator, Kind, negative_zero};
-use crate::accumulate::{Recipe, ZeroProducts};
+use crate::accumulate::{CPosition, Recipe, ZeroProducts};
 use crate::format::FormatSpec;
 use crate::random::Random;
 use crate::round::Rounding;
@@ -31,6 +31,8 @@ pub(crate) struct Edges {
     blocks: Vec<Vec<usize>>,
     /// Distances below the largest term at which bits are cut or rounded off.
     gaps: Vec<i32>,
+    /// Those at which alignment cuts them.
+    widths: Vec<i32>,
     /// Exponents at which another rule begins.
     levels: Vec<i32>,
     /// Those among the smallest results and below.
@@ -54,6 +56,8 @@ pub(crate) struct Edges {
     counts_zeros: bool,
     /// Whether subnormal operands are read as zero.
     normal_operands: bool,
+    /// Whether c is aligned with products, or is the state that is.
+    aligns_c: bool,
 }
 
 /// Where in the range an input's largest terms are.
@@ -106,6 +110,7 @@ impl Edges {
         let mut gaps = vec![0, kept];
         // Twice as often as where results are rounded.
         gaps.extend(widths.iter().chain(&widths).map(|&w| w as i32));
+        let aligned = if widths.is_empty() { gaps.clone() } else { widths.iter().map(|&w| w as i32).collect() };
         let mut depths = vec![d.emin(), last_bit(d), last_bit(c), a.emin() + b.emin(), last_bit(a) + last_bit(b)];
         depths.extend(floor);
         let mut levels = vec![top(a) + top(b), top(c), top(d), 127];
@@ -125,6 +130,7 @@ impl Edges {
             bench,
             blocks,
             gaps,
+            widths: aligned,
             levels,
             depths,
             floor,
@@ -137,6 +143,7 @@ impl Edges {
             counts_zeros: matches!(recipe, Recipe::Generic(x) if x.zero_products == ZeroProducts::OwnExponent),
             directed: matches!(recipe, Recipe::Generic(x) if DIRECTED.contains(&x.output_rounding)),
             normal_operands: matches!(recipe, Recipe::Generic(x) if x.flush_inputs),
+            aligns_c: !matches!(recipe, Recipe::Generic(x) if x.c != CPosition::With),
         }
     }
 

@@ -252,7 +252,7 @@ impl Pool {
     pub(crate) fn new(interface: &Interface, recipe: &Recipe, inputs: Vec<Input>) -> Self {
         let Ok(unit) = interface.unit(*recipe) else { return Self { cases: Vec::new() } };
         let mut evaluator = Evaluator::new(&unit);
-        let mut answer = |x: &Input| evaluator.dot_add([&x.a, &x.b], x.c, [&x.scale_a, &x.scale_b]);
+        let mut answer = |x: &Input| evaluator.eval(x);
         let cases = inputs.into_iter().filter_map(|x| {
             let d = answer(&x).ok()?;
             Some(Case::new(interface, x, d))

@@ -46,7 +46,7 @@ impl Subject {
 
     /// What the library computes.
     pub(super) fn evaluate(&self, x: &Input) -> Result<u64, Error> {
-        self.unit.dot_add_scaled_bits(&x.a, &x.b, x.c, &x.scale_a, &x.scale_b)
+        x.eval(&self.unit)
     }
 }
 

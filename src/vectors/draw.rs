@@ -1,7 +1,7 @@
 //! What a unit does with one vector, as a person would draw it.
 
-use super::Vector;
 use super::grid::{Bits, Grid, Row};
+use super::{Input, Vector};
 use crate::error::Error;
 use crate::format::{F32, FormatSpec};
 use crate::num::{Class, ExactSum, Fixed, Num, Term};
@@ -25,8 +25,9 @@ use core::fmt::Write;
 /// # Errors
 /// When an operand's length is not the unit's.
 pub fn draw(unit: &Unit, vector: &Vector) -> Result<String, Error> {
-    let (d, trace) = unit.trace_bits(&vector.a, &vector.b, vector.c, &vector.scale_a, &vector.scale_b)?;
-    let mut text = operands(unit, vector);
+    let x = &vector.input;
+    let (d, trace) = x.trace(unit)?;
+    let mut text = operands(unit, x);
     steps(unit, &trace, &mut text);
     let _ = write!(text, "d = {d:x} = {}", decimal(&unit.d.decode(d)));
     if let Some(expected) = vector.d {
@@ -48,7 +49,7 @@ pub(super) fn decimal(x: &Num) -> String {
 }
 
 /// The operands' values, and why special ones matter.
-fn operands(unit: &Unit, v: &Vector) -> String {
+fn operands(unit: &Unit, v: &Input) -> String {
     let mut text = String::new();
     let mut line = |name: &str, format: &FormatSpec, codes: &[u64]| {
         let values: Vec<String> = codes.iter().map(|&code| decimal(&format.decode(code))).collect();

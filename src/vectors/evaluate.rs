@@ -1,20 +1,20 @@
 //! Vectors one after another, on one unit.
 
-use super::Vector;
+use super::Input;
 use crate::error::Error;
 use crate::gemm::kernel::{Kernel, Lanes, Line, Panel, exact_step};
 use crate::simd::{self, Short};
 use crate::unit::Unit;
 use std::sync::Arc;
 
-/// Evaluates many vectors on one unit: [`Vector::eval`], several times as fast where there is a kernel for the unit.
+/// Evaluates many vectors on one unit: [`Input::eval`], several times as fast where there is a kernel for the unit.
 ///
 /// ```
 /// use gemmulate::{Unit, vectors::{Evaluator, Generator}};
 /// let unit = Unit::find("ampere/mma.m16n8k16.f32.f16.f16.f32")?;
 /// let mut evaluator = Evaluator::new(&unit);
 /// for vector in Generator::new(&unit, 1).take(20) {
-///     assert_eq!(evaluator.eval(&vector)?, vector.eval(&unit)?);
+///     assert_eq!(evaluator.eval(&vector.input)?, vector.eval(&unit)?);
 /// }
 /// # Ok::<(), gemmulate::Error>(())
 /// ```
@@ -39,19 +39,12 @@ impl Evaluator {
     ///
     /// # Errors
     /// When an operand's length is not the unit's.
-    pub fn eval(&mut self, vector: &Vector) -> Result<u64, Error> {
-        let Vector { a, b, c, scale_a, scale_b, .. } = vector;
-        self.dot_add([a, b], *c, [scale_a, scale_b])
-    }
-
-    /// [`Unit::dot_add_scaled_bits`].
-    pub(crate) fn dot_add(&mut self, [a, b]: [&[u64]; 2], c: u64, scales: [&[u64]; 2]) -> Result<u64, Error> {
+    pub fn eval(&mut self, input: &Input) -> Result<u64, Error> {
         let (k, blocks) = (self.unit.shape.k, self.unit.scales());
-        let fits = [a, b].iter().all(|x| x.len() == k) && scales.iter().all(|x| x.len() == blocks);
-        let Some(kernel) = self.kernel.as_ref().filter(|_| fits) else {
-            return self.unit.dot_add_scaled_bits(a, b, c, scales[0], scales[1]);
-        };
-        let lines = [(a, scales[0]), (b, scales[1])].map(|(codes, scales)| Line { codes, scales });
+        let lines = [(&input.a, &input.scale_a), (&input.b, &input.scale_b)];
+        let fits = lines.iter().all(|(codes, scales)| codes.len() == k && scales.len() == blocks);
+        let Some(kernel) = self.kernel.as_ref().filter(|_| fits) else { return input.eval(&self.unit) };
+        let (c, lines) = (input.c, lines.map(|(codes, scales)| Line { codes, scales }));
         if let Some(d) = kernel.single(lines, &mut self.packed, c) {
             return Ok(d);
         }

@@ -1,6 +1,6 @@
 //! The ten kinds of random input, for any unit.
 
-use super::{Expected, Vector};
+use super::{Expected, Input, Vector};
 use crate::accumulate::Dot;
 use crate::error::Error;
 use crate::format::{FormatSpec, Overflow, Value};
@@ -145,15 +145,15 @@ impl Generator {
     pub fn next_into(&mut self, v: &mut Vector) {
         let kind = self.kinds[self.turn % self.kinds.len()];
         self.turn = (self.turn + 1) % self.kinds.len();
-        let unit = self.unit.clone();
-        self.operands(&unit, kind, v);
-        self.scales(&unit, kind, v);
+        let (unit, x) = (self.unit.clone(), &mut v.input);
+        self.operands(&unit, kind, x);
+        self.scales(&unit, kind, x);
         match kind {
-            Kind::Cancellation => self.cancel(&unit, v),
-            Kind::Specials => self.specials(&unit, v),
-            Kind::Ties => self.ties(&unit, v),
+            Kind::Cancellation => self.cancel(&unit, x),
+            Kind::Specials => self.specials(&unit, x),
+            Kind::Ties => self.ties(&unit, x),
             Kind::RandomBits | Kind::NearOne => {}
-            _ if self.random.one_in(2) => self.match_c(&unit, v),
+            _ if self.random.one_in(2) => self.match_c(&unit, x),
             _ => {}
         }
         v.d = v.eval(&unit).ok().map(|d| Expected::of(d, &unit.d));
@@ -163,7 +163,7 @@ impl Generator {
         &mut self.random
     }
 
-    fn operands(&mut self, unit: &Unit, kind: Kind, v: &mut Vector) {
+    fn operands(&mut self, unit: &Unit, kind: Kind, v: &mut Input) {
         let random = &mut self.random;
         v.a.clear();
         v.b.clear();
@@ -174,7 +174,7 @@ impl Generator {
         v.c = random.operand(&unit.c, kind);
     }
 
-    fn scales(&mut self, unit: &Unit, kind: Kind, v: &mut Vector) {
+    fn scales(&mut self, unit: &Unit, kind: Kind, v: &mut Input) {
         let random = &mut self.random;
         v.scale_a.clear();
         v.scale_b.clear();
@@ -189,7 +189,7 @@ impl Generator {
     }
 
     /// Products in pairs that cancel, and a c that cancels the rest.
-    fn cancel(&mut self, unit: &Unit, v: &mut Vector) {
+    fn cancel(&mut self, unit: &Unit, v: &mut Input) {
         for k in 1..v.a.len() {
             if !self.random.one_in(2) {
                 continue;
@@ -207,7 +207,7 @@ impl Generator {
         }
     }
 
-    fn specials(&mut self, unit: &Unit, v: &mut Vector) {
+    fn specials(&mut self, unit: &Unit, v: &mut Input) {
         let random = &mut self.random;
         for _ in 0..random.range(1, 4) {
             let k = random.below(v.a.len() as u64) as usize;
@@ -220,7 +220,7 @@ impl Generator {
     }
 
     /// A c of about the products' size, so that neither drowns the other.
-    fn match_c(&mut self, unit: &Unit, v: &mut Vector) {
+    fn match_c(&mut self, unit: &Unit, v: &mut Input) {
         let sum = exact_sum(unit, v);
         if sum.magnitude != 0 {
             let e = sum.leading_exponent() + self.random.range(-30, 6);
@@ -240,7 +240,7 @@ impl Iterator for Generator {
 }
 
 /// c is left out; special operands count as zero.
-fn exact_sum(unit: &Unit, v: &Vector) -> Fixed {
+fn exact_sum(unit: &Unit, v: &Input) -> Fixed {
     let all = |format: &FormatSpec, codes: &[u64]| -> Vec<Num> { codes.iter().map(|&x| format.decode(x)).collect() };
     let (a, b) = (all(&unit.a, &v.a), all(&unit.b, &v.b));
     let scales = |codes: &[u64]| -> Vec<Num> {

@@ -41,14 +41,15 @@ impl Vector {
             return Ok(false);
         }
         let (k, scales) = (unit.shape.k, unit.scales());
-        scan.column("a", &unit.a, k, &mut self.a)?;
-        scan.column("b", &unit.b, k, &mut self.b)?;
-        self.c = scan.code(&"c", &unit.c)?;
-        self.scale_a.clear();
-        self.scale_b.clear();
+        let x = &mut self.input;
+        scan.column("a", &unit.a, k, &mut x.a)?;
+        scan.column("b", &unit.b, k, &mut x.b)?;
+        x.c = scan.code(&"c", &unit.c)?;
+        x.scale_a.clear();
+        x.scale_b.clear();
         if let Some(rule) = &unit.scale {
-            scan.column("scale_a", &rule.format, scales, &mut self.scale_a)?;
-            scan.column("scale_b", &rule.format, scales, &mut self.scale_b)?;
+            scan.column("scale_a", &rule.format, scales, &mut x.scale_a)?;
+            scan.column("scale_b", &rule.format, scales, &mut x.scale_b)?;
         }
         self.d = None;
         if scan.peek().is_some() {

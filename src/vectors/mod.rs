@@ -9,6 +9,7 @@ mod draw;
 mod evaluate;
 mod generate;
 mod grid;
+mod input;
 mod line;
 mod recorded;
 mod ties;
@@ -16,6 +17,7 @@ mod ties;
 pub use draw::draw;
 pub use evaluate::Evaluator;
 pub use generate::{Generator, KINDS, Kind};
+pub use input::Input;
 pub use line::{Line, LineError, Lines};
 pub use recorded::{Recording, recordings};
 
@@ -78,16 +80,8 @@ impl fmt::Display for Expected {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vector {
-    /// The row of A: K codes.
-    pub a: Vec<u64>,
-    /// The column of B: K codes.
-    pub b: Vec<u64>,
-    /// The addend's code.
-    pub c: u64,
-    /// A's block scales; empty if the unit has none.
-    pub scale_a: Vec<u64>,
-    /// B's block scales; empty if the unit has none.
-    pub scale_b: Vec<u64>,
+    /// The operands.
+    pub input: Input,
     /// What the unit should give.
     pub d: Option<Expected>,
 }
@@ -98,30 +92,20 @@ impl Vector {
     /// # Errors
     /// When an operand's length is not the unit's.
     pub fn eval(&self, unit: &Unit) -> Result<u64, Error> {
-        unit.dot_add_scaled_bits(&self.a, &self.b, self.c, &self.scale_a, &self.scale_b)
+        self.input.eval(unit)
+    }
+}
+
+/// Operands alone.
+impl From<Input> for Vector {
+    fn from(input: Input) -> Self {
+        Self { input, d: None }
     }
 }
 
 impl fmt::Display for Vector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        codes(f, &self.a)?;
-        f.write_str("\t")?;
-        codes(f, &self.b)?;
-        write!(f, "\t{:x}", self.c)?;
-        for scales in [&self.scale_a, &self.scale_b].into_iter().filter(|s| !s.is_empty()) {
-            f.write_str("\t")?;
-            codes(f, scales)?;
-        }
+        self.input.fmt(f)?;
         self.d.map_or(Ok(()), |d| write!(f, "\t{d}"))
     }
-}
-
-fn codes(f: &mut fmt::Formatter<'_>, codes: &[u64]) -> fmt::Result {
-    for (k, code) in codes.iter().enumerate() {
-        if k > 0 {
-            f.write_str(",")?;
-        }
-        write!(f, "{code:x}")?;
-    }
-    Ok(())
 }

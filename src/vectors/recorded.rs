@@ -5,7 +5,7 @@
 //! to the unit's c first; `d_GPU_fp32` and `d_GPU_fp16` 32 binary digits of the f32 that equals the
 //! output. Any number of rows is read.
 
-use super::{Expected, Vector};
+use super::{Expected, Input, Vector};
 use crate::error::Error;
 use crate::format::{F16, F32, FormatSpec, Overflow};
 use crate::round::Rounding;
@@ -162,13 +162,13 @@ impl Recording {
                 return Err(unreadable(&folder.join(file_name(what, gpu, suffix)), &why));
             }
         }
-        let row = |i: usize| Vector {
+        let operands = |i: usize| Input {
             a: a[i * k..][..k].to_vec(),
             b: b[i * k..][..k].to_vec(),
             c: if self.ignores_c { 0 } else { c[i] },
-            d: Some(Expected::Bits(d[i])),
-            ..Vector::default()
+            ..Input::default()
         };
+        let row = |i: usize| Vector { input: operands(i), d: Some(Expected::Bits(d[i])) };
         Ok((0..rows).map(row).collect())
     }
 }

@@ -1,6 +1,6 @@
 //! The kind of input that lands halfway between two numbers of D.
 
-use super::Vector;
+use super::Input;
 use super::generate::{Generator, Random, exponents};
 use crate::format::FormatSpec;
 use crate::unit::Unit;
@@ -27,8 +27,8 @@ impl Range {
 }
 
 impl Generator {
-    /// Makes the vector a tie, as [`super::Kind::Ties`] says.
-    pub(super) fn ties(&mut self, unit: &Unit, v: &mut Vector) {
+    /// Makes the operands a tie, as [`super::Kind::Ties`] says.
+    pub(super) fn ties(&mut self, unit: &Unit, v: &mut Input) {
         let random = self.random();
         for k in 0..v.a.len() {
             v.a[k] = random.zero(&unit.a);
@@ -51,7 +51,7 @@ impl Generator {
 ///
 /// Of the ways to place them (c over a product, a product over c, a product over another) one that
 /// the formats' exponents allow is drawn.
-fn lead_and_half(random: &mut Random, unit: &Unit, v: &mut Vector, depth: i32) -> i32 {
+fn lead_and_half(random: &mut Random, unit: &Unit, v: &mut Input, depth: i32) -> i32 {
     let (a, b, c) = (Range::of(&unit.a), Range::of(&unit.b), Range::of(&unit.c));
     let products = Range { low: a.low + b.low, high: a.high + b.high };
     let leads_in = |lead: Range, rest: Range| Range {
@@ -90,7 +90,7 @@ fn fraction(random: &mut Random, bits: u32) -> u64 {
 }
 
 /// Makes product k plus or minus (1 + fraction / 2^52) * 2^e, if a has such a fraction.
-fn place(random: &mut Random, unit: &Unit, v: &mut Vector, k: usize, e: i32, fraction: u64) {
+fn place(random: &mut Random, unit: &Unit, v: &mut Input, k: usize, e: i32, fraction: u64) {
     let (a, b) = (Range::of(&unit.a), Range::of(&unit.b));
     let x = e.div_euclid(2).max(a.low).max(e - b.high).min(a.high).min(e - b.low);
     v.a[k] = random.exactly(&unit.a, x, fraction);
@@ -98,7 +98,7 @@ fn place(random: &mut Random, unit: &Unit, v: &mut Vector, k: usize, e: i32, fra
 }
 
 /// Other products: powers of two above the half, or one time in four some below it.
-fn others(random: &mut Random, unit: &Unit, v: &mut Vector, top: i32, depth: i32) {
+fn others(random: &mut Random, unit: &Unit, v: &mut Input, top: i32, depth: i32) {
     let (a, b) = (Range::of(&unit.a), Range::of(&unit.b));
     let products = Range { low: a.low + b.low, high: a.high + b.high };
     let below = random.one_in(4);

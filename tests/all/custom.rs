@@ -9,7 +9,7 @@ use gemmulate::round::Rounding;
 use gemmulate::special::NanRule;
 
 #[path = "rng.rs"]
-mod rng;
+pub(crate) mod rng;
 
 /// Random numbers whose type needs no telling.
 #[derive(Debug)]

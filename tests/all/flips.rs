@@ -313,7 +313,7 @@ fn size(input: &Input, i: &Interface) -> (usize, u32, i32) {
 
 /// Fails if two units differ on anything that one removal or shortening makes of an input.
 fn assert_minimal(one: &Unit, other: &Unit, input: &Input) {
-    let bits = |u: &Unit, x: &Input| u.dot_add_scaled_bits(&x.a, &x.b, x.c, &x.scale_a, &x.scale_b).unwrap();
+    let bits = |u: &Unit, x: &Input| x.eval(u).unwrap();
     for smaller in reductions(input, &one.interface()) {
         let (x, y) = (bits(one, &smaller), bits(other, &smaller));
         assert_eq!(x, y, "{one} and {other}: {input} can be {smaller}");

@@ -128,14 +128,14 @@ impl Case {
                 } else {
                     main.next_into(&mut v);
                 }
-                pool.push(v.c);
+                pool.push(v.input.c);
                 if i < m {
-                    case.a[i * k + s * step..][..step].copy_from_slice(&v.a);
-                    case.scale_a[(i * steps + s) * per..][..per].copy_from_slice(&v.scale_a);
+                    case.a[i * k + s * step..][..step].copy_from_slice(&v.input.a);
+                    case.scale_a[(i * steps + s) * per..][..per].copy_from_slice(&v.input.scale_a);
                 }
                 if i < n {
-                    (0..step).for_each(|p| case.b[(s * step + p) * n + i] = v.b[p]);
-                    case.scale_b[(i * steps + s) * per..][..per].copy_from_slice(&v.scale_b);
+                    (0..step).for_each(|p| case.b[(s * step + p) * n + i] = v.input.b[p]);
+                    case.scale_b[(i * steps + s) * per..][..per].copy_from_slice(&v.input.scale_b);
                 }
             }
         }
@@ -260,15 +260,15 @@ fn check_small<A: Format, B: Format, C: Format>(name: &str) {
             Array3::from_elem((11, k * steps, n), B::from_bits(0)),
         );
         for mut row in a.lanes_mut(Axis(2)) {
-            row.iter_mut().zip((0..steps).flat_map(|_| draw().a)).for_each(|(to, x)| *to = A::from_bits(x));
+            row.iter_mut().zip((0..steps).flat_map(|_| draw().input.a)).for_each(|(to, x)| *to = A::from_bits(x));
         }
         for mut column in b.lanes_mut(Axis(1)) {
-            column.iter_mut().zip((0..steps).flat_map(|_| draw().b)).for_each(|(to, x)| *to = B::from_bits(x));
+            column.iter_mut().zip((0..steps).flat_map(|_| draw().input.b)).for_each(|(to, x)| *to = B::from_bits(x));
         }
         let want = Gemm::on(&unit).isa(Isa::Reference).run_batch(&a, &b).unwrap().map(|x: &f32| x.to_bits());
         let found = Gemm::on(&unit).run_batch(&a, &b).unwrap().map(|x: &f32| x.to_bits());
         assert_eq!(found, want, "{name}, {kind}: a batch");
-        let c = Array2::from_shape_simple_fn((m, n), || C::from_bits(draw().c));
+        let c = Array2::from_shape_simple_fn((m, n), || C::from_bits(draw().input.c));
         // Instructions of several blocks take stacks.
         for (a, b) in a.outer_iter().zip(b.outer_iter()).take(if unit.blocks == 1 { 3 } else { 0 }) {
             let (a, b) = (a.slice(s![.., ..k]), b.slice(s![..k, ..]));
@@ -294,11 +294,11 @@ fn check_dense<A: Format, B: Format, D: Format>(name: &str) {
             let mut a = Array3::from_elem((batch[0], m, k), A::from_bits(0));
             let mut b = Array3::from_elem((batch[1], k, 8), B::from_bits(0));
             for mut row in a.lanes_mut(Axis(2)) {
-                let codes = (0..k / unit.shape.k).flat_map(|_| data.next().unwrap().a);
+                let codes = (0..k / unit.shape.k).flat_map(|_| data.next().unwrap().input.a);
                 row.iter_mut().zip(codes).for_each(|(to, x)| *to = A::from_bits(x));
             }
             for mut column in b.lanes_mut(Axis(1)) {
-                let codes = (0..k / unit.shape.k).flat_map(|_| data.next().unwrap().b);
+                let codes = (0..k / unit.shape.k).flat_map(|_| data.next().unwrap().input.b);
                 column.iter_mut().zip(codes).for_each(|(to, x)| *to = B::from_bits(x));
             }
             let blank = Array3::from_elem((count, m, 8), D::from_bits(1));

@@ -48,9 +48,9 @@ fn problem(unit: &Unit, [m, n, steps]: [usize; 3], rng: &mut Rng) -> Problem {
     for j in 0..n {
         for s in 0..steps {
             let v = line(kind(60, rng));
-            (0..k).for_each(|i| p.b[(s * k + i) * n + j] = v.b[i]);
-            p.scale_b.extend(v.scale_b);
-            columns.push(v.c);
+            (0..k).for_each(|i| p.b[(s * k + i) * n + j] = v.input.b[i]);
+            p.scale_b.extend(v.input.scale_b);
+            columns.push(v.input.c);
         }
     }
     let mut of_group = Vec::new();
@@ -63,9 +63,9 @@ fn problem(unit: &Unit, [m, n, steps]: [usize; 3], rng: &mut Rng) -> Problem {
         for &(of_group, by) in &of_group {
             let v = line(if rng.one_in(12) { kind(1, rng) } else { of_group });
             let by = if rng.one_in(12) { 0 } else { by };
-            p.a.extend(v.a.into_iter().map(|code| scaled(&unit.a, code, by)));
-            p.scale_a.extend(v.scale_a);
-            states.push(scaled(&unit.c, v.c, by));
+            p.a.extend(v.input.a.into_iter().map(|code| scaled(&unit.a, code, by)));
+            p.scale_a.extend(v.input.scale_a);
+            states.push(scaled(&unit.c, v.input.c, by));
         }
         // A row's states are as large as its products, or zero, or as a column's.
         let (zeros, others) = (rng.below(3), 4 * rng.below(5));

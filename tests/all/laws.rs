@@ -6,11 +6,7 @@ use gemmulate::Unit;
 use gemmulate::accumulate::{Pattern, Recipe};
 use gemmulate::format::{FormatSpec, Overflow};
 use gemmulate::round::Rounding;
-use gemmulate::vectors::{Generator, Vector};
-
-fn d(unit: &Unit, v: &Vector) -> u64 {
-    unit.dot_add_scaled_bits(&v.a, &v.b, v.c, &v.scale_a, &v.scale_b).unwrap()
-}
+use gemmulate::vectors::{Generator, Input};
 
 fn sign(f: &FormatSpec) -> u64 {
     1 << (f.exponent_bits + f.fraction_bits + f.ignored_low_bits)
@@ -42,17 +38,17 @@ fn products_of_one_sum_know_no_order() {
     for unit in Unit::all() {
         let Some(groups) = alike(&unit) else { continue };
         for vector in Generator::new(&unit, 7).take(60) {
-            let want = d(&unit, &vector);
+            let want = vector.eval(&unit).unwrap();
             let mut other = vector.clone();
             for group in &groups {
                 // Fisher and Yates.
                 for i in (1..group.len()).rev() {
                     let j = rng.below(i + 1);
-                    other.a.swap(group[i], group[j]);
-                    other.b.swap(group[i], group[j]);
+                    other.input.a.swap(group[i], group[j]);
+                    other.input.b.swap(group[i], group[j]);
                 }
             }
-            assert_eq!(d(&unit, &other), want, "{unit}: {vector} and {other}");
+            assert_eq!(other.eval(&unit).unwrap(), want, "{unit}: {vector} and {other}");
             tried += 1;
         }
     }
@@ -68,11 +64,11 @@ fn symmetric_units_know_no_sign() {
             continue;
         }
         for vector in Generator::new(&unit, 8).take(60) {
-            let want = d(&unit, &vector);
+            let want = vector.eval(&unit).unwrap();
             let mut negated = vector.clone();
-            negated.a.iter_mut().for_each(|code| *code ^= sign(&unit.a));
-            negated.c ^= sign(&unit.c);
-            let found = d(&unit, &negated);
+            negated.input.a.iter_mut().for_each(|code| *code ^= sign(&unit.a));
+            negated.input.c ^= sign(&unit.c);
+            let found = negated.eval(&unit).unwrap();
             // A NaN's sign is fixed, and that of a zero sum another matter.
             let x = unit.d.decode(want);
             if !x.is_nan() && !x.is_zero() {
@@ -107,13 +103,13 @@ fn powers_of_two_move_results() {
             let scales = vec![unit.scale.map_or(0, |rule| one(&rule.format)); unit.scales()];
             let [a, b] = [unit.a, unit.b].map(|f| (0..unit.shape.k).map(|_| draw(&f)).collect::<Vec<u64>>());
             let c = draw(&unit.c);
-            let v = Vector { a, b, c, scale_a: scales.clone(), scale_b: scales, ..Vector::default() };
+            let x = Input { a, b, c, scale_a: scales.clone(), scale_b: scales };
             let doubled =
-                Vector { a: v.a.iter().map(|&x| twice(&unit.a, x)).collect(), c: twice(&unit.c, v.c), ..v.clone() };
-            let [x, y] = [&v, &doubled].map(|v| unit.d.to_f64(d(&unit, v)));
+                Input { a: x.a.iter().map(|&x| twice(&unit.a, x)).collect(), c: twice(&unit.c, x.c), ..x.clone() };
+            let [once, twice] = [&x, &doubled].map(|x| unit.d.to_f64(x.eval(&unit).unwrap()));
             // Small differences of large numbers may be subnormal in narrow formats.
-            if x.abs() > f64::from(unit.d.emin() + 8).exp2() {
-                assert_eq!(y, 2.0 * x, "{unit}: {v}");
+            if once.abs() > f64::from(unit.d.emin() + 8).exp2() {
+                assert_eq!(twice, 2.0 * once, "{unit}: {x}");
                 tried += 1;
             }
         }

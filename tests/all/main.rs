@@ -32,7 +32,7 @@ mod plans;
 mod probe;
 mod probe_papers;
 mod problem;
-mod rng;
+use custom::rng;
 #[cfg(feature = "smt")]
 mod smt;
 mod typed;

@@ -201,7 +201,7 @@ fn units_of_one_function_are_one_class() {
         let (input, x, y) = s.input.as_ref().expect("a separating input");
         let bits = |n: usize| {
             let unit = &found.classes[n].units[0];
-            unit.dot_add_scaled_bits(&input.a, &input.b, input.c, &input.scale_a, &input.scale_b).unwrap()
+            input.eval(unit).unwrap()
         };
         assert_eq!((bits(s.first), bits(s.second)), (*x, *y));
         assert_ne!(x, y);

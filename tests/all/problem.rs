@@ -25,25 +25,25 @@ impl Problem {
         let mut lines = Generator::new(unit, seed).kinds(kinds);
         let grid: Vec<Vec<Vector>> =
             (0..m.max(n)).map(|_| (0..steps).map(|_| lines.next().unwrap()).collect()).collect();
-        let c = |t: usize| grid[t / n % m.max(n)][0].c;
+        let c = |t: usize| grid[t / n % m.max(n)][0].input.c;
         let mut b = vec![0; k * steps * n];
         for j in 0..n {
             for p in 0..k * steps {
-                b[p * n + j] = grid[j][p / k].b[p % k];
+                b[p * n + j] = grid[j][p / k].input.b[p % k];
             }
         }
         let of = |count: usize, part: fn(&Vector) -> &Vec<u64>| -> Vec<u64> {
             grid[..count].iter().flat_map(|line| line.iter().flat_map(|v| part(v).clone())).collect()
         };
-        assert_eq!(of(m, |v| &v.scale_a).len(), m * steps * slots);
+        assert_eq!(of(m, |v| &v.input.scale_a).len(), m * steps * slots);
         Self {
             unit: unit.clone(),
             size: [m, n, k * steps],
-            a: of(m, |v| &v.a),
+            a: of(m, |v| &v.input.a),
             b,
             c: (0..m * n).map(|t| if t % n == t / n { c(t) } else { c(t % n * n) }).collect(),
-            scale_a: of(m, |v| &v.scale_a),
-            scale_b: of(n, |v| &v.scale_b),
+            scale_a: of(m, |v| &v.input.scale_a),
+            scale_b: of(n, |v| &v.input.scale_b),
         }
     }
 

@@ -74,14 +74,7 @@ fn the_solver_computes_what_the_library_computes() {
     for solver in solvers() {
         for name in ENCODED {
             let unit = unit(name);
-            let input = |v: gemmulate::vectors::Vector| Input {
-                a: v.a,
-                b: v.b,
-                c: v.c,
-                scale_a: v.scale_a,
-                scale_b: v.scale_b,
-            };
-            let inputs: Vec<Input> = Generator::new(&unit, 7).take(40).map(input).collect();
+            let inputs: Vec<Input> = Generator::new(&unit, 7).take(40).map(|v| v.input).collect();
             let theirs = smt::evaluate(&unit, &inputs, &solver).unwrap();
             let ours = unit.clone().dot_adds(&inputs).unwrap();
             for ((x, d), smt) in inputs.iter().zip(&ours).zip(&theirs) {

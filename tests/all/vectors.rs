@@ -7,7 +7,7 @@ use gemmulate::Unit;
 use gemmulate::format::{E4M3, F16, F32, F64, FormatSpec, Overflow, Value};
 use gemmulate::num::{Class, ExactSum, Term};
 use gemmulate::round::Rounding;
-use gemmulate::vectors::{Evaluator, Expected, Generator, KINDS, Kind, Vector, draw};
+use gemmulate::vectors::{Evaluator, Expected, Generator, Input, KINDS, Kind, Vector, draw};
 
 fn unit(name: &str) -> Unit {
     Unit::find(name).unwrap()
@@ -22,7 +22,7 @@ fn generated_vectors_agree_with_the_oracle() {
     let count = std::env::var("GEMMULATE_FRESH").map_or(40, |n| n.parse().unwrap());
     for unit in Unit::all() {
         for v in Generator::new(&unit, 11).take(count) {
-            let d = dot_add(&unit.name, &v.a, &v.b, v.c, &v.scale_a, &v.scale_b).unwrap();
+            let d = dot_add(&unit.name, &v.input.a, &v.input.b, v.input.c, &v.input.scale_a, &v.input.scale_b).unwrap();
             assert!(v.d.unwrap().accepts(d, &unit.d), "{unit}: {v}: the oracle says {d:x}");
         }
     }
@@ -48,10 +48,10 @@ fn evaluators_agree_with_the_reference() {
         let mut evaluator = Evaluator::new(&unit);
         for &kind in KINDS {
             for v in of_kind(&unit, kind, count) {
-                assert_eq!(evaluator.eval(&v).unwrap(), v.eval(&unit).unwrap(), "{unit}, {kind}: {v}");
+                assert_eq!(evaluator.eval(&v.input).unwrap(), v.eval(&unit).unwrap(), "{unit}, {kind}: {v}");
             }
         }
-        let short = Vector { a: vec![0; unit.shape.k - 1], ..Generator::new(&unit, 5).next().unwrap() };
+        let short = Input { a: vec![0; unit.shape.k - 1], ..Generator::new(&unit, 5).next().unwrap().input };
         assert!(evaluator.eval(&short).is_err());
     }
 }
@@ -60,10 +60,10 @@ fn evaluators_agree_with_the_reference() {
 #[test]
 fn evaluators_know_the_floor_of_alignment() {
     let (unit, mut v) = (unit("custom/m8n8k8.f32.bf16.bf16.f32/dot:block=8:F=10:e_zero=emin-6"), Vector::default());
-    (v.a, v.b) = (vec![0; 8], vec![0; 8]);
-    (v.a[3], v.b[3]) = (0x1C40, 0x1C00);
+    (v.input.a, v.input.b) = (vec![0; 8], vec![0; 8]);
+    (v.input.a[3], v.input.b[3]) = (0x1C40, 0x1C00);
     assert_eq!(v.eval(&unit).unwrap(), 1 << 7);
-    assert_eq!(Evaluator::new(&unit).eval(&v).unwrap(), 1 << 7);
+    assert_eq!(Evaluator::new(&unit).eval(&v.input).unwrap(), 1 << 7);
 }
 
 /// Zeros of both signs, beside a product that is zero, vanishes, or is none of the two: whose sum is -0 depends on
@@ -91,11 +91,11 @@ fn evaluators_know_the_signs_of_zero() {
             for (x, y) in magnitudes(&unit.a).into_iter().zip(magnitudes(&unit.b)) {
                 for signs in 0..32u64 {
                     let bit = |i: u32| signs >> i & 1;
-                    let v = Vector {
+                    let v = Input {
                         a: vec![sign(&unit.a, bit(0)), sign(&unit.a, bit(1)) | x],
                         b: vec![sign(&unit.b, bit(2)), sign(&unit.b, bit(3)) | y],
                         c: sign(&unit.c, bit(4)),
-                        ..Vector::default()
+                        ..Input::default()
                     };
                     assert_eq!(evaluator.eval(&v).unwrap(), v.eval(&unit).unwrap(), "{unit} {v}");
                 }
@@ -147,19 +147,21 @@ fn kinds_do_what_they_say() {
     let u = unit("hopper/mma.m16n8k16.f32.f16.f16.f32");
     let exponent = |code: u64| F16.decode(code).exponent;
     let finite = |code: u64| F16.decode(code).class == Class::Finite;
-    assert!(percent(&u, Kind::RandomBits, |v| v.a.iter().any(|&a| !F16.decode(a).is_finite())) > 20);
-    assert_eq!(percent(&u, Kind::NearOne, |v| v.a.iter().all(|&a| (-2..=2).contains(&exponent(a)))), 100);
-    assert!(percent(&u, Kind::WideExponents, |v| v.a.iter().any(|&a| exponent(a).abs() > 10)) > 90);
+    assert!(percent(&u, Kind::RandomBits, |v| v.input.a.iter().any(|&a| !F16.decode(a).is_finite())) > 20);
+    assert_eq!(percent(&u, Kind::NearOne, |v| v.input.a.iter().all(|&a| (-2..=2).contains(&exponent(a)))), 100);
+    assert!(percent(&u, Kind::WideExponents, |v| v.input.a.iter().any(|&a| exponent(a).abs() > 10)) > 90);
     assert!(percent(&u, Kind::Specials, |v| v.d == Some(Expected::Bits(0x7fff_ffff))) > 20, "NaN");
     assert!(percent(&u, Kind::Specials, |v| v.d == Some(Expected::Bits(0x7f80_0000))) > 5, "infinities");
-    assert!(percent(&u, Kind::SparseWithZeros, |v| v.a.iter().filter(|&&a| F16.decode(a).is_zero()).count() > 6) > 80);
-    assert_eq!(percent(&u, Kind::Tiny, |v| v.a.iter().all(|&a| finite(a) && exponent(a) <= -11)), 100);
-    assert!(percent(&u, Kind::Tiny, |v| v.a.iter().any(|&a| F16.decode(a).is_subnormal())) > 90);
-    assert_eq!(percent(&u, Kind::Huge, |v| v.a.iter().all(|&a| finite(a) && exponent(a) >= 12)), 100);
-    assert!(percent(&u, Kind::VeryWide, |v| v.a.iter().any(|&a| exponent(a) > 10)) > 75);
+    assert!(
+        percent(&u, Kind::SparseWithZeros, |v| v.input.a.iter().filter(|&&a| F16.decode(a).is_zero()).count() > 6) > 80
+    );
+    assert_eq!(percent(&u, Kind::Tiny, |v| v.input.a.iter().all(|&a| finite(a) && exponent(a) <= -11)), 100);
+    assert!(percent(&u, Kind::Tiny, |v| v.input.a.iter().any(|&a| F16.decode(a).is_subnormal())) > 90);
+    assert_eq!(percent(&u, Kind::Huge, |v| v.input.a.iter().all(|&a| finite(a) && exponent(a) >= 12)), 100);
+    assert!(percent(&u, Kind::VeryWide, |v| v.input.a.iter().any(|&a| exponent(a) > 10)) > 75);
     let cancels = |v: &Vector| {
         let left = sum(&u, v);
-        left.is_zero() || left.log2() <= i64::from(F32.decode(v.c).exponent) - 20
+        left.is_zero() || left.log2() <= i64::from(F32.decode(v.input.c).exponent) - 20
     };
     assert!(percent(&u, Kind::Cancellation, cancels) > 40);
 }
@@ -167,8 +169,8 @@ fn kinds_do_what_they_say() {
 /// c and all products, exactly.
 fn sum(unit: &Unit, v: &Vector) -> Exact {
     let value = |format: &str, code: u64| decode(format, code).unwrap().value();
-    let products = v.a.iter().zip(&v.b).map(|(&a, &b)| &value(unit.a.name, a) * &value(unit.b.name, b));
-    products.fold(value(unit.c.name, v.c), |s, p| &s + &p)
+    let products = v.input.a.iter().zip(&v.input.b).map(|(&a, &b)| &value(unit.a.name, a) * &value(unit.b.name, b));
+    products.fold(value(unit.c.name, v.input.c), |s, p| &s + &p)
 }
 
 /// Whether the exact sum lies halfway between two numbers of D.

@@ -23,12 +23,12 @@ pub(crate) fn write_record(unit: &Unit, v: &Vector, out: &mut Vec<u8>) {
             out.extend_from_slice(&code.to_le_bytes()[..bytes(format)]);
         }
     };
-    put(&v.a, &unit.a);
-    put(&v.b, &unit.b);
-    put(&[v.c], &unit.c);
+    put(&v.input.a, &unit.a);
+    put(&v.input.b, &unit.b);
+    put(&[v.input.c], &unit.c);
     if let Some(rule) = &unit.scale {
-        put(&v.scale_a, &rule.format);
-        put(&v.scale_b, &rule.format);
+        put(&v.input.scale_a, &rule.format);
+        put(&v.input.scale_b, &rule.format);
     }
 }
 
@@ -44,14 +44,14 @@ fn read_record(unit: &Unit, mut record: &[u8], v: &mut Vector) {
         into.clear();
         into.extend((0..count).map(|_| take(&mut record, bytes(format))));
     };
-    get(unit.shape.k, &unit.a, &mut v.a);
-    get(unit.shape.k, &unit.b, &mut v.b);
+    get(unit.shape.k, &unit.a, &mut v.input.a);
+    get(unit.shape.k, &unit.b, &mut v.input.b);
     let mut c = Vec::new();
     get(1, &unit.c, &mut c);
-    v.c = c[0];
+    v.input.c = c[0];
     if let Some(rule) = &unit.scale {
-        get(unit.scales(), &rule.format, &mut v.scale_a);
-        get(unit.scales(), &rule.format, &mut v.scale_b);
+        get(unit.scales(), &rule.format, &mut v.input.scale_a);
+        get(unit.scales(), &rule.format, &mut v.input.scale_b);
     }
 }
 

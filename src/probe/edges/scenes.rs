@@ -318,14 +318,14 @@ impl Edges {
     /// tie any other.
     pub(super) fn beside_unnormalised(&mut self, input: &mut Input, step: usize, negative: bool, lead: i32) {
         let i = self.bench.interface;
-        let gap = self.pick(|s| &s.gaps);
+        let gap = self.pick(|s| &s.widths);
         // An earlier step leaves no bit below its result's last one, and there may be few products small enough.
         let (least, above) =
             (last_bit(&i.d).max(last_bit(&i.a) + last_bit(&i.b)), if self.is_narrow() { 8 } else { 2 });
         let e = if self.random.one_in(2) { least + gap + self.random.range(-1, above) } else { lead };
         let mut members = self.blocks[step].clone();
         let product = members.swap_remove(self.random.below(members.len() as u64) as usize);
-        let above = if self.random.one_in(2) {
+        let above = if !self.normal_operands && self.random.one_in(2) {
             // Of a subnormal operand, or of two.
             let mut below = |f: &FormatSpec| self.random.range(1, f.fraction_bits as i32);
             let (of_a, of_b) = (below(&i.a), below(&i.b));
@@ -341,17 +341,14 @@ impl Edges {
         };
         let e = self.bench.product_exponent(input, product);
         let end = e - gap + above * i32::from(self.random.one_in(2)) + self.random.range(-1, 0);
-        // c, or a product of this step or an earlier one.
-        let mut places: Vec<usize> = self.blocks[..step].iter().flatten().copied().chain(members).collect();
-        let place = self.random.below(places.len() as u64 + 1) as usize;
-        let other = if place < places.len() { places.swap_remove(place) } else { i.k };
+        let other = self.other(step, members);
         // Just below a power of two the results lie twice as close.
         let under = i32::from(self.random.one_in(2));
         let half = self.result_bit(e + above - under) - 1;
         let opposite = self.random.one_in(2);
-        match self.random.below(2) {
+        match self.random.one_in(if self.directed { 2 } else { 4 }) {
             // Half of the result's last bit, and the one in question.
-            0 if (1..64).contains(&(half - end)) => {
+            false if (1..64).contains(&(half - end)) => {
                 if other < i.k && self.random.one_in(2) {
                     self.product_beside(input, other, opposite, half, end);
                 } else {
@@ -363,10 +360,19 @@ impl Edges {
         }
     }
 
+    /// The place of a term beside one of a step's: c, one of the step's others or of an earlier step's products.
+    fn other(&mut self, step: usize, others: Vec<usize>) -> usize {
+        let mut places: Vec<usize> = self.blocks[..step].iter().flatten().copied().chain(others).collect();
+        if self.aligns_c || places.is_empty() {
+            places.push(self.bench.interface.k);
+        }
+        places[self.random.below(places.len() as u64) as usize]
+    }
+
     /// A product of all the bits there are, one of its last bits short of a tie, and a term that lacks a last bit or has
     /// one too many to make the tie: alignment by the product's exponent, or by that it has normalised, decides.
     pub(super) fn nearly_tied(&mut self, input: &mut Input, at: Spot) {
-        let Interface { k, a, b, .. } = self.bench.interface;
+        let Interface { a, b, .. } = self.bench.interface;
         let half = self.result_bit(at.lead) - 1;
         let apart = (a.fraction_bits + b.fraction_bits) as i32 - self.kept - self.random.range(0, 2);
         let last = half - apart.max(1);
@@ -380,11 +386,9 @@ impl Edges {
         });
         let Some(operands) = found else { return };
         (input.a[place], input.b[place]) = operands;
-        let gap = self.pick(|s| &s.gaps);
+        let gap = self.pick(|s| &s.widths);
         let end = self.bench.product_exponent(input, place) - gap + self.random.range(-1, 1);
-        let mut places: Vec<usize> = self.blocks[..at.step].iter().flatten().copied().chain(members).collect();
-        let other = self.random.below(places.len() as u64 + 1) as usize;
-        let other = if other < places.len() { places.swap_remove(other) } else { k };
+        let other = self.other(at.step, members);
         // What makes the tie, but for one bit where the other's exponent begins to cut.
         let (negative, whole) = (at.negative == short, 1u128 << (last - end).clamp(1, 100));
         let magnitude = if self.random.one_in(2) { whole - 1 } else { whole + 1 };
