@@ -29,7 +29,7 @@ pub(crate) const DEPTH: usize = 64;
 /// Tiles that are computed side by side, at most.
 pub(crate) const TILES: usize = 4;
 /// Products that are expected before they are computed.
-const AHEAD: usize = 2 * TILES;
+const AHEAD: usize = 3 * TILES;
 /// Tiles of one product, at most: larger ones pack their operands once for many tiles.
 const TILES_OF_PRODUCT: usize = 8;
 

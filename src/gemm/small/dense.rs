@@ -132,10 +132,11 @@ impl Group {
                     left
                 }
                 DenseMut::Single(d) => {
-                    let next = d.get(AHEAD * ROWS * COLUMNS..).filter(|_| far);
-                    next.into_iter().for_each(|d| prefetch(&d[..d.len().min(size)]));
                     tiles.d = d.split_off_mut(..size)?.as_chunks_mut().0;
-                    kernel.run(&mut tiles)
+                    let left = kernel.run(&mut tiles);
+                    let next = d.get((AHEAD - TILES) * ROWS * COLUMNS..).filter(|_| far);
+                    next.into_iter().for_each(|d| prefetch(&d[..d.len().min(size)]));
+                    left
                 }
             };
             hard.extend((0..there).filter(|t| left >> t & 1 == 1).map(|t| (first + t) / parts));
@@ -150,6 +151,6 @@ impl Group {
 fn prefetch<T>(codes: &[T]) {
     #[cfg(target_arch = "x86_64")]
     for code in codes.iter().step_by(64 / size_of::<T>()) {
-        crate::simd::prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }, _>(code);
+        crate::simd::prefetch::<{ core::arch::x86_64::_MM_HINT_T1 }, _>(code);
     }
 }
