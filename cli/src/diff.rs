@@ -11,6 +11,7 @@ use std::io::Write;
 /// Find the smallest input on which two units differ, and draw both traces.
 ///
 /// Nothing can be left out of the input, shortened or moved nearer without the units agreeing.
+/// NaNs' bits count only where no number differs.
 /// Whether another input has fewer terms, or whether units are equal that none tells apart, only a
 /// solver can say: with --prove (a build with the feature smt; cvc5 or z3 installed).
 ///

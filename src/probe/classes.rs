@@ -3,7 +3,6 @@
 use super::black_box::{BlackBox, Input, Interface};
 use super::diff;
 use super::same::canonical;
-use super::shrink;
 use crate::accumulate::Recipe;
 use crate::error::Error;
 use crate::unit::Unit;
@@ -70,11 +69,8 @@ pub fn classes(units: impl Iterator<Item = Unit>) -> Result<Classes, Error> {
 
 /// The smallest of a few separating inputs.
 fn separate(x: &Unit, y: &Unit) -> Result<Option<(Input, u64, u64)>, Error> {
-    let (_, found) = diff::search(x, y, 2)?;
-    match found.first() {
-        Some(input) => Ok(Some(shrink::shrink(input, &mut x.clone(), &mut y.clone())?)),
-        None => Ok(None),
-    }
+    let found = diff::search(x, y, 2)?;
+    found.inputs.first().map(|input| found.shrink(input, x, y)).transpose()
 }
 
 /// Classes of one rule at several K: the rule of the one with the largest K, at the others' K, is

@@ -1,13 +1,14 @@
 //! An input on which two units differ, as small as can be, or why there is none.
 
 use super::bench::Bench;
-use super::black_box::{BlackBox, Input};
+use super::black_box::{BlackBox, Input, Interface};
 use super::edges::Edges;
 use super::generate::Generator;
 use super::same::same_function;
 use super::shrink;
 use crate::error::Error;
 use crate::random::Random;
+use crate::special::NanRule;
 use crate::trace::Trace;
 use crate::unit::Unit;
 use std::time::{Duration, Instant};
@@ -51,6 +52,8 @@ const STARTS: usize = 12;
 
 /// Compares two units of equal formats and K.
 ///
+/// Where they differ in a number, that is shown; else a NaN whose bits differ.
+///
 /// ```
 /// use gemmulate::Unit;
 /// use gemmulate::probe::{Sameness, diff};
@@ -74,35 +77,74 @@ pub fn diff(first: &Unit, second: &Unit) -> Result<Sameness, Error> {
     if let Some(reasons) = recipes.and_then(|(x, y)| same_function(x, y, &interface)) {
         return Ok(Sameness::Same(reasons));
     }
-    let (tried, found) = search(first, second, STARTS)?;
-    if found.is_empty() {
-        return Ok(Sameness::NotToldApart(tried));
-    }
+    let found = search(first, second, STARTS)?;
     let mut best: Option<(Input, u64, u64)> = None;
     let until = Instant::now() + PATIENCE / 2;
-    for input in found {
+    for input in &found.inputs {
         if best.is_some() && Instant::now() > until {
             break;
         }
-        let smaller = shrink::shrink(&input, &mut first.clone(), &mut second.clone())?;
+        let smaller = found.shrink(input, first, second)?;
         let size = |x: &(Input, u64, u64)| shrink::size(&x.0, &interface);
         if best.as_ref().is_none_or(|b| size(&smaller) < size(b)) {
             best = Some(smaller);
         }
     }
-    let Some((input, first_d, second_d)) = best else { return Ok(Sameness::NotToldApart(tried)) };
+    let Some((input, first_d, second_d)) = best else { return Ok(Sameness::NotToldApart(found.tried)) };
     let trace = |u: &Unit| input.trace(u);
     let (first_trace, second_trace) = (trace(first)?.1, trace(second)?.1);
     Ok(Sameness::Different(Box::new(Difference { input, first: first_d, second: second_d, first_trace, second_trace })))
 }
 
-/// Inputs of every kind on which the units differ: up to `enough`, and how many were tried.
-pub(crate) fn search(first: &Unit, second: &Unit, enough: usize) -> Result<(u64, Vec<Input>), Error> {
+/// What a search found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// How many inputs were tried.
+    tried: u64,
+    /// Some on which the units differ.
+    pub(crate) inputs: Vec<Input>,
+    /// Whether that is in the bits of NaNs alone.
+    nans: bool,
+}
+
+impl Found {
+    /// The smallest input near one of these on which the units differ in the same way, and their results.
+    pub(crate) fn shrink(&self, input: &Input, first: &Unit, second: &Unit) -> Result<(Input, u64, u64), Error> {
+        let alike = |unit: &Unit| AnyNan { unit: unit.clone(), alike: !self.nans };
+        let (input, ..) = shrink::shrink(input, &mut alike(first), &mut alike(second))?;
+        let results = (input.eval(first)?, input.eval(second)?);
+        Ok((input, results.0, results.1))
+    }
+}
+
+/// A unit, all of whose NaNs may count as one.
+struct AnyNan {
+    unit: Unit,
+    alike: bool,
+}
+
+impl BlackBox for AnyNan {
+    fn interface(&self) -> Interface {
+        self.unit.interface()
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
+        let (d, mut answers) = (self.unit.d, self.unit.dot_adds(inputs)?);
+        if let (true, Some(quiet)) = (self.alike, d.nan_code(NanRule::Quiet)) {
+            answers.iter_mut().filter(|code| d.decode(**code).is_nan()).for_each(|code| *code = quiet);
+        }
+        Ok(answers)
+    }
+}
+
+/// Inputs of every kind on which the units differ, up to `enough`: in numbers, or if there are none in NaNs' bits.
+pub(crate) fn search(first: &Unit, second: &Unit, enough: usize) -> Result<Found, Error> {
     let interface = first.interface();
     let mut generator = Generator::new(Bench::new(interface), 0xD1FF);
     let mut random = Random::new(0xD1FF);
     let until = Instant::now() + PATIENCE;
-    let (mut tried, mut found) = (0, Vec::new());
+    let (mut tried, mut found, mut nans) = (0, Vec::new(), Vec::new());
+    let both_nan = |(x, y): (u64, u64)| [x, y].iter().all(|&code| interface.d.decode(code).is_nan());
     let mut second = second.clone();
     let recipes = first.recipe.iter().chain(&second.recipe);
     let mut edges: Vec<Edges> = recipes.map(|r| Edges::new(r, &interface, 0xED6E)).collect();
@@ -113,7 +155,9 @@ pub(crate) fn search(first: &Unit, second: &Unit, enough: usize) -> Result<(u64,
         let answers = first.clone().dot_adds(&inputs)?;
         let others = second.dot_adds(&inputs)?;
         let differing = inputs.into_iter().zip(answers.into_iter().zip(others)).filter(|(_, (x, y))| x != y);
-        let mut differing: Vec<Input> = differing.map(|(x, _)| x).collect();
+        let (of_nans, others): (Vec<_>, Vec<_>) = differing.partition(|(_, results)| both_nan(*results));
+        nans.extend(of_nans.into_iter().map(|(x, _)| x).take(enough.saturating_sub(nans.len())));
+        let mut differing: Vec<Input> = others.into_iter().map(|(x, _)| x).collect();
         // A few of each batch, the sparse ones first: they shrink best.
         differing.sort_by_key(|x| shrink::size(x, &interface));
         if differing.len() > 4 {
@@ -127,5 +171,6 @@ pub(crate) fn search(first: &Unit, second: &Unit, enough: usize) -> Result<(u64,
         }
     }
     found.truncate(enough);
-    Ok((tried, found))
+    let only_nans = found.is_empty();
+    Ok(Found { tried, inputs: if only_nans { nans } else { found }, nans: only_nans })
 }
