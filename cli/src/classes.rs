@@ -18,7 +18,10 @@ pub(crate) struct Args {
     /// Only these architectures' units: names, sm_90, gfx942 or GPUs, divided by commas
     #[arg(long, value_delimiter = ',', value_parser = units::arch)]
     arch: Vec<ArchInfo>,
-    /// Print JSON
+    /// Print JSON: {classes, same_step, separations}
+    ///
+    /// A class is {units, k, accumulator}; `same_step` groups classes, by their places in that list, that are one rule at
+    /// several K; a separation is {first, second, input, d}: two classes of equal formats and K, an input and both results.
     #[arg(long)]
     json: bool,
 }

@@ -51,7 +51,10 @@ pub(crate) struct Args {
     /// Draw the distributions of errors
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Print JSON
+    /// Print JSON: {reference, rows: [{unit, plan, max_abs, max_ulp, relative_frobenius, bias, special, notes, differs}]}
+    ///
+    /// `reference` says what errors are against, `special` counts elements that are infinite or NaN here and not there
+    /// (or the other way round), and `differs` holds the elements that have other bits in each of the rows.
     #[arg(long)]
     json: bool,
 }

@@ -29,7 +29,11 @@ pub(crate) struct Args {
     /// The second unit
     #[arg(value_parser = Unit::find)]
     second: Unit,
-    /// Print JSON
+    /// Print JSON: {same, input, line, first, second}
+    ///
+    /// `same` is true (then with `reasons`), false, or null (then with `tried`, how many inputs did not tell them
+    /// apart). `line` is the input as `eval` reads it, `first` and `second` are the results. With --prove there is
+    /// `proof`: {equal, how, fewest_terms, open, solver, seconds}.
     #[arg(long)]
     json: bool,
     #[cfg(feature = "smt")]

@@ -31,7 +31,12 @@ pub(crate) struct Args {
     /// Seconds after which no other model is looked for
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     limit: u64,
-    /// Print JSON
+    /// Print JSON: {unit, accumulator, vectors, mismatches, counterexample, alternatives, ...}
+    ///
+    /// `unit` is the model's name, `accumulator` its parameters, `counterexample` {input, d, model} or null. An
+    /// alternative is {parameter, accumulator, beside, same_function}: another value, what else changes with it, and why
+    /// it is provably the same function (null: not told apart). `out_of_time`, `does_not_sum` (why no model was looked
+    /// for) and `unknown_nan` (a NaN's code that no rule gives) say what to make of it.
     #[arg(long)]
     json: bool,
 }

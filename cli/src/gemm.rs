@@ -73,7 +73,10 @@ pub(crate) struct Args {
     /// Print errors against an f64 product, exact where possible
     #[arg(long)]
     compare: bool,
-    /// Print what was done as JSON
+    /// Print what was done as JSON: {unit, plan, m, n, k, seconds, gmacs, ...}
+    ///
+    /// And, where there is one, `batch`; `notes`; with --compare `errors`: {max_abs, max_ulp, relative_frobenius, bias,
+    /// special, reference}; with --expect `expect`: {differ, of, first}.
     #[arg(long)]
     json: bool,
 }

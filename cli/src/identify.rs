@@ -54,7 +54,11 @@ pub(crate) struct Args {
     /// Seconds after which no further product is computed whole
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     limit: u64,
-    /// Print JSON
+    /// Print JSON: {exact, tried, not_computed, matches, left_out}
+    ///
+    /// A match is {units, plans, output, differ, of, first, bits}: how many elements differ, the first one's place and its
+    /// codes, computed and given. `exact` says whether any match has no difference. What is left out is {plan, functions,
+    /// why}.
     #[arg(long)]
     json: bool,
 }

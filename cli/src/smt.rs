@@ -28,6 +28,10 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Print a unit's function from codes to a code, in logic QF_BV
+    #[command(after_help = "\
+Examples:
+  gemmulate smt export volta/mma.m8n8k4.f32.f16.f16.f32 > volta.smt2
+  gemmulate smt export --constants --name d custom/m1n1k2.f16.e4m3.e4m3.f16/dot:block=2:F=13 > small.smt2")]
     Export {
         /// The unit, by any of its names
         #[arg(value_parser = Unit::find)]
@@ -43,6 +47,10 @@ enum Command {
     /// Find an input with the fewest terms that tells two units apart, or prove them equal
     ///
     /// Exit status 0 if they are proved equal, 1 if they differ or that stays open.
+    #[command(after_help = "\
+Examples:
+  gemmulate smt diff volta/mma.m8n8k4.f32.f16.f16.f32 valpey/volta
+  gemmulate smt diff turing/mma.m8n8k4.f32.f16.f16.f32 \"V100 HMMA.884.F32.F32\" --solver z3 --json")]
     Diff {
         /// The first unit, by any of its names
         #[arg(value_parser = Unit::find)]
@@ -56,6 +64,11 @@ enum Command {
     /// Put a question of Valpey et al. to a unit; without one, list them
     ///
     /// Exit status 1 if something stays open.
+    #[command(after_help = "\
+Examples:
+  gemmulate smt ask
+  gemmulate smt ask carry-bits --unit ampere/mma.m16n8k8.f32.f16.f16.f32
+  gemmulate smt ask order --json")]
     Ask {
         /// The question
         question: Option<String>,
@@ -76,6 +89,11 @@ struct SolverArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
     timeout: f64,
     /// Print JSON
+    ///
+    /// Of `diff`: {equal, input, line, first, second, terms, minimal, seconds, solver}; where they are equal, `how`; where
+    /// that stays open, `equal` is null and `tried` says what was tried. Of `ask`: {question, solver, units: [{unit,
+    /// findings: [{sought, seconds, outcome, input, line, results: [{by, d, value}]}]}]}; `outcome` is `found`, `none,
+    /// proved` or {open}.
     #[arg(long)]
     json: bool,
 }
