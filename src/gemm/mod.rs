@@ -24,6 +24,7 @@ mod schedule;
 mod sink;
 pub(crate) mod small;
 mod tile;
+mod turned;
 mod workspace;
 
 pub use builder::Gemm;

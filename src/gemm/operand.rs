@@ -93,6 +93,21 @@ impl Codes<'_> {
         }
     }
 
+    /// Rows and columns exchanged.
+    pub(crate) const fn transposed(self) -> Self {
+        match self {
+            Self::U8(view) => Self::U8(view.transposed()),
+            Self::U16(view) => Self::U16(view.transposed()),
+            Self::U32(view) => Self::U32(view.transposed()),
+            Self::U64(view) => Self::U64(view.transposed()),
+        }
+    }
+
+    /// Whether there are codes, those of each row one after another.
+    pub(crate) fn has_rows(&self) -> bool {
+        each_width!(self, view => view.rows().is_some())
+    }
+
     /// Bits per stored code.
     pub const fn width(&self) -> u32 {
         match self {

@@ -12,6 +12,7 @@ use super::schedule::Schedule;
 use super::sink::Sink;
 use super::small::{Batch, Single};
 use super::tile::Shared;
+use super::turned::Turned;
 use super::workspace::Workspace;
 use crate::arch::ARCHITECTURES;
 use crate::error::Error;
@@ -157,6 +158,9 @@ impl<D> Gemm<'_, D> {
         let schedule = Schedule::new(&self.plan, self.unit, m, n, k)?;
         schedule.check_scalars(self.alpha, self.beta)?;
         self.check_factors(&schedule)?;
+        if let Some([a, b]) = self.turned(request, sources, &schedule) {
+            return self.compute_one(request, [&a, &b], &mut Turned(sink), workspace);
+        }
         let scales = self.unit_scales(m, n, k)?;
         let job = Job { request, sources, schedule: &schedule, scales };
         let (tracer, chosen);

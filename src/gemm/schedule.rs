@@ -220,8 +220,13 @@ impl Schedule {
 
     /// Whether every element of D is one run of the unit's steps over the elements of K, with nothing between them.
     pub(crate) fn is_one_run(&self) -> bool {
+        self.is_one_chain() && self.k.is_multiple_of(self.block[2])
+    }
+
+    /// The same, with zeros among the elements if need be.
+    pub(crate) fn is_one_chain(&self) -> bool {
         let several = self.slices > 1 || self.mode == SplitMode::Atomic || self.workers.is_some();
-        !several && self.promotion.is_none() && self.k.is_multiple_of(self.block[2])
+        !several && self.promotion.is_none()
     }
 
     /// Whether alpha and beta are possible with this plan.

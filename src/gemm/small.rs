@@ -160,15 +160,22 @@ impl<D> Gemm<'_, D> {
     fn takes_tiles(&self, request: &Request<'_>) -> bool {
         let unit = self.unit;
         let narrow = unit.a.storage_bits <= 16 && unit.b.storage_bits <= 16 && unit.scale.is_none();
-        let whole = request.only.is_none() && request.log.is_none() && self.progress.is_none();
+        let at_c = self.plan.start == Start::C && self.beta == 1.0;
+        let of_c = |(_, spec): &(_, _)| *spec == unit.c && unit.c == unit.d;
+        let starts = self.is_plain(request) || (self.is_whole(request) && at_c && self.c.as_ref().is_some_and(of_c));
+        narrow && starts && self.progress.is_none() && self.alpha == 1.0 && request.out == unit.d
+    }
+
+    /// Whether all of D is the unit's steps from +0 on, times alpha at most.
+    pub(super) fn is_plain(&self, request: &Request<'_>) -> bool {
+        self.is_whole(request) && self.plan.start == Start::Zero && self.beta == 0.0
+    }
+
+    /// Whether all of D is asked for, without scales and bias.
+    fn is_whole(&self, request: &Request<'_>) -> bool {
+        let whole = request.only.is_none() && request.log.is_none();
         let plain = self.scale_a == Scaling::One && self.scale_b == Scaling::One && self.bias.is_none();
-        let given = self.block_scales.is_some() || self.promotion_scales.is_some();
-        let starts = match (self.plan.start, &self.c) {
-            (Start::Zero, _) => self.beta == 0.0,
-            (Start::C, Some((_, spec))) => self.beta == 1.0 && *spec == unit.c && unit.c == unit.d,
-            (Start::C, None) => false,
-        };
-        narrow && whole && plain && !given && starts && self.alpha == 1.0 && request.out == unit.d
+        whole && plain && self.block_scales.is_none() && self.promotion_scales.is_none()
     }
 
     /// M, N and K, if they are small and K is walked from one end to the other.

@@ -19,6 +19,8 @@ fn all_kinds(unit: &Unit, seeds: core::ops::Range<u64>) {
             Problem::new(unit, &[kind], seed, [rows[0], 19, steps]).check(&isas());
         }
         Problem::new(unit, KINDS, seed, [rows[1], 33, steps]).check(&isas());
+        // A matrix by a vector may be computed as a vector by a matrix.
+        Problem::new(unit, KINDS, seed, [64 + rows[1], 1, steps]).check_from(Start::Zero, &isas());
     }
 }
 

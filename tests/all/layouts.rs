@@ -34,10 +34,12 @@ fn numbers<T>(n: usize, of: impl Fn(f64) -> T) -> Array2<T> {
     })
 }
 
-const SIZES: [[usize; 3]; 14] = [
+const SIZES: [[usize; 3]; 16] = [
     [1, 1, 1],
     [1, 130, 40],
     [130, 1, 40],
+    [64, 1, 48],
+    [257, 1, 300],
     [16, 8, 16],
     [16, 16, 16],
     [7, 33, 19],
@@ -78,6 +80,9 @@ fn small_and_skinny_products_in_any_layout() {
         "hopper/mma.m16n8k16.f32.f16.f16.f32",
         "volta/mma.m8n8k4.f32.f16.f16.f32",
         "hopper/mma.m16n8k16.f16.f16.f16.f16",
+        "cdna1/v_mfma_f32_32x32x8f16",
+        "cdna2/v_mfma_f32_32x32x8f16",
+        "cdna3/v_mfma_f32_32x32x8_f16",
     ] {
         compare::<f16, f32>(name, &halves);
     }

@@ -47,16 +47,17 @@ impl Problem {
         }
     }
 
-    /// D, starting at C; operands' codes in memory as narrow as they can be, or as wide.
-    fn run(&self, isa: Isa, narrow: bool) -> Vec<u64> {
+    /// D, starting at C or +0; operands' codes in memory as narrow as they can be, or as wide.
+    fn run(&self, isa: Isa, start: Start, narrow: bool) -> Vec<u64> {
         let [m, n, k] = self.size;
         let view = |x| -> View<'_, u64> { x };
         let matrix = |x, rows: usize, columns: usize| -> View<'_, u64> {
             view(View::from_slice(x, [rows, columns], [columns as isize, 1], 0).unwrap())
         };
-        let plan = Plan::default().start(Start::C);
-        let c = AnyMatrix::Typed(Codes::U64(matrix(&self.c, m, n)), self.unit.c);
-        let mut gemm = Gemm::on(&self.unit).plan(plan).beta(1.0).output(self.unit.d).isa(isa).c_any(c);
+        let mut gemm = Gemm::on(&self.unit).plan(Plan::default().start(start)).output(self.unit.d).isa(isa);
+        if start == Start::C {
+            gemm = gemm.beta(1.0).c_any(AnyMatrix::Typed(Codes::U64(matrix(&self.c, m, n)), self.unit.c));
+        }
         let slots = self.unit.scale.map_or(0, |rule| k / rule.block);
         let scales = [
             Codes::U64(matrix(&self.scale_a, m, slots)),
@@ -73,9 +74,13 @@ impl Problem {
     }
 
     pub(crate) fn check(&self, isas: &[Isa]) {
-        let want = self.run(Isa::Reference, false);
+        self.check_from(Start::C, isas);
+    }
+
+    pub(crate) fn check_from(&self, start: Start, isas: &[Isa]) {
+        let want = self.run(Isa::Reference, start, false);
         for (&isa, narrow) in isas.iter().flat_map(|isa| [(isa, false), (isa, true)]) {
-            let found = self.run(isa, narrow);
+            let found = self.run(isa, start, narrow);
             let kernel = Gemm::on(&self.unit).isa(isa).kernel_for(self.size[0]);
             for (t, (found, want)) in found.iter().zip(&want).enumerate() {
                 let [_, n, k] = self.size;
