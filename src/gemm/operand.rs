@@ -1,7 +1,7 @@
 //! Operands as the driver sees them: rows of codes in the unit's format, whatever they were before.
 
 use crate::error::Error;
-use crate::format::{Format, FormatSpec, Overflow, spec_of};
+use crate::format::{F32, Format, FormatSpec, Overflow, spec_of};
 use crate::round::Rounding;
 use crate::view::View;
 use core::ops::Range;
@@ -257,7 +257,7 @@ impl Matrix for AnyMatrix<'_> {
     fn format(&self) -> Option<FormatSpec> {
         match self {
             Self::F64(_) => Some(crate::format::F64),
-            Self::F32(_) => Some(crate::format::F32),
+            Self::F32(_) => Some(F32),
             Self::Typed(_, spec) => Some(*spec),
             Self::Codes(_) => None,
         }
@@ -279,17 +279,32 @@ codes_from!(u8 => U8, u16 => U16, u32 => U32, u64 => U64);
 /// How values become codes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conversion {
-    pub(crate) from: FormatSpec,
-    pub(crate) to: FormatSpec,
-    pub(crate) rounding: Rounding,
-    pub(crate) overflow: Overflow,
+    from: FormatSpec,
+    to: FormatSpec,
+    rounding: Rounding,
+    overflow: Overflow,
+    /// Whether codes are f32's, which the processor reads.
+    from_f32: bool,
 }
 
 impl Conversion {
+    pub(crate) fn new(from: FormatSpec, to: FormatSpec, rounding: Rounding, overflow: Overflow) -> Self {
+        Self { from, to, rounding, overflow, from_f32: from == F32 }
+    }
+
+    /// The value of a code.
+    #[inline]
+    fn value(&self, code: u64) -> f64 {
+        match f64::from(f32::from_bits(code as u32)) {
+            x if self.from_f32 && !x.is_nan() => x,
+            _ => self.from.to_f64(code),
+        }
+    }
+
     /// The code of a code; zero for values that have none, which [`Conversion::check`] has excluded.
+    #[inline]
     fn total(&self, code: u64) -> u64 {
-        let x = self.from.to_f64(code);
-        self.to.encode_f64(x, self.rounding, self.overflow).unwrap_or(0)
+        self.to.encode_f64(self.value(code), self.rounding, self.overflow).unwrap_or(0)
     }
 
     /// Whether some value has no code.
@@ -304,7 +319,7 @@ impl Conversion {
         for i in 0..rows {
             source.read(i, 0, &mut row);
             for (j, &code) in row.iter().enumerate() {
-                let x = self.from.to_f64(code);
+                let x = self.value(code);
                 let code = self.to.encode_f64(x, self.rounding, self.overflow);
                 code.map_err(|source| Error::Encode { operand: format!("{name}[{i}, {j}] = {x:e}"), source })?;
             }

@@ -268,7 +268,7 @@ impl<D> Gemm<'_, D> {
         match from {
             Some(from) if from != *to => {
                 from.check(name)?;
-                let conversion = Conversion { from, to: *to, rounding: self.rounding, overflow: self.overflow };
+                let conversion = Conversion::new(from, *to, self.rounding, self.overflow);
                 Operand::converted(name, source, conversion)
             }
             _ => {
