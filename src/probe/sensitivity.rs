@@ -13,10 +13,12 @@ use crate::round::{ROUNDINGS, Rounding};
 use crate::simd::Isa;
 use crate::view::{View, ViewMut};
 use custom::variable;
+use missed::MISSED;
 use std::collections::HashSet;
 
 #[path = "../../tests/all/custom.rs"]
 mod custom;
+mod missed;
 
 /// How many of `count` inputs at the edges of one of two models tell the models apart.
 fn telling(unit: &Unit, [edges, x, y]: [&Recipe; 3], count: usize) -> usize {
@@ -29,175 +31,7 @@ fn telling(unit: &Unit, [edges, x, y]: [&Recipe; 3], count: usize) -> usize {
 /// Units and neighbours that a fit once took for the same: a few inputs at the edges of either must tell them apart.
 #[test]
 fn edges_reach_what_was_missed() {
-    for (formats, unit, other) in [
-        (
-            "k4.f32.bf16.bf16.f32",
-            "block=1:F=32:normalise=yes:e_zero=none:c=last:out=rne:flush-in=yes",
-            "block=1:F=32:e_zero=none:c=last:out=rne:flush-in=yes",
-        ),
-        (
-            "k2.f16.f16.f16.f16",
-            "block=1:F=30:align=rne:normalise=yes:out=rne:flush-in=yes",
-            "block=1:F=30:align=rne:out=rne:flush-in=yes",
-        ),
-        (
-            "k32.f16.f16.f16.f16",
-            "block=1:F=36:align=rd:e_zero=emin-5:out=rne:out-bits=6",
-            "block=1:F=36:align=rd:normalise=yes:e_zero=emin-5:out=rne:out-bits=6",
-        ),
-        (
-            "k4.f32.bf16.bf16.f32",
-            "block=2:F=35:sticky=yes:e_zero=emin-6:flush-out=yes:negative-zero=yes",
-            "block=2:F=35:sticky=yes:e_zero=emin-6:subnormal-c=normalised:flush-out=yes:negative-zero=yes",
-        ),
-        (
-            "k64.f32.e3m2.e5m2.f32",
-            "block=10:pattern=pairs:F=10:sticky=yes:e_zero=emin-5:c=last:out=ru:out-bits=18:flush-out=yes:limit=yes",
-            "block=10:pattern=pairs:F=10:sticky=yes:e_zero=emin-5:c=last:out=ru:out-bits=15:flush-out=yes:limit=yes",
-        ),
-        (
-            "k2.f16.f16.f16.f16",
-            "block=1:F=35:normalise=yes:e_zero=zero-c:c=last:out=ru",
-            "block=1:F=35:e_zero=zero-c:c=last:out=ru",
-        ),
-        ("k1.f32.e2m1.e4m3.f32", "F=31:normalise=yes:out=rne:out-bits=18", "F=31:out=rne:out-bits=18"),
-        (
-            "k1.f32.e2m1.e4m3.f32",
-            "F=31:normalise=yes:out=rne:out-bits=18",
-            "F=31:normalise=yes:align=rne:out=rne:out-bits=18",
-        ),
-        (
-            "k32.f16.e5m2.e5m2.f16",
-            "block=2:pattern=pairs:F=37:sticky=yes:c=last:out=rne:flush-out=yes",
-            "block=2:pattern=pairs:exact=yes:c=last:out=rne:flush-out=yes",
-        ),
-        (
-            "k32.f16.f16.f16.f16",
-            "block=22:F=19:normalise=yes:e_zero=emin-6:out=rd:flush-in=yes",
-            "block=22:F=19:normalise=yes:e_zero=emin-7:out=rd:flush-in=yes",
-        ),
-        (
-            "k8.f32.bf16.bf16.f32",
-            "block=1:F=36:align=rne:normalise=yes:c=last:out=rne",
-            "block=1:F=37:align=rne:normalise=yes:c=last:out=rne",
-        ),
-        (
-            "k8.f32.bf16.bf16.f32",
-            "block=3:F=16:normalise=yes:e_zero=zero-c:c=late:out=rne:flush-out=yes",
-            "block=3:F=16:normalise=yes:e_zero=none:c=late:out=rne:flush-out=yes",
-        ),
-        (
-            "k12.f32.bf16.bf16.f32",
-            "block=12:F=32:sticky=yes:e_zero=zero-c:out=ru:out-bits=20:flush-out=yes",
-            "block=12:F=32:sticky=yes:e_zero=none:out=ru:out-bits=20:flush-out=yes",
-        ),
-        (
-            "k8.f32.bf16.bf16.f32",
-            "block=2:F=37:align=rd:e_zero=emin-6:c=late:out=rne",
-            "block=2:F=38:align=rd:e_zero=emin-5:c=late:out=rne",
-        ),
-        (
-            "k8.f16.e4m3.e4m3.f16",
-            "block=8:F=39:e_zero=zero-c:zero-products=count:out=rne:flush-out=yes",
-            "block=8:exact=yes:out=rne:flush-out=yes",
-        ),
-        (
-            "k4.f16.e4m3.e4m3.f16",
-            "block=3:pattern=pairs:F=33:align=rne:sticky=yes:e_zero=emin-5:out=rd:out-bits=6:flush-in=yes",
-            "block=3:pattern=pairs:F=33:align=ru:sticky=yes:e_zero=emin-5:out=rd:out-bits=6:flush-in=yes",
-        ),
-        (
-            "k16.f32.bf16.bf16.f32",
-            "block=2:pattern=even-odd:F=36:align=rne:sticky=yes:e_zero=emin-5:c=last:flush-in=yes:negative-zero=yes",
-            "block=2:pattern=even-odd:F=36:align=rne:sticky=yes:e_zero=emin-6:c=last:flush-in=yes:negative-zero=yes",
-        ),
-        (
-            "k8.f32.e3m2.e4m3.f32",
-            "block=8:F=20:normalise=yes:e_zero=none:subnormal-c=normalised:out=ru:via-f16=yes",
-            "block=8:F=20:normalise=yes:e_zero=none:subnormal-c=normalised:via-f16=yes",
-        ),
-        (
-            "k32.f16.e3m2.e3m2.f16",
-            "block=27:pattern=pairs:F=37:e_zero=none:c=last:flush-in=yes:negative-zero=yes",
-            "block=27:pattern=pairs:F=20:e_zero=none:c=last:flush-in=yes:negative-zero=yes",
-        ),
-        (
-            "k16.f16.e3m2.e3m2.f16",
-            "block=14:pattern=pairs:F=35:sticky=yes:e_zero=zero-c:c=last:out=rd:via-f16=yes:negative-zero=yes",
-            "block=14:pattern=pairs:F=19:sticky=yes:e_zero=zero-c:c=last:out=rd:via-f16=yes:negative-zero=yes",
-        ),
-        (
-            "k2.f16.f16.f16.f16",
-            "block=1:F=25:align=rd:e_zero=emin-4:out=ru:flush-in=yes:negative-zero=yes",
-            "block=1:F=25:align=rd:out=ru:flush-in=yes:negative-zero=yes",
-        ),
-        (
-            "k4.f32.tf32.tf32.f32",
-            "block=1:F=36:align=rd:e_zero=emin-5:c=late:out=rne:flush-in=yes:limit=yes:negative-zero=yes",
-            "block=1:F=36:align=rd:e_zero=none:c=late:out=rne:flush-in=yes:limit=yes:negative-zero=yes",
-        ),
-        (
-            "k1.f32.bf16.bf16.f32",
-            "F=9:align=rne:normalise=yes:e_zero=none:flush-out=yes",
-            "F=9:align=rne:normalise=yes:e_zero=zero-c:flush-out=yes",
-        ),
-        (
-            "k16.f16.e4m3.e4m3.f16",
-            "block=14:F=29:normalise=yes:e_zero=emin-5:c=late:out=ru:flush-in=yes:flush-out=yes",
-            "block=14:F=29:e_zero=emin-5:c=late:out=ru:flush-in=yes:flush-out=yes",
-        ),
-        (
-            "k64.f32.e2m1.e2m1.f32",
-            "block=44:pattern=even-odd:F=35:e_zero=zero-c:c=last:out=ru:out-bits=11:flush-in=yes:flush-out=yes",
-            "block=64:F=35:e_zero=zero-c:c=last:out=ru:out-bits=11:flush-in=yes:flush-out=yes",
-        ),
-        (
-            "k32.f32.e4m3.e4m3.f32",
-            "block=8:pattern=even-odd:F=36:align=rd:e_zero=emin-5:c=last:out=ru:flush-in=yes:limit=yes",
-            "block=8:pattern=even-odd:exact=yes:c=last:out=ru:flush-in=yes:limit=yes",
-        ),
-        (
-            "k2.f32.e3m2.e5m2.f32",
-            "block=2:F=27:align=rne:sticky=yes:normalise=yes:c=last:out=ru",
-            "block=1:F=27:align=ra:normalise=yes:c=last:out=ru",
-        ),
-        (
-            "k8.f16.f16.f16.f16",
-            "block=4:F=35:sticky=yes:e_zero=emin-6:zero-products=count:c=late",
-            "block=4:F=35:sticky=yes:c=late",
-        ),
-        (
-            "k2.f32.e5m2.e4m3.f32",
-            "block=2:F=28:align=rne:normalise=yes:e_zero=emin-6:c=last:out=rne",
-            "block=1:F=28:align=rne:c=last:out=rne",
-        ),
-        (
-            "k2.f16.e2m1.e5m2.f16",
-            "block=1:F=25:align=rne:e_zero=zero-c:out=rne:out-bits=5",
-            "block=1:F=26:e_zero=zero-c:out=rne:out-bits=5",
-        ),
-        (
-            "k1.f16.e3m2.e3m2.f16",
-            "F=26:align=rne:e_zero=emin-6:c=late:out=ru:flush-in=yes:flush-out=yes:negative-zero=yes:nan=quiet",
-            "pairwise:G=1",
-        ),
-        (
-            "k8.f16.f16.f16.f16",
-            "block=6:F=10:e_zero=emin-8:c=last:out-bits=7:flush-in=yes:negative-zero=yes:nan=quiet",
-            "block=6:F=10:c=last:out-bits=7:flush-in=yes:negative-zero=yes:nan=quiet",
-        ),
-        (
-            "k12.f16.f16.f16.f16",
-            "block=9:pattern=even-odd:F=8:align=rne:normalise=yes:e_zero=emin-14:c=last:out-bits=5:nan=quiet",
-            "block=9:pattern=even-odd:F=8:align=rne:normalise=yes:c=last:out-bits=5:nan=quiet",
-        ),
-        (
-            "k32.f16.e4m3.e4m3.f16",
-            "block=4:pattern=pairs:F=33:sticky=yes:normalise=yes:e_zero=emin-5:c=last:out=rd:flush-in=yes",
-            "block=4:pattern=pairs:exact=yes:F=25:c=last:out=rd:flush-in=yes",
-        ),
-        ("k32.f32.e4m3.e4m3.f32", "block=2:F=35:e_zero=none:c=last:out=rne", "block=2:exact=yes:F=25:c=last:out=rne"),
-    ] {
+    for (formats, unit, other) in MISSED {
         let unit = Unit::find(&format!("custom/m1n1{formats}/dot:{unit}")).unwrap();
         let family = if other.starts_with("pairwise") { "" } else { "dot:" };
         let (own, other) = (unit.recipe.unwrap(), format!("{family}{other}").parse().unwrap());
