@@ -383,3 +383,24 @@ impl<'a> Operand<'a> {
         if self.conversion.is_some() { None } else { Some(self.source.codes()?.part(block)) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{BF16, E4M3, F16, TF32};
+
+    #[test]
+    fn f32_is_read_as_its_format_says() {
+        let specials =
+            [0, 1, 0x007f_ffff, 0x0080_0000, 0x7f7f_ffff, 0x7f80_0000, 0x7f80_0001, 0x7fc0_0000, 0x7fff_ffff];
+        let codes = (0..1 << 16).map(|i: u64| i << 16 | i.wrapping_mul(0x9E37) & 0xFFFF);
+        let signed = specials.into_iter().flat_map(|code| [code, code | 1 << 31]);
+        for to in [F16, BF16, TF32, E4M3] {
+            let conversion = Conversion::new(F32, to, Rounding::NearestEven, Overflow::Ieee);
+            for code in signed.clone().chain(codes.clone()) {
+                let slow = to.encode_f64(F32.to_f64(code), Rounding::NearestEven, Overflow::Ieee).unwrap_or(0);
+                assert_eq!(conversion.total(code), slow, "{code:x} to {to}");
+            }
+        }
+    }
+}
