@@ -264,7 +264,7 @@ impl Edges {
         let Interface { a, b, .. } = self.bench.interface;
         let products_reach_below_ties = (a.fraction_bits + b.fraction_bits) as i32 > self.kept;
         let odds = |often: bool, one_in: [u64; 2]| one_in[usize::from(!often)];
-        let scenes: [(u64, Make); 15] = [
+        let scenes: [(u64, Make); 16] = [
             (16, |s, i, at| s.left_over(i, at)),
             (odds(self.sticky, [12, 64]), |s, i, at| s.two_small(i, at.step, at.lead)),
             (odds(many, [24, 96]), |s, i, at| s.alike(i, at.step, at.lead)),
@@ -283,6 +283,7 @@ impl Edges {
             (odds(!self.floors.is_empty() && self.results.len() > 1, [24, 0]), |s, i, at| {
                 s.together_a_result(i, at.negative);
             }),
+            (odds(!self.floors.is_empty() && many, [96, 0]), |s, i, at| s.tied_at_floor(i, at.negative)),
             (odds(self.flushes, [16, 256]), |s, i, at| s.up_to_normal(i, at.step, at.negative)),
             (odds(self.flushes, [32, 96]), |s, i, at| s.barely_subnormal(i, at.step, at.negative)),
         ];

@@ -7,7 +7,7 @@ mod generic;
 
 use self::generic::generic;
 use super::black_box::Interface;
-use super::reach::Reach;
+use super::reach::{Reach, last_bit};
 use crate::accumulate::{BlockedC, CPosition, GenericDot, OverflowBesideC, Recipe, RoundDown};
 use crate::format::F32;
 use crate::round::Rounding;
@@ -46,7 +46,8 @@ pub fn canonical(recipe: &Recipe, interface: &Interface) -> (Recipe, Vec<(&'stat
         }
         Recipe::Software(x) => {
             let sum = ExactThenC { group: k, flush_inputs: false, flush_results: false, nan: x.nan };
-            let like = (interface.d == F32).then(|| sum.generic(interface, &mut reasons)).flatten();
+            let exact = (interface.d == F32).then(|| sum.generic(interface, &mut reasons)).flatten();
+            let like = exact.or_else(|| fma_chain(x.nan, interface, &mut reasons));
             like.map_or(Recipe::Software(x), Recipe::Generic)
         }
         Recipe::RoundDown(mut x) => {
@@ -171,6 +172,26 @@ impl ExactThenC {
         reasons.push(("family", format!("the sums of products are exact in {d}")));
         Some(generic(x, interface, reasons))
     }
+}
+
+/// The generic form of an FMA chain in f32 to which c is added last, if no sum is so small that it is rounded to zero,
+/// nor any infinite: generic sums forget the sign of a zero, and of such a one an FMA does not.
+fn fma_chain(nan: NanRule, interface: &Interface, reasons: &mut Vec<Reason>) -> Option<GenericDot> {
+    let rounding = Rounding::NearestEven;
+    let x = GenericDot {
+        block: 1,
+        exact: true,
+        c: CPosition::Last,
+        output_rounding: rounding,
+        nan,
+        ..GenericDot::default()
+    };
+    let (d, reach) = (&interface.d, Reach::new(&x, interface.k, interface));
+    if *d != F32 || reach.products.last < last_bit(d) || !reach.stays_finite(&x, d) {
+        return None;
+    }
+    reasons.push(("family", "each FMA rounds the exact sum of a product and those before it".into()));
+    Some(generic(x, interface, reasons))
 }
 
 /// Sets a parameter to its plainest value if it has another one, noting why that is the same.

@@ -134,6 +134,13 @@ fn exact_sums_of_two_families_are_known_to_be_one_function() {
             "dot:block=2:F=35:e_zero=emin-5:c=last:via-f16=yes:flush-in=yes:limit=yes",
             "pairwise:G=64:nan=ones",
         ),
+        (
+            "m1n1k8.f32.f16.f16.f32",
+            "dot:block=1:F=35:sticky=yes:e_zero=zero-c:c=last:out=rne:limit=yes:negative-zero=yes",
+            "software",
+        ),
+        ("m1n1k32.f32.e4m3.e4m3.f32", "dot:block=1:F=35:e_zero=emin-5:c=last:out=rne", "software"),
+        ("m1n1k5.f32.e4m3.f16.f16", "dot:block=1:exact=yes:c=last:out=rne", "software"),
     ] {
         let [first, second] =
             [first, second].map(|recipe| Unit::find(&format!("custom/{interface}/{recipe}")).unwrap());

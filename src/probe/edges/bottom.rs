@@ -106,6 +106,41 @@ impl Edges {
         }
     }
 
+    /// Products of one step, all of exponents below the floor, and what the floor and a lower one leave of them is a small
+    /// result, or half of one, and one last bit more or less.
+    pub(super) fn tied_at_floor(&mut self, input: &mut Input, negative: bool) {
+        let Interface { a, b, d, .. } = self.bench.interface;
+        let wide: Vec<usize> = (0..self.blocks.len()).filter(|&n| self.blocks[n].len() > 1).collect();
+        let (Some(floor), false) = (self.floor, wide.is_empty() || a.fraction_bits + b.fraction_bits > 50) else {
+            return;
+        };
+        let mut places = self.blocks[wide[self.random.below(wide.len() as u64) as usize]].clone();
+        let last = places.swap_remove(self.random.below(places.len() as u64) as usize);
+        let power = |e: i32| f64::from(e).exp2();
+        let unit = power(self.pick(|s| &s.floors) - self.random.range(0, 2));
+        let result = power(self.result_bit(d.emin()) - self.random.range(0, 1));
+        let e = floor - self.random.range(1, 2);
+        let (ea, eb) = self.bench.shared(e.max(a.emin() + b.emin()));
+        let mut operand = |f: &FormatSpec, negative: bool, e: i32| {
+            let (rest, subnormal) =
+                (self.random.next(), e <= f.emin() && !self.normal_operands && self.random.one_in(2));
+            around(f, negative, e - i32::from(subnormal), rest)
+        };
+        let (mut sum, mut missing) = (0.0, result);
+        while missing > power(e + 1)
+            && let Some(place) = places.pop()
+        {
+            (input.a[place], input.b[place]) = (operand(&a, negative, ea), operand(&b, false, eb));
+            let product = (a.to_f64(input.a[place]) * b.to_f64(input.b[place])).abs();
+            sum += (product / unit).floor() * unit;
+            missing = (sum / result).ceil() * result - sum;
+        }
+        let by = if self.random.one_in(2) { [1.0, -1.0, 2.0] } else { [-1.0, 1.0, -2.0] };
+        let units = by.into_iter().map(|by| missing / unit + by).filter(|&units| units > 0.0);
+        let found = units.filter_map(|units| self.bench.split(negative, units as u128, unit.log2() as i32)).next();
+        (input.a[last], input.b[last]) = found.unwrap_or((input.a[last], input.b[last]));
+    }
+
     /// Products below the smallest normal result whose sum is one, or a product of 2 or more times its exponent's
     /// power, and bits where their exponent cuts: bits that a floor at that result cuts too, or not.
     pub(super) fn barely_normal(&mut self, input: &mut Input, step: usize, negative: bool) {

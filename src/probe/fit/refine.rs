@@ -2,9 +2,9 @@
 
 use super::super::black_box::Interface;
 use super::cases::{Case, Jury};
-use super::options::options;
+use super::options::{WIDTHS, options, roundings};
 use super::structure::Structure;
-use crate::accumulate::Recipe;
+use crate::accumulate::{GenericDot, Recipe, ZeroProducts};
 use std::collections::HashSet;
 use std::time::Instant;
 
@@ -62,7 +62,7 @@ fn single(
     deadline: Instant,
 ) -> Option<(Recipe, usize)> {
     let mut found: Option<(Recipe, usize)> = None;
-    for (name, values) in options(&best.0, interface, cuts) {
+    for (name, values) in options(&best.0, interface, cuts).into_iter().chain([wide_beside_zeros(&best.0, interface)]) {
         let mut alike: (usize, Vec<Recipe>) = (found.map_or(best.1, |(_, n)| n), Vec::new());
         for other in values.into_iter().filter(|r| *r != best.0) {
             if Instant::now() > deadline {
@@ -85,9 +85,28 @@ fn single(
     found
 }
 
+/// Sums that are exact but beside zero products, whose exponents cut: it takes F, a sticky bit and the rule for zeros
+/// together to explain such an answer.
+fn wide_beside_zeros(recipe: &Recipe, interface: &Interface) -> (&'static str, Vec<Recipe>) {
+    let mut all = Vec::new();
+    if let Recipe::Generic(x) = *recipe
+        && x.exact
+    {
+        let base = GenericDot { exact: false, zero_products: ZeroProducts::OwnExponent, ..x };
+        for sticky in [false, true] {
+            for alignment in roundings().take(4) {
+                let wide = |frac_bits| Recipe::Generic(GenericDot { frac_bits, sticky, alignment, ..base });
+                all.extend(WIDTHS.map(wide).filter(|r| interface.accepts(r)));
+            }
+        }
+    }
+    ("zero-products", all)
+}
+
+/// Every change of one parameter; other cuts of K last, which answers have told already and which may be many.
 fn nearby(recipe: &Recipe, interface: &Interface, cuts: &[Structure]) -> Vec<Recipe> {
-    let all = options(recipe, interface, cuts).into_iter().flat_map(|(_, values)| values);
-    all.filter(|r| r != recipe).collect()
+    let (cut, other): (Vec<_>, Vec<_>) = options(recipe, interface, cuts).into_iter().partition(|(n, _)| *n == "block");
+    other.into_iter().chain(cut).flat_map(|(_, values)| values).filter(|r| r != recipe).collect()
 }
 
 /// A few answers that refute the model and more that do not; and how many do.
