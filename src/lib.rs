@@ -1,12 +1,65 @@
-#![doc = include_str!("../README.md")]
-#![deny(unsafe_code)]
-#![cfg_attr(docsrs, feature(doc_cfg))]
+//! The matrix units of GPUs, bit for bit, on a CPU: what tensor cores and matrix cores compute, on whole ndarray products, cut
+//! into instructions as the hardware's kernels cut them.
+//!
+//! ```
+//! use gemmulate::prelude::*;
+//! use half::f16;
+//! use ndarray::Array2;
+//!
+//! fn main() -> Result<(), gemmulate::Error> {
+//!     let (mut a, mut b) = (Array2::<f16>::zeros((1, 32)), Array2::<f16>::zeros((32, 1)));
+//!     for (k, x, y) in [(0, -0.001, 0.001), (16, 2048.0, 2048.0), (17, 2048.0, -2048.0)] {
+//!         (a[(0, k)], b[(k, 0)]) = (f16::from_f64(x), f16::from_f64(y));
+//!     }
+//!     let h100 = MmaUnit::<Hopper, Wgmma<128, f16, f16, f32>>::new();
+//!     let mi300x = MmaUnit::<Cdna3, Mfma<32, 32, 8, 1, f16, f16, f32>>::new();
+//!     assert_eq!(a.dot_on(&b, &h100)?[(0, 0)], 0.0); //        exact: about -0.000001
+//!     assert_eq!(a.dot_on(&b, &mi300x)?[(0, 0)], -0.25); //    the same sum on an MI300X
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The first instruction sums k = 0 to 15, the next one 16 to 31 with the first's result as its c. The H100 cuts the millionth
+//! off; the MI300X rounds down when it aligns, so whatever is negative and too small to keep becomes minus one last place.
+//!
+//! # Where to look
+//!
+//! | for | see |
+//! |---|---|
+//! | a product on a unit fixed at compile time | [`MmaUnit`], [`DotOn::dot_on`], [`general_mat_mul_on`] |
+//! | a unit by the name in a program, a paper or a profile | [`Unit::find`], [`Unit::all`] |
+//! | how a kernel cuts a product: split-K, stream-K, promotion, epilogues | [`Plan`], [`Gemm`] |
+//! | one instruction's dot-add, and its steps | [`MmaUnit::dot_add`], [`Unit::dot_add_bits`], [`mod@trace`] |
+//! | another accumulator, number format or architecture | [`accumulate`], [`mod@format`], [`mod@arch`] |
+//! | what an unknown unit does, and what tells two units apart | [`probe`] |
+//! | proofs by a solver (feature `smt`) | `smt` |
+//! | judging units by vectors | [`vectors`] |
+//! | why a unit is fast or not | [`Unit::kernel`], [`simd`] |
+//!
+//! What each unit computes, with sources and what these dispute, is in the repository's `docs/numerics.md`; how it is made fast in
+//! `docs/performance.md`. In debug builds kernels run at about a hundredth of their speed.
+//!
+//! # Features
+//!
+//! | feature | default | gives |
+//! |---|---|---|
+//! | `half` | yes | typed units and arrays over `half::f16` and `half::bf16` |
+//! | `float8` | yes | the same over `float8::F8E4M3` and `float8::F8E5M2` |
+//! | `microfloat` | | [`Format`](format::Format) for the types of `microfloat` |
+//! | `serde` | | `Serialize` and `Deserialize` for newtypes of formats, recipes and units |
+//! | `smt` | | proofs by z3 or cvc5, run as a process: no dependency |
 //!
 //! # The way of the data
 //!
-//! bits -> [`mod@format`] decode -> [`num::Num`] -> [`accumulate`] -> encode ([`round`]) -> [`mod@unit`]
-//! (one instruction's tile) -> [`gemm`] -> ndarray. Formats and accumulators meet only in the
-//! unpacked number; one place rounds.
+//! bits -> [`mod@format`] decode -> [`num::Num`] -> [`accumulate`] -> encode ([`round`]) -> [`mod@unit`] (one instruction's tile)
+//! -> [`gemm`] -> ndarray. Formats and accumulators meet only in the unpacked number; one place rounds.
+#![deny(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+/// The README's programs, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[cfg(test)]
 // For units that tests and unit tests draw alike.
