@@ -63,6 +63,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// Functions, and units and plans of one, that the table shows: small products are what many plans make of them.
+const SHOWN: usize = 8;
+
 /// Runs of neighbours in D, and their length, that every candidate is tried on.
 const SAMPLE: [usize; 2] = [6, 16];
 /// Those that the ones which agree there are tried on.
@@ -353,17 +356,25 @@ impl<'a> Question<'a> {
             writeln!(out, "of {tried} functions and plans none{computed} gives D; the closest:")?;
         }
         let mut table = plain_table(&["units", "plans", "D", "elements that differ", "first difference"]);
-        for c in &answer.matches {
+        let rows = rows(&answer.matches);
+        for row in rows.iter().take(SHOWN) {
+            let c = row[0];
             let names: Vec<String> = self.groups[c.group].iter().map(ToString::to_string).collect();
-            let plans: Vec<String> = c.plans.iter().map(ToString::to_string).collect();
+            let plans: Vec<String> = row.iter().flat_map(|c| &c.plans).map(ToString::to_string).collect();
             let value = |code: u64| format!("{:e}", c.out.to_f64(code));
             let first = c.first.map_or("-".into(), |at @ [_, i, j]| {
                 format!("row {i}, column {j}: {}, not {}", value(c.found), value(self.d.code(at)))
             });
             let differ = format!("{} of {total}", c.differ);
-            table.add_row([names.join("\n"), plans.join("\n"), c.out.to_string(), differ, first]);
+            table.add_row([column(&names), column(&plans), c.out.to_string(), differ, first]);
         }
         writeln!(out, "{table}")?;
+        if rows.len() > SHOWN {
+            writeln!(out, "{} more functions do, too", rows.len() - SHOWN)?;
+        }
+        if rows.len() > SHOWN || rows.iter().any(|row| row.iter().map(|c| c.plans.len()).sum::<usize>() > SHOWN) {
+            writeln!(out, "--json has all of them")?;
+        }
         writeln!(out, "a unit stands for every M and N of its instruction")?;
         if answer.left > 0 {
             let why = "agree on samples and were not computed whole: --limit gives them time";
@@ -398,6 +409,29 @@ impl<'a> Question<'a> {
             "left_out": left_out,
         })
     }
+}
+
+/// Those together that are one function's and give all of D.
+fn rows(matches: &[Candidate]) -> Vec<Vec<&Candidate>> {
+    let mut rows: Vec<Vec<&Candidate>> = Vec::new();
+    for c in matches {
+        let alike = |row: &&mut Vec<&Candidate>| {
+            c.differ == 0 && row[0].differ == 0 && (row[0].group, row[0].out) == (c.group, c.out)
+        };
+        match rows.iter_mut().find(alike) {
+            Some(row) => row.push(c),
+            None => rows.push(vec![c]),
+        }
+    }
+    rows
+}
+
+/// One below the other, as many as are shown.
+fn column(all: &[String]) -> String {
+    let more = all.len().saturating_sub(SHOWN);
+    let mut lines: Vec<String> = all.iter().take(SHOWN).cloned().collect();
+    lines.extend((more > 0).then(|| format!("and {more} more")));
+    lines.join("\n")
 }
 
 /// Runs of neighbours all over D.

@@ -191,6 +191,12 @@ fn plans_are_found_again() {
         let found = gemmulate(&[&["identify", &a, &b, &d, "--arch", "H100", "--json"], extra].concat(), b"");
         assert!(found.out.contains("\"exact\":true") && found.out.contains(name), "{plan}: {}{}", found.out, found.err);
     }
+    // Of very little, many plans make the same; the table shows some of them.
+    let [x, y] = [("x1.npy", [1, 3]), ("y1.npy", [3, 1])].map(|(name, size)| folder.floats(name, &size, wave));
+    gemm(&[UNIT, &x, &y, "-o", &d]);
+    let found = gemmulate(&["identify", &x, &y, &d, "--arch", "H100"], b"");
+    let short = found.out.lines().count() < 100 && found.out.contains(" more");
+    assert!(found.code == 0 && short && found.out.contains("--json has all of them"), "{}", found.out);
     // What nobody makes: counts are those of all of D.
     gemm(&[UNIT, &a, &b, "-o", &d, "--plan", "in-order split-k=8"]);
     let found = gemmulate(&["identify", &a, &b, &d, "--arch", "H100", "--json", "--plans", "in-order;cutlass2"], b"");
