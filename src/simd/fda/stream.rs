@@ -24,18 +24,6 @@
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
 
-use super::avx512::{ROWS as PIECES, doubts as doubts_of, exponent_fields, max_exponents};
-use super::finish::{accumulators, finish, low_halves, negatives, overflowed, start, truncated};
-use super::micro::Advance;
-use super::step::{Consts, Step};
-use super::{GROUPS, MR, NR, out};
-use core::arch::asm;
-use core::mem::MaybeUninit;
-use std::arch::x86_64::*;
-
-/// Rows of a piece.
-const ROWS: usize = 4;
-
 /// The same for some rows, with `$r` the constant: rows are registers.
 macro_rules! each_row {
     ([$($row:literal),*], $r:ident => $body:expr) => {{
@@ -45,6 +33,23 @@ macro_rules! each_row {
         })*
     }};
 }
+
+mod products;
+mod rows;
+
+use super::avx512::{ROWS as PIECES, doubts as doubts_of, exponent_fields, max_exponents};
+use super::finish::{accumulators, low_halves};
+use super::micro::Advance;
+use super::step::{Consts, Step};
+use super::{GROUPS, MR, NR};
+use core::arch::asm;
+use core::mem::MaybeUninit;
+use products::products;
+use rows::{begin, beyond, end, get, infinite, place, put};
+use std::arch::x86_64::*;
+
+/// Rows of a piece.
+const ROWS: usize = 4;
 
 /// Ternary logic: `a | b | c`.
 const OR: i32 = 0xFE;
@@ -112,6 +117,26 @@ impl Pair {
     }
 }
 
+/// Row groups with something to do.
+struct Wanted {
+    groups: [usize; GROUPS],
+    /// Which vectors of columns have it.
+    vectors: [u32; GROUPS],
+    count: usize,
+}
+
+impl Wanted {
+    fn of(p: &Step, skip: &[u32]) -> Self {
+        let mut to = Self { groups: [0; GROUPS], vectors: [0; GROUPS], count: 0 };
+        for (g, skip) in skip.iter().enumerate() {
+            let vectors = (0..p.vectors).filter(|t| !skip >> t & PIECES != 0);
+            (to.groups[to.count], to.vectors[to.count]) = (g, vectors.fold(0, |m, t| m | 1 << t));
+            to.count += usize::from(to.vectors[to.count] != 0);
+        }
+        to
+    }
+}
+
 /// `steps_fast` for f64 accumulators, for steps of `L` products, or with 0 of any number; `CHECK` where sums of products
 /// could leave 31 bits.
 ///
@@ -128,13 +153,7 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
 ) -> Advance {
     debug_assert!(steps > 0 && skip.len() <= GROUPS && p.vectors <= NR / 16);
     let (l, zero) = (q.length::<L>(), _mm512_setzero_si512());
-    // Groups with something to do, and which vectors of columns have it.
-    let (mut groups, mut wanted, mut count) = ([0; GROUPS], [0u32; GROUPS], 0);
-    for (g, skip) in skip.iter().enumerate() {
-        let vectors = (0..p.vectors).filter(|t| !skip >> t & PIECES != 0);
-        (groups[count], wanted[count]) = (g, vectors.fold(0, |m, t| m | 1 << t));
-        count += usize::from(wanted[count] != 0);
-    }
+    let Wanted { groups, vectors: wanted, count } = Wanted::of(p, skip);
     if count == 0 {
         return Advance::by(steps);
     }
@@ -309,253 +328,4 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     unsafe { put(before.states(1), &states, if single { leave } else { leave | lost }) };
     skip[before.group] |= lost << before.bit(1);
     Advance { steps: done, behind }
-}
-
-/// What takes a column's exponent field from its byte to its place, for vector `t` of columns.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn place<const L: usize>(t: usize) -> __m512i {
-    if L == 4 {
-        return _mm512_set1_epi32([23, 15, 7, 31][t % 4]);
-    }
-    // SAFETY: a vector each.
-    unsafe { _mm512_load_si512(PLACES.0[t % 4].as_ptr().cast()) }
-}
-
-/// The byte of vector `t` of columns in every lane's highest byte, for `vpshufb`.
-static PLACES: Places = {
-    let mut places = [[0x80; 64]; 4];
-    let mut at = 0;
-    while at < 64 {
-        let (t, lane) = (at / 16, at % 16);
-        places[t][4 * lane + 3] = (4 * (lane % 4) + t) as u8;
-        at += 1;
-    }
-    Places(places)
-};
-
-#[repr(align(64))]
-struct Places([[u8; 64]; 4]);
-
-/// The power of two of a row's largest exponents at `place`. Few products leave multipliers time for a rotation, and
-/// are bound by the number of operations.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn power<const L: usize>(largest: __m512i, place: __m512i) -> __m512 {
-    _mm512_castsi512_ps(if L == 4 {
-        _mm512_rolv_epi32(largest, place)
-    } else {
-        _mm512_srli_epi32::<1>(_mm512_shuffle_epi8(largest, place))
-    })
-}
-
-/// Where a row of a piece begins: `1.5 * 2^e_max`, and c in units of q.
-///
-/// # Safety
-/// `largest` points to the row's largest exponents.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn begin<const OUT: u8, const L: usize>(
-    c: __m512,
-    largest: *const __m512i,
-    place: __m512i,
-    q: &Consts,
-) -> (__m512i, __m512i) {
-    // SAFETY: the caller's promise.
-    let top = start::<OUT>(power::<L>(unsafe { *largest }, place), c, q);
-    (top, truncated(top, c, q))
-}
-
-/// Reads a piece's states.
-///
-/// # Safety
-/// They are there, aligned to 64 bytes.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn get(from: *const f32) -> [__m512; ROWS] {
-    // SAFETY: the caller's promise.
-    core::array::from_fn(|r| unsafe { _mm512_load_ps(from.add(r * NR)) })
-}
-
-/// Writes a piece's states but for rows to `leave`, every fourth bit.
-///
-/// # Safety
-/// As `get`.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn put(to: *mut f32, states: &[__m512; ROWS], leave: u32) {
-    each_row!([0, 1, 2, 3], R => if leave >> (4 * R) & 1 == 0 {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_store_ps(to.add(R * NR), states[R]) }
-    });
-}
-
-/// Marks rows in which a sum has left its 31 bits.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn beyond(group: usize, bit: usize, even: &[__m512d; ROWS], odd: &[__m512d; ROWS], skip: &mut [u32]) {
-    let over = _mm512_set1_epi64((1 << 51) - 2 * i64::from(OFFSET));
-    let (even, odd) = (even.map(|x| _mm512_castpd_si512(x)), odd.map(|x| _mm512_castpd_si512(x)));
-    let mut all = _mm512_setzero_si512();
-    each_row!([0, 1, 2, 3], R => all = _mm512_ternarylogic_epi64::<OR>(all, even[R], odd[R]));
-    if _mm512_test_epi64_mask(all, over) != 0 {
-        each_row!([0, 1, 2, 3], R => {
-            let wrong = _mm512_test_epi64_mask(_mm512_or_si512(even[R], odd[R]), over);
-            skip[group] |= u32::from(wrong != 0) << (bit + 4 * R);
-        });
-    }
-}
-
-/// Rows with an infinite f16, every fourth bit. An infinity stays one in the steps that follow, so that a run can look at
-/// its end: as c it is `-2^31` units (an invalid conversion) of `2^(128 - F)` each, and products are less than one unit, for
-/// F is 25 at most and their exponents are 50 at most. Its sign is lost, and only that it is infinite is used.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn infinite<const OUT: u8>(states: &[__m512; ROWS]) -> u32 {
-    if OUT != out::F16_RNE {
-        return 0;
-    }
-    let mut peak = _mm512_setzero_ps();
-    each_row!([0, 1, 2, 3], R => peak = _mm512_range_ps::<0b1011>(peak, states[R]));
-    if !overflowed::<OUT>(peak) {
-        return 0;
-    }
-    (0..ROWS).fold(0, |m, r| m | u32::from(overflowed::<OUT>(states[r])) << (4 * r))
-}
-
-/// Row `r`'s state after its sum, which has begun at `top` with c's `units` yet to come.
-///
-/// # Safety
-/// The piece's signs are there, B's aligned to 64 bytes.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn end<const OUT: u8, const CHECK: bool, const L: usize>(
-    [a_sign, b_sign]: [*const u32; 2],
-    r: usize,
-    sum: __m512i,
-    units: __m512i,
-    top: __m512i,
-    q: &Consts,
-) -> __m512 {
-    // SAFETY: the caller's promise.
-    let rest = _mm512_add_epi32(units, unsafe { negatives::<L>(a_sign.add(r), b_sign) });
-    let rest = if CHECK { _mm512_sub_epi32(rest, _mm512_set1_epi32(OFFSET)) } else { rest };
-    let sum = _mm512_add_epi32(sum, rest);
-    // An infinite f16 must stay one, which NaN, its exponent as a number, would not.
-    if OUT != out::F16_RNE && L >= 16 { finish::<OUT, true>(sum, top, q) } else { finish::<OUT, false>(sum, top, q) }
-}
-
-/// The products of one position of K with 16 columns: `$a` leads to the first row's number, `$row0` to `$row3` from there
-/// to each row's; `$b`, `$e` and `$x` to B's numbers and to exponents.
-macro_rules! four_rows {
-    ($a:literal, [$row0:literal, $row1:literal, $row2:literal, $row3:literal], $b:literal, $e:literal, $x:literal) => {
-        concat!(
-            "vmovapd {b0}, [{b}",
-            $b,
-            "]\nvmovapd {b1}, [{b}",
-            $b,
-            " + 64]\n",
-            row!($a, $row0, "e0", "o0"),
-            row!($a, $row1, "e1", "o1"),
-            "vpbroadcastd {t}, [{x}",
-            $x,
-            "]\nvpaddb {t}, {t}, [{e}",
-            $e,
-            "]\nvpmaxub {m}, {m}, {t}\n",
-            row!($a, $row2, "e2", "o2"),
-            row!($a, $row3, "e3", "o3"),
-        )
-    };
-}
-
-/// One row's.
-macro_rules! row {
-    ($a:literal, $row:literal, $even:literal, $odd:literal) => {
-        concat!(
-            "vpbroadcastq {t}, [{a}",
-            $a,
-            $row,
-            "]\nvfmadd231pd {",
-            $even,
-            "}, {t}, {b0}, {{rz-sae}}\nvfmadd231pd {",
-            $odd,
-            "}, {t}, {b1}, {{rz-sae}}\n",
-        )
-    };
-}
-
-/// Adds a quarter of a step's products, the `R`-th, of four rows with 16 columns, cut off: `fma` rounding toward zero.
-/// On the way the words of a row of A's exponents meet 64 columns': `best` becomes the largest sum.
-///
-/// # Safety
-/// `a` points to the first row's values, `l` from one row to the next, `b` to vectors of 16, `b_exp` to rows of 64
-/// bytes, both aligned to 64 bytes, and `a_exp` to words, one for each of `l` products.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn products<const L: usize, const R: usize>(
-    even: &mut [__m512d; ROWS],
-    odd: &mut [__m512d; ROWS],
-    best: &mut __m512i,
-    [a, b]: [*const f64; 2],
-    (b_exp, a_exp): (*const u8, *const u32),
-    l: usize,
-) {
-    macro_rules! run {
-        ([$($line:expr),*], $a:expr, $b:expr, $e:expr, $x:expr, $($more:tt)*) => {{
-            let ([e0, e1, e2, e3], [o0, o1, o2, o3]) = (&mut *even, &mut *odd);
-            let (_b0, _b1, _t): (__m512d, __m512d, __m512d);
-            // SAFETY: it reads what the caller promises, and writes these registers only.
-            unsafe {
-                asm!(
-                    $($line,)*
-                    e0 = inout(zmm_reg) *e0,
-                    e1 = inout(zmm_reg) *e1,
-                    e2 = inout(zmm_reg) *e2,
-                    e3 = inout(zmm_reg) *e3,
-                    o0 = inout(zmm_reg) *o0,
-                    o1 = inout(zmm_reg) *o1,
-                    o2 = inout(zmm_reg) *o2,
-                    o3 = inout(zmm_reg) *o3,
-                    m = inout(zmm_reg) *best,
-                    b0 = out(zmm_reg) _b0,
-                    b1 = out(zmm_reg) _b1,
-                    t = out(zmm_reg) _t,
-                    a = in(reg) $a,
-                    b = in(reg) $b,
-                    e = in(reg) $e,
-                    x = in(reg) $x,
-                    $($more)*
-                    options(readonly, nostack, preserves_flags),
-                );
-            }
-        }};
-    }
-    if L == 0 {
-        for k in R * l / ROWS..(R + 1) * l / ROWS {
-            let (a, b) = (a.wrapping_add(k), b.wrapping_add(k * 16));
-            let (e, x) = (b_exp.wrapping_add(k * NR), a_exp.wrapping_add(k));
-            run!(
-                [four_rows!("", ["", " + {s}", " + 2*{s}", " + {s3}"], "", "", "")],
-                a, b, e, x, s = in(reg) 8 * l, s3 = in(reg) 24 * l,
-            );
-        }
-    } else {
-        run!(
-            [
-                ".set gemmulate_k, {first}",
-                ".rept {count}",
-                four_rows!(
-                    " + 8*gemmulate_k",
-                    ["", " + 8*{l}", " + 16*{l}", " + 24*{l}"],
-                    " + 128*gemmulate_k",
-                    " + 64*gemmulate_k",
-                    " + 4*gemmulate_k"
-                ),
-                ".set gemmulate_k, gemmulate_k + 1",
-                ".endr"
-            ],
-            a, b, b_exp, a_exp,
-            first = const R * L / ROWS, count = const (R + 1) * L / ROWS - R * L / ROWS, l = const L,
-        );
-    }
 }
