@@ -1,16 +1,17 @@
 //! `gemmulate identify`: which units and plans reproduce a product.
 
+mod plans;
+mod report;
+
 use crate::bar::Bar;
 use crate::inputs::{Inputs, Operands};
 use crate::io::{self, Failure, Outcome};
 use crate::npy::{Array, Vectors};
 use crate::prepared::Prepared;
-use crate::units::{self, plain_table};
+use crate::units;
 use gemmulate::arch::ArchInfo;
 use gemmulate::format::{BF16, F16, F32, F64, FormatSpec};
-use gemmulate::gemm::{Epilogue, SplitMode, Start, Tail};
 use gemmulate::{Plan, Unit};
-use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::PathBuf;
@@ -62,9 +63,6 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 }
-
-/// Functions, and units and plans of one, that the table shows: small products are what many plans make of them.
-const SHOWN: usize = 8;
 
 /// Runs of neighbours in D, and their length, that every candidate is tried on.
 const SAMPLE: [usize; 2] = [6, 16];
@@ -215,7 +213,11 @@ impl<'a> Question<'a> {
         refused: &mut Option<Failure>,
     ) {
         let (units, [m, n, k]) = (&self.groups[group], product.size);
-        let plans = if self.args.plans.is_empty() { self.usual_plans(units) } else { self.args.plans.clone() };
+        let plans = if self.args.plans.is_empty() {
+            plans::usual(units, self.inputs.reads_c())
+        } else {
+            self.args.plans.clone()
+        };
         if let Some(Err(why)) = plans.first().map(|plan| plan.check(&units[0], m, n, k)) {
             *refused = Some(why.into());
         }
@@ -272,43 +274,6 @@ impl<'a> Question<'a> {
         (count / sample.len() as f64, far / f64::max(count, 1.0))
     }
 
-    /// The plans that libraries use.
-    fn usual_plans(&self, units: &[Unit]) -> Vec<Plan> {
-        let mut bases = vec![
-            Plan::in_order(),
-            Plan::cutlass3(),
-            Plan::cutlass2(),
-            Plan::in_order().tail(Tail::First),
-            Plan::cutlass3().no_promotion(),
-            Plan::in_order().promote(128),
-            Plan::deepgemm(),
-        ];
-        let mut plans = Vec::new();
-        if self.inputs.reads_c() {
-            bases.push(Plan::in_order().epilogue(Epilogue::TwoX));
-            plans.push(Plan::in_order().start(Start::C));
-        }
-        for base in &bases {
-            plans.push(base.clone());
-            for slices in [2, 3, 4, 5, 6, 8, 16] {
-                let split = base.clone().split_k(slices);
-                plans.extend([SplitMode::Parallel, SplitMode::Serial].map(|mode| split.clone().split_mode(mode)));
-                plans.extend(arrivals(slices).iter().map(|order| split.clone().atomic_order(order)));
-            }
-        }
-        let mut workers: Vec<usize> = units.iter().flat_map(|unit| processors(unit.arch)).copied().collect();
-        workers.extend([2, 4, 8]);
-        workers.sort_unstable();
-        workers.dedup();
-        for base in [Plan::cutlass2(), Plan::cutlass3()] {
-            let [_, _, k] = base.block_on(&units[0]);
-            for [m, n] in [[128, 128], [128, 256], [256, 128], [64, 64]] {
-                plans.extend(workers.iter().map(|&p| base.clone().block(m, n, k).stream_k(p)));
-            }
-        }
-        plans
-    }
-
     /// Computes candidates whole while there is time, and counts those that were not.
     fn settle(&self, mut candidates: Vec<Candidate>, start: Instant) -> Result<(Vec<Candidate>, usize), Failure> {
         let (limit, total) = (Duration::from_secs(self.args.limit), candidates.len() as u64);
@@ -328,110 +293,6 @@ impl<'a> Question<'a> {
         candidates.truncate(done as usize);
         Ok((candidates, left))
     }
-
-    /// The plans given that some of the functions cannot run at this size: on how many, and the first one's reason.
-    fn left_out(&self) -> Vec<(&Plan, usize, String)> {
-        if self.args.plans.is_empty() {
-            return Vec::new();
-        }
-        // K as the unit sees it: packed codes are fewer.
-        let sizes: Vec<_> = self.groups.iter().map(|units| self.inputs.on(&units[0]).map(|x| x.size).ok()).collect();
-        let refused = |plan: &Plan| -> Vec<String> {
-            let checked = self.groups.iter().zip(&sizes).filter_map(|(units, size)| {
-                let [m, n, k] = (*size)?;
-                plan.check(&units[0], m, n, k).err().map(|why| why.to_string())
-            });
-            checked.collect()
-        };
-        let all = self.args.plans.iter().map(|plan| (plan, refused(plan)));
-        all.filter_map(|(plan, reasons)| Some((plan, reasons.len(), reasons.into_iter().next()?))).collect()
-    }
-
-    fn table(&self, out: &mut impl Write, answer: &Answer) -> Result<(), Failure> {
-        let (total, tried) = (self.d.len(), answer.tried);
-        if answer.exact {
-            writeln!(out, "of {tried} functions and plans, these give all {total} elements bit for bit:")?;
-        } else {
-            let computed = if answer.left > 0 { " that was computed whole" } else { "" };
-            writeln!(out, "of {tried} functions and plans none{computed} gives D; the closest:")?;
-        }
-        let mut table = plain_table(&["units", "plans", "D", "elements that differ", "first difference"]);
-        let rows = rows(&answer.matches);
-        for row in rows.iter().take(SHOWN) {
-            let c = row[0];
-            let names: Vec<String> = self.groups[c.group].iter().map(ToString::to_string).collect();
-            let plans: Vec<String> = row.iter().flat_map(|c| &c.plans).map(ToString::to_string).collect();
-            let value = |code: u64| format!("{:e}", c.out.to_f64(code));
-            let first = c.first.map_or("-".into(), |at @ [_, i, j]| {
-                format!("row {i}, column {j}: {}, not {}", value(c.found), value(self.d.code(at)))
-            });
-            let differ = format!("{} of {total}", c.differ);
-            table.add_row([column(&names), column(&plans), c.out.to_string(), differ, first]);
-        }
-        writeln!(out, "{table}")?;
-        if rows.len() > SHOWN {
-            writeln!(out, "{} more functions do, too", rows.len() - SHOWN)?;
-        }
-        if rows.len() > SHOWN || rows.iter().any(|row| row.iter().map(|c| c.plans.len()).sum::<usize>() > SHOWN) {
-            writeln!(out, "--json has all of them")?;
-        }
-        writeln!(out, "a unit stands for every M and N of its instruction")?;
-        if answer.left > 0 {
-            let why = "agree on samples and were not computed whole: --limit gives them time";
-            writeln!(out, "{} more {why}", answer.left)?;
-        }
-        for (plan, refused, why) in self.left_out() {
-            writeln!(out, "left out on {refused} of {} functions: {plan} ({why})", self.groups.len())?;
-        }
-        if !answer.exact && !self.args.rounded {
-            writeln!(out, "units whose formats do not hold A and B exactly were left out: --rounded tries them")?;
-        }
-        Ok(())
-    }
-
-    fn json(&self, answer: &Answer) -> serde_json::Value {
-        let one = |c: &Candidate| {
-            json!({
-                "units": self.groups[c.group].iter().map(|u| u.name.clone()).collect::<Vec<_>>(),
-                "plans": c.plans.iter().map(ToString::to_string).collect::<Vec<_>>(), "output": c.out.name,
-                "differ": c.differ, "of": self.d.len(), "first": c.first.map(|[_, i, j]| [i, j]),
-                "bits": c.first.map(|at| [format!("{:x}", c.found), format!("{:x}", self.d.code(at))]),
-            })
-        };
-        let matches: Vec<_> = answer.matches.iter().map(one).collect();
-        let left_out: Vec<_> = self
-            .left_out()
-            .into_iter()
-            .map(|(plan, functions, why)| json!({"plan": plan.to_string(), "functions": functions, "why": why}))
-            .collect();
-        json!({
-            "exact": answer.exact, "tried": answer.tried, "not_computed": answer.left, "matches": matches,
-            "left_out": left_out,
-        })
-    }
-}
-
-/// Those together that are one function's and give all of D.
-fn rows(matches: &[Candidate]) -> Vec<Vec<&Candidate>> {
-    let mut rows: Vec<Vec<&Candidate>> = Vec::new();
-    for c in matches {
-        let alike = |row: &&mut Vec<&Candidate>| {
-            c.differ == 0 && row[0].differ == 0 && (row[0].group, row[0].out) == (c.group, c.out)
-        };
-        match rows.iter_mut().find(alike) {
-            Some(row) => row.push(c),
-            None => rows.push(vec![c]),
-        }
-    }
-    rows
-}
-
-/// One below the other, as many as are shown.
-fn column(all: &[String]) -> String {
-    let more = all.len().saturating_sub(SHOWN);
-    let mut lines: Vec<String> = all.iter().take(SHOWN).cloned().collect();
-    lines.extend((more > 0).then(|| format!("and {more} more")));
-    lines.join("\n")
 }
 
 /// Runs of neighbours all over D.
@@ -466,39 +327,4 @@ fn place(code: u64, format: &FormatSpec) -> i64 {
     let sign = 1u64 << (format.storage_bits.min(63) - 1);
     let magnitude = (code & (sign - 1)) as i64;
     if code & sign == 0 { magnitude } else { -magnitude }
-}
-
-/// Orders in which slices may arrive: up to 4, all that differ (the first two commute); else up and down.
-fn arrivals(slices: usize) -> Vec<Vec<usize>> {
-    let up: Vec<usize> = (0..slices).collect();
-    if slices > 4 {
-        return vec![up.clone(), up.into_iter().rev().collect()];
-    }
-    let mut orders = vec![Vec::new()];
-    for _ in 0..slices {
-        let longer = |order: &Vec<usize>| {
-            let free = up.iter().filter(|s| !order.contains(s));
-            free.map(|&s| [&order[..], &[s]].concat()).collect::<Vec<_>>()
-        };
-        orders = orders.iter().flat_map(longer).collect();
-    }
-    orders.retain(|order| order[0] < order[1]);
-    orders
-}
-
-/// Multiprocessors or compute units of an architecture's best-known GPUs: stream-K's workers.
-fn processors(arch: &str) -> &'static [usize] {
-    match arch {
-        "volta" => &[80],
-        "turing" => &[40, 68, 72],
-        "ampere" => &[56, 84, 108],
-        "ada" => &[58, 128, 142],
-        "hopper" => &[114, 132],
-        "blackwell" => &[148],
-        "rtx-blackwell" => &[170, 188],
-        "cdna1" => &[120],
-        "cdna2" => &[104, 110],
-        "cdna3" => &[228, 304],
-        _ => &[],
-    }
 }

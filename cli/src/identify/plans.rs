@@ -1,0 +1,76 @@
+//! The plans that libraries use.
+
+use gemmulate::gemm::{Epilogue, SplitMode, Start, Tail};
+use gemmulate::{Plan, Unit};
+
+/// Them, for units of one function; those where c takes part, if it does.
+pub(super) fn usual(units: &[Unit], reads_c: bool) -> Vec<Plan> {
+    let mut bases = vec![
+        Plan::in_order(),
+        Plan::cutlass3(),
+        Plan::cutlass2(),
+        Plan::in_order().tail(Tail::First),
+        Plan::cutlass3().no_promotion(),
+        Plan::in_order().promote(128),
+        Plan::deepgemm(),
+    ];
+    let mut plans = Vec::new();
+    if reads_c {
+        bases.push(Plan::in_order().epilogue(Epilogue::TwoX));
+        plans.push(Plan::in_order().start(Start::C));
+    }
+    for base in &bases {
+        plans.push(base.clone());
+        for slices in [2, 3, 4, 5, 6, 8, 16] {
+            let split = base.clone().split_k(slices);
+            plans.extend([SplitMode::Parallel, SplitMode::Serial].map(|mode| split.clone().split_mode(mode)));
+            plans.extend(arrivals(slices).iter().map(|order| split.clone().atomic_order(order)));
+        }
+    }
+    let mut workers: Vec<usize> = units.iter().flat_map(|unit| processors(unit.arch)).copied().collect();
+    workers.extend([2, 4, 8]);
+    workers.sort_unstable();
+    workers.dedup();
+    for base in [Plan::cutlass2(), Plan::cutlass3()] {
+        let [_, _, k] = base.block_on(&units[0]);
+        for [m, n] in [[128, 128], [128, 256], [256, 128], [64, 64]] {
+            plans.extend(workers.iter().map(|&p| base.clone().block(m, n, k).stream_k(p)));
+        }
+    }
+    plans
+}
+
+/// Orders in which slices may arrive: up to 4, all that differ (the first two commute); else up and down.
+fn arrivals(slices: usize) -> Vec<Vec<usize>> {
+    let up: Vec<usize> = (0..slices).collect();
+    if slices > 4 {
+        return vec![up.clone(), up.into_iter().rev().collect()];
+    }
+    let mut orders = vec![Vec::new()];
+    for _ in 0..slices {
+        let longer = |order: &Vec<usize>| {
+            let free = up.iter().filter(|s| !order.contains(s));
+            free.map(|&s| [&order[..], &[s]].concat()).collect::<Vec<_>>()
+        };
+        orders = orders.iter().flat_map(longer).collect();
+    }
+    orders.retain(|order| order[0] < order[1]);
+    orders
+}
+
+/// Multiprocessors or compute units of an architecture's best-known GPUs: stream-K's workers.
+fn processors(arch: &str) -> &'static [usize] {
+    match arch {
+        "volta" => &[80],
+        "turing" => &[40, 68, 72],
+        "ampere" => &[56, 84, 108],
+        "ada" => &[58, 128, 142],
+        "hopper" => &[114, 132],
+        "blackwell" => &[148],
+        "rtx-blackwell" => &[170, 188],
+        "cdna1" => &[120],
+        "cdna2" => &[104, 110],
+        "cdna3" => &[228, 304],
+        _ => &[],
+    }
+}
