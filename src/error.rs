@@ -43,7 +43,7 @@ pub enum Error {
         suggestions: Vec<String>,
     },
     /// Several units have this name.
-    #[error("`{name}` fits several units; name one of: {}", .fits.join(", "))]
+    #[error("`{name}` fits {} units; name one of them: {}", .fits.len(), some(.fits))]
     AmbiguousUnit {
         /// The name asked for.
         name: String,
@@ -141,6 +141,14 @@ pub enum Error {
         /// What is wrong and what was expected.
         why: String,
     },
+}
+
+/// The first of many names.
+fn some(names: &[String]) -> String {
+    const SHOWN: usize = 12;
+    let more = names.len().saturating_sub(SHOWN);
+    let first = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if more == 0 { first } else { format!("{first}, and {more} more") }
 }
 
 fn suggest(names: &[String]) -> String {

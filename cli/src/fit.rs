@@ -3,6 +3,7 @@
 use crate::io::{self, Failure, Outcome};
 use crate::probe::interface_in_words;
 use crate::target::{Target, in_words, input_json, number};
+use gemmulate::accumulate::Recipe;
 use gemmulate::probe::{BlackBox, Fit, FitOptions, Interface, fit};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -90,7 +91,7 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
     let mut by_parameter: BTreeMap<Group<'_>, Vec<String>> = BTreeMap::new();
     for a in &found.alternatives {
         let values = by_parameter.entry((a.parameter, a.beside, a.proof.as_deref())).or_default();
-        values.push(value_of(&a.recipe.to_string(), a.parameter));
+        values.push(value_of(&a.recipe, a.parameter));
     }
     for ((parameter, beside, proof), values) in by_parameter {
         let few = if values.len() > 6 {
@@ -102,20 +103,15 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
             Some((_, why)) => format!("the same function, because {why}"),
             None => "the same function".into(),
         });
-        let beside = beside.map_or(String::new(), |other| format!(", with another {other}"));
+        let beside = beside.map_or(String::new(), |other| format!(" if {other} changes, too"));
         writeln!(out, "  {parameter} could as well be {}{beside}: {why}", few.join(", "))?;
     }
     Ok(())
 }
 
-/// A parameter's value in a recipe's text; the default is not written there.
-fn value_of(recipe: &str, parameter: &str) -> String {
-    let mut pairs = recipe.split(':').filter_map(|p| p.split_once('='));
-    if parameter == "family" {
-        return recipe.to_owned();
-    }
-    let value = pairs.find(|(name, _)| *name == parameter).map(|(_, v)| v.to_owned());
-    value.unwrap_or_else(|| "its default".into())
+/// A parameter's value, or the whole recipe if it is of another family.
+fn value_of(recipe: &Recipe, parameter: &str) -> String {
+    recipe.parameter(parameter).unwrap_or_else(|| recipe.to_string())
 }
 
 fn to_json(found: &Fit) -> serde_json::Value {

@@ -243,6 +243,50 @@ fn neighbours_no_input_tells_apart_are_one_function() {
     assert!(same_function(&ten.recipe.unwrap(), &nine.recipe.unwrap(), &ten.interface()).is_none());
 }
 
+/// A lone product that its floor cuts where the smallest results end is rounded there, by whichever name.
+#[test]
+fn a_lone_product_is_rounded_by_alignment_or_by_the_output() {
+    let mut r = Random(12);
+    for (interface, cut, rounded, same) in [
+        ("m1n1k1.f32.tf32.tf32.f32", "F=64:e_zero=emin+41:out=rne", "F=40:sticky=yes:e_zero=emin-6", true),
+        ("m1n1k1.f32.tf32.tf32.f32", "F=63:e_zero=emin+41:out=rne", "F=40:sticky=yes:e_zero=emin-6", false),
+        ("m1n1k3.f32.bf16.bf16.f32", "F=30:e_zero=emin+7:align=rne:c=late", "exact=yes:out=rne:c=late", true),
+        ("m1n1k3.f32.bf16.bf16.f32", "F=30:e_zero=emin+7:align=rne:c=late", "exact=yes:out=rz:c=late", false),
+        // A negative product that alignment has cut to nothing has no sign.
+        (
+            "m1n1k1.f32.tf32.tf32.f32",
+            "F=64:e_zero=emin+41:align=rne:negative-zero=yes",
+            "exact=yes:out=rne:negative-zero=yes",
+            false,
+        ),
+        // What overflows becomes the largest number or an infinity.
+        ("m1n1k1.f32.tf32.tf32.f32", "F=64:e_zero=emin+41:align=ru:out=rz", "exact=yes:out=ru", false),
+    ] {
+        let last = if interface.starts_with("m1n1k1") { ":c=last" } else { "" };
+        let [x, y] =
+            [cut, rounded].map(|rules| Unit::find(&format!("custom/{interface}/dot:block=1:{rules}{last}")).unwrap());
+        let i = x.interface();
+        assert_eq!(same_function(&x.recipe.unwrap(), &y.recipe.unwrap(), &i).is_some(), same, "{x} and {y}");
+        // Products of every size around the smallest results, and the largest ones.
+        let differ = (0..40_000).any(|n| {
+            let mut line = |f: &FormatSpec| -> Vec<u64> {
+                let low = (i.d.emin() / 2 - 20 + f.bias).max(0) as u64;
+                let top = (1 << f.exponent_bits) - 2;
+                let field = |r: &mut Random| if n % 100 == 0 { top } else { (low + r.below(40)).min(top) };
+                let code = |r: &mut Random| {
+                    (r.below(2) << f.exponent_bits | field(r)) << f.fraction_bits | r.below(1 << f.fraction_bits)
+                };
+                (0..i.k).map(|_| code(&mut r) << f.ignored_low_bits).collect()
+            };
+            let (a, b) = (line(&i.a), line(&i.b));
+            let c = r.below(2) << (i.c.storage_bits - 1);
+            x.dot_add_bits(&a, &b, c) != y.dot_add_bits(&a, &b, c)
+        });
+        assert!(!(same && differ), "{x} and {y}");
+        assert!(same || differ, "{x} and {y}: nothing tells them apart");
+    }
+}
+
 /// Whether a negative sum that rounds to zero keeps its sign shows in the last block alone, and not there if its terms
 /// are no finer than results are.
 #[test]

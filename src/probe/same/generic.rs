@@ -37,6 +37,7 @@ fn rules(x: &mut GenericDot, interface: &Interface, reasons: &mut Vec<Reason>) {
     }
     as_f16(x, interface, blocks, reasons);
     lone_products(x, interface, blocks, reasons);
+    lone_at_last_result(x, interface, blocks, reasons);
     vanished_sign(x, interface, blocks, reasons);
     no_floor(x, interface, blocks, reasons);
     let reach = Reach::new(x, blocks, interface);
@@ -82,6 +83,27 @@ fn lone_products(x: &mut GenericDot, interface: &Interface, blocks: usize, reaso
         let (bits, rounding) = (Some(x.frac_bits).filter(|&f| f < interface.d.fraction_bits), x.alignment);
         plain("exact", &mut x.exact, true, why.clone(), reasons);
         plain("out-bits", &mut x.output_bits, bits, why.clone(), reasons);
+        plain("out", &mut x.output_rounding, rounding, why, reasons);
+    }
+}
+
+/// A product alone in its block that only the floor cuts, where the smallest results end: the cut is the output's rounding,
+/// which larger products, having no more bits than results, do not know.
+fn lone_at_last_result(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
+    let reach = Reach::new(x, blocks, interface);
+    let (emin, kept) = (interface.d.emin(), x.output_bits.unwrap_or(interface.d.fraction_bits) as i32);
+    let width = reach.products.width + 1;
+    let plain_cut = reach.alone && !x.sticky && !x.exact && !x.negative_zero && !x.via_f16;
+    let ends_there = reach.sure_floor.is_some_and(|e| e - x.frac_bits as i32 == emin - kept);
+    // Nothing but the floor cuts, and no result but those below its last place is rounded, nor does any saturate.
+    let saturating = |output_rounding| saturates(&GenericDot { output_rounding, ..*x }, &interface.d);
+    let finite = reach.products.largest < top(&interface.d);
+    let overflows_alike = finite || ![x.output_rounding, x.alignment].into_iter().any(saturating);
+    let no_other = x.frac_bits as i32 >= width && width <= kept && overflows_alike;
+    if plain_cut && ends_there && no_other && x.zero_products == ZeroProducts::Ignored {
+        let why = "a lone product is cut where the smallest results end, by its floor alone";
+        let rounding = x.alignment;
+        plain("exact", &mut x.exact, true, why, reasons);
         plain("out", &mut x.output_rounding, rounding, why, reasons);
     }
 }
