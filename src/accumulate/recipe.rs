@@ -83,6 +83,21 @@ impl Recipe {
             Self::Software(x) => x.nan,
         }
     }
+
+    /// The same with another NaN.
+    #[must_use]
+    pub const fn with_nan(mut self, nan: NanRule) -> Self {
+        match &mut self {
+            Self::Generic(x) => x.nan = nan,
+            Self::Sequential(x) => x.nan = nan,
+            Self::Pairwise(x) => x.nan = nan,
+            Self::RoundDown(x) => x.nan = nan,
+            Self::GroupedRoundDown(x) => x.base.nan = nan,
+            Self::GroupScaled(x) => x.nan = nan,
+            Self::Software(x) => x.nan = nan,
+        }
+        self
+    }
 }
 
 /// A recipe is itself an accumulator: the generic way to run a description.

@@ -7,8 +7,10 @@ use super::solver::Solver;
 use super::term::{Bits, Truth};
 use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, SubnormalC, ZeroProducts};
 use crate::error::Error;
+use crate::format::FormatSpec;
 use crate::probe::{BlackBox, Input, Interface, deadline, shrink};
 use crate::round::Rounding;
+use crate::special::NanRule;
 use crate::unit::Unit;
 use std::time::{Duration, Instant};
 
@@ -52,22 +54,60 @@ pub fn diff(first: &Unit, second: &Unit, solver: &Solver, limit: Duration) -> Re
         return Err(Error::shape(second.to_string(), show(first), show(second)));
     }
     let (first, second) = (Subject::of(first)?, Subject::of(second)?);
+    // NaNs' bits count where no number differs.
+    let alike = match (first.model.recipe.nan(), second.model.recipe.nan()) {
+        (nan, other) if nan != other => second.with(second.model.recipe.with_nan(nan))?,
+        _ => second.clone(),
+    };
+    Ok(match with_nans_alike(&first, &alike, solver, limit)? {
+        Verdict::Different { input, first, terms, minimal, .. } => {
+            let second = second.evaluate(&input)?;
+            Verdict::Different { input, first, second, terms, minimal }
+        }
+        Verdict::Equal(how) => nans_apart(&first, &second)?.unwrap_or(Verdict::Equal(how)),
+        open => open,
+    })
+}
+
+/// The verdict on two units of one NaN.
+fn with_nans_alike(first: &Subject, second: &Subject, solver: &Solver, limit: Duration) -> Result<Verdict, Error> {
     if first.model.recipe == second.model.recipe {
         return Ok(Verdict::Equal("the units have equal parameters".into()));
     }
     let until = deadline(limit);
     let some_time = solver.within((limit / 4).min(solver.timeout()));
-    if aligned_alike(&first, &second, &some_time)? {
+    if aligned_alike(first, second, &some_time)? {
         return Ok(Verdict::Equal("every term enters the sum alike, and the rest of the units is equal".into()));
     }
-    if let Some(verdict) = by_blocks(&first, &second, solver, deadline(limit / 2))? {
+    if let Some(verdict) = by_blocks(first, second, solver, deadline(limit / 2))? {
         return Ok(verdict);
     }
-    match fewest_terms(&first, &second, solver, until)? {
-        Search::Found { input, terms, minimal } => shortened(&input, &first, &second, terms, minimal),
+    match fewest_terms(first, second, solver, until)? {
+        Search::Found { input, terms, minimal } => shortened(&input, first, second, terms, minimal),
         Search::None => Ok(Verdict::Equal("no input tells them apart".into())),
         Search::Open(why) => Ok(Verdict::Open(why)),
     }
+}
+
+/// An input on which units that are else equal return other NaNs: one term that is one.
+fn nans_apart(first: &Subject, second: &Subject) -> Result<Option<Verdict>, Error> {
+    let i = first.model.interface;
+    let scales = vec![0; i.scales()];
+    let zeros = || Input { a: vec![0; i.k], b: vec![0; i.k], c: 0, scale_a: scales.clone(), scale_b: scales.clone() };
+    let nan = |f: &FormatSpec| f.nan_code(NanRule::Quiet);
+    let c = nan(&i.c).map(|c| Input { c, ..zeros() });
+    let operand = |first: bool| {
+        let (mut input, code) = (zeros(), nan(if first { &i.a } else { &i.b })?);
+        *(if first { &mut input.a } else { &mut input.b }).first_mut()? = code;
+        Some(input)
+    };
+    for input in [c, operand(true), operand(false)].into_iter().flatten() {
+        let [first, second] = [first.evaluate(&input)?, second.evaluate(&input)?];
+        if first != second {
+            return Ok(Some(Verdict::Different { input, first, second, terms: 1, minimal: true }));
+        }
+    }
+    Ok(None)
 }
 
 /// What a search of inputs by their number of terms ends with.

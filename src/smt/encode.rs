@@ -14,7 +14,6 @@ use crate::format::{F16, FormatSpec};
 use crate::num::Num;
 use crate::probe::Interface;
 use crate::round::Rounding;
-use crate::special::NanRule;
 
 /// A function of codes to be defined for a solver: a recipe, and how wide its adder is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +81,7 @@ impl Model {
         let value = match inner {
             Inner::Result => {
                 let d = self.dot(&mut circuit, &operands)?;
-                circuit.encode(&d, &i.d, self.nan())
+                circuit.encode(&d, &i.d, self.recipe.nan())
             }
             _ => self.generic(&mut circuit)?.inside(&operands, inner),
         };
@@ -97,18 +96,6 @@ impl Model {
 
     fn not_encoded(&self) -> Error {
         Error::Solver(format!("`{}` has no encoding for this question", self.recipe))
-    }
-
-    fn nan(&self) -> NanRule {
-        match self.recipe {
-            Recipe::Generic(x) => x.nan,
-            Recipe::Sequential(x) => x.nan,
-            Recipe::Pairwise(x) => x.nan,
-            Recipe::Software(x) => x.nan,
-            Recipe::RoundDown(x) => x.nan,
-            Recipe::GroupedRoundDown(x) => x.base.nan,
-            Recipe::GroupScaled(x) => x.nan,
-        }
     }
 
     fn dot(&self, circuit: &mut Circuit, operands: &Operands) -> Result<Number, Error> {

@@ -243,6 +243,68 @@ fn narrow_results_and_flushing_are_no_normalisation() {
     }
 }
 
+/// What follows in a chain forgets the sign of an underflow: only its last link shows it, or what is left of c.
+#[test]
+fn signs_of_zeros_are_looked_for_along_a_chain() {
+    for (unit, want) in [
+        ("cdna1/v_mfma_f32_32x32x4bf16", "from underflow, not from zeros"),
+        ("cdna2/v_mfma_f32_32x32x4bf16", "from underflow, not from zeros"),
+        ("cdna3/v_mfma_f32_16x16x16_bf16", "from underflow, not from zeros"),
+        ("ampere/mma.m8n8k4.f64.f64.f64.f64", "as in IEEE 754"),
+        ("ampere/mma.m16n8k16.f32.bf16.bf16.f32", "never"),
+        (
+            "custom/m1n1k4.f32.bf16.bf16.f32/dot:block=1:F=60:out=rne:negative-zero=yes",
+            "from underflow, not from zeros",
+        ),
+    ] {
+        let found = probed(unit);
+        assert_eq!(value(&found, "negative_zero"), want, "{unit}");
+        assert_eq!(found.get("negative_zero").unwrap().evidence.iter().any(|o| o.d != 0), want != "never", "{unit}");
+    }
+}
+
+/// Where alignment keeps no more bits than a product has, beside a larger term its last one is gone.
+#[test]
+fn products_as_wide_as_alignment_are_not_called_inexact() {
+    for f in 8..=11 {
+        let unit = format!("custom/m1n1k17.f32.bf16.e5m2.f32/dot:block=5:F={f}:align=rne:e_zero=emin-2:out=rd");
+        assert_ne!(value(&probed(&unit), "products_exact"), "no", "{unit}");
+    }
+    assert_eq!(value(&probed("custom/m1n1k17.f32.bf16.e5m2.f32/dot:block=5:F=12:out=rd"), "products_exact"), "yes");
+}
+
+/// 1.75 units rounded to nearest, with a sticky bit, are more than 2 units.
+#[test]
+fn a_sticky_bit_beside_ties_is_not_monotonic() {
+    let unit = "custom/m1n1k6.f16.e5m2.e5m2.f16/dot:block=3:F=13:align=rne:sticky=yes:normalise=yes:c=last:out=rne:out-bits=10";
+    let found = Unit::find(unit).unwrap();
+    let d =
+        |b: u64| found.dot_add_bits(&[0x92, 0x81, 0x88, 0x86, 0x87, 7], &[1, 2, 0x91, b, 0x81, 0x91], 0x48).unwrap();
+    assert!(d(0xb) < d(0xc), "product 3 falls, d rises");
+    assert_ne!(value(&probed(unit), "monotonic"), "yes");
+}
+
+/// Blocks of neighbours that do not follow one another.
+#[test]
+fn blocks_that_are_summed_out_of_order_are_interleaved() {
+    for (k, block) in [(27, 2), (12, 2), (16, 4), (12, 1)] {
+        for (pattern, want) in [("runs", "no"), ("pairs", "pairs"), ("even-odd", "even-odd")] {
+            let unit = format!("custom/m1n1k{k}.f32.f16.f16.f32/dot:block={block}:pattern={pattern}:F=20:c=last");
+            assert_eq!(value(&probed(&unit), "interleave"), want, "{unit}");
+        }
+    }
+}
+
+/// Products far too small to reach the largest result take it further where alignment rounds them away from zero.
+#[test]
+fn the_largest_number_overflows_by_alignment() {
+    for (rounding, out, overflows) in [("rd", "rz", true), ("rd", "rne", true), ("rz", "rz", false)] {
+        let unit = format!("custom/m1n1k12.f32.e4m3.e3m2.f32/dot:block=3:F=17:align={rounding}:out={out}");
+        let found = value(&probed(&unit), "overflow");
+        assert_eq!(found.ends_with("overflow to infinity"), overflows, "{unit}: {found}");
+    }
+}
+
 /// A floor is told where inputs refute its neighbours, and only there.
 #[test]
 fn floors_are_told_by_inputs_on_both_sides() {

@@ -96,6 +96,11 @@ fn movers(lab: &Lab<'_>, root: &Node) -> Vec<Mover> {
 impl Mover {
     /// Whether what the others can lose is no more than what this term gains.
     fn is_made_up_for(&self, widths: &Widths) -> bool {
+        // 1.75 units rounded to nearest, and half a unit for what was not exact, are 2.5; 2 units are 2.
+        use crate::round::Rounding::{Down, TowardZero, Up};
+        if widths.everywhere.iter().any(|w| w.sticky && ![TowardZero, Down, Up].contains(&w.rounding)) {
+            return false;
+        }
         let narrowest = widths.everywhere.iter().map(|w| w.bits).min();
         match narrowest {
             None => self.alone,

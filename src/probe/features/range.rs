@@ -101,9 +101,20 @@ fn overflow(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
         let terms = [(i.k, negative, 1, big), (first, negative, 1, big)];
         questions.push((lab.bench.scaled_terms(&terms), format!("{}2^{big} twice", if negative { '-' } else { '+' })));
     }
+    // Far below the last place of the largest number, where alignment may round up or down.
+    let far = [false, true].map(|negative| {
+        let terms = [(i.k, negative, all_ones, big - p), (first, negative, 1, 0)];
+        (lab.bench.terms(&terms), format!("{}((2 - u) * 2^{big} + 1)", if negative { '-' } else { '+' }))
+    });
     let seen = lab.ask(questions)?;
+    let far = lab.ask(far.into())?;
+    let carried: Vec<Observation> = far.into_iter().filter(|o| i.d.decode(o.d).is_infinite()).collect();
     if seen.is_empty() {
-        return Ok((cannot("no sum of these formats reaches the largest result"), seen));
+        let value = match carried.first() {
+            Some(_) => "the largest number and a product far below its last bit overflow to infinity".into(),
+            None => cannot("no product of these formats is large enough to take the largest result further"),
+        };
+        return Ok((value, carried));
     }
     let name = |d: u64| {
         let x = i.d.decode(d);

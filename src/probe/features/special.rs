@@ -20,7 +20,8 @@ fn sign_bit(f: &crate::format::FormatSpec) -> u64 {
     1 << (f.exponent_bits + f.fraction_bits + f.ignored_low_bits)
 }
 
-/// -0 + (+0)(-0) everywhere (MMA-Sim III-F), and a negative sum below the smallest result.
+/// -0 + (+0)(-0) everywhere (MMA-Sim III-F); a negative product below the smallest result, and a c that a product takes
+/// below the smallest normal one: at every k, for what follows in a chain may forget the sign.
 fn negative_zero(lab: &mut Lab<'_>) -> Result<(Value, Vec<Observation>), Error> {
     let i = lab.bench.interface;
     let mut zeros = lab.bench.zeros();
@@ -28,24 +29,33 @@ fn negative_zero(lab: &mut Lab<'_>) -> Result<(Value, Vec<Observation>), Error> 
     if i.a.has_negative_zero() {
         zeros.a.fill(sign_bit(&i.a));
     }
-    let quantum = i.d.emin() - i.d.fraction_bits as i32;
-    let underflow = lab.bench.terms(&[(0, true, 1, quantum - 3)]);
     let lone_c = Input { c: zeros.c, ..lab.bench.zeros() };
-    let seen = lab.ask(vec![
-        (Some(zeros), "-0 + sum of (-0)(+0)".into()),
-        (underflow, "a negative product below the smallest result".into()),
-        (Some(lone_c), "-0 + sum of (+0)(+0)".into()),
-    ])?;
-    let negative = |o: &Observation| i.d.decode(o.d).negative && i.d.decode(o.d).is_zero();
+    let emin = i.d.emin();
+    let quantum = emin - i.d.fraction_bits as i32;
+    let mut questions =
+        vec![(Some(zeros), "-0 + sum of (-0)(+0)".into()), (Some(lone_c), "-0 + sum of (+0)(+0)".into())];
+    for k in 0..i.k {
+        let below = [(k, true, 1, quantum - 3)];
+        questions.push((lab.bench.terms(&below), format!("a negative product below the smallest result, at k = {k}")));
+        let left = [(i.k, true, 3, emin - 1), (k, false, 1, emin)];
+        questions.push((lab.bench.terms(&left), format!("-1.5 + 1 times the smallest normal result, at k = {k}")));
+    }
+    let seen = lab.ask(questions)?;
+    let zero = |o: &Observation| i.d.decode(o.d).is_zero();
+    let negative = |o: &Observation| i.d.decode(o.d).negative && zero(o);
     let from_zeros = negative(&seen[0]);
-    let small = seen.iter().find(|o| o.shows.contains("below"));
-    let value: Value = match (from_zeros, small.map(negative)) {
+    // Results that are no zeros tell nothing of its sign.
+    let underflows = || seen[2..].iter().filter(|o| zero(o));
+    let from_underflow = underflows().next().map(|_| underflows().any(negative));
+    let value: Value = match (from_zeros, from_underflow) {
         (true, Some(true) | None) => "as in IEEE 754".into(),
         (true, Some(false)) => "from zeros, not from underflow".into(),
         (false, Some(true)) => "from underflow, not from zeros".into(),
         (false, Some(false) | None) => "never".into(),
     };
-    Ok((value, seen))
+    let telling = underflows().find(|o| negative(o)).or_else(|| underflows().next()).cloned();
+    let evidence = seen[..2].iter().cloned().chain(telling).collect();
+    Ok((value, evidence))
 }
 
 /// NaN operands, 0 x Inf, Inf - Inf (between products, and with c), and lone infinities.

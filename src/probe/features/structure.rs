@@ -99,7 +99,8 @@ pub(super) fn features(tree: &Result<SummationTree, String>, interface: &Interfa
         Feature { name: "chain", value: (chain as i64).into(), evidence: evidence(&blocks) },
         Feature {
             name: "interleave",
-            value: interleave(blocks.iter().map(|&n| block(n)).collect(), size, k),
+            value: in_order(&tree.root, blocks.iter().rev().map(|&n| block(n)).collect(), block_size, k)
+                .unwrap_or_else(|| interleave(blocks.iter().map(|&n| block(n)).collect(), size, k)),
             evidence: evidence(&blocks),
         },
         Feature {
@@ -109,6 +110,34 @@ pub(super) fn features(tree: &Result<SummationTree, String>, interface: &Interfa
         },
     ];
     (all, site)
+}
+
+/// The pattern whose blocks follow one another as those of a chain, the first to be summed first; none if the sums are no
+/// chain, or one of no pattern.
+fn in_order(root: &Node, blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Option<Value> {
+    let sums = |node: &Node| match node {
+        Node::Sum(children) => children.iter().filter(|x| matches!(x, Node::Sum(_))).count(),
+        _ => 0,
+    };
+    if root.sums().into_iter().any(|node| sums(node) > 1) {
+        return None;
+    }
+    let flat = |blocks: Vec<Vec<usize>>| -> Vec<usize> {
+        blocks
+            .into_iter()
+            .flat_map(|mut block| {
+                block.sort_unstable();
+                block
+            })
+            .collect()
+    };
+    let order = flat(blocks);
+    let known = [(Pattern::Runs, "no"), (Pattern::InterleavedPairs, "pairs"), (Pattern::EvenOdd, "even-odd")];
+    let found = known.into_iter().find(|(pattern, _)| flat(pattern.blocks(k, size)) == order);
+    Some(match found {
+        Some((_, name)) => name.into(),
+        None => format!("k in the order {order:?}").into(),
+    })
 }
 
 /// How the k of the blocks lie in K.

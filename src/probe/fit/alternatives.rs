@@ -5,7 +5,7 @@ use super::super::same::{canonical, same_function};
 use super::cases::{Case, Jury};
 use super::options::{self, Options};
 use super::structure;
-use crate::accumulate::{CPosition, GenericDot, Recipe};
+use crate::accumulate::{CPosition, GenericDot, Pattern, Recipe};
 use crate::round::Rounding;
 use crate::special::NanRule;
 use std::collections::BTreeMap;
@@ -47,6 +47,12 @@ fn values(recipe: &Recipe, interface: &Interface) -> Options {
     let families = families.chain([canonical(recipe, interface).0]);
     let mut all = options::options(recipe, interface, &structure::all(interface.k));
     all.push(("family", families.filter(other_family).collect()));
+    if let Recipe::Generic(x) = *recipe {
+        // Other names of the same blocks, too, which are no other structures.
+        let patterns = [Pattern::Runs, Pattern::EvenOdd, Pattern::InterleavedPairs];
+        let other = |pattern| Recipe::Generic(GenericDot { pattern, ..x });
+        all.push(("pattern", patterns.map(other).into_iter().filter(|r| interface.accepts(r)).collect()));
+    }
     all
 }
 

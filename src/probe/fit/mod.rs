@@ -260,6 +260,13 @@ impl Lab<'_> {
             if wrong.is_empty() {
                 wrong = self.question_neighbours(&recipe, cuts)?;
             }
+            // By its plainest name a model may have other neighbours: sums with a low floor those that are exact.
+            let plain = super::canonical(&recipe, &self.interface).0;
+            if wrong.is_empty()
+                && matches!((recipe, plain), (Recipe::Generic(x), Recipe::Generic(y)) if x.exact != y.exact)
+            {
+                wrong = self.question_neighbours(&plain, cuts)?;
+            }
             if wrong.is_empty() {
                 return Ok((recipe, 0));
             }
@@ -278,7 +285,7 @@ impl Lab<'_> {
         let mut edges = Edges::new(recipe, &self.interface, seed);
         let mut model = self.interface.unit(*recipe)?;
         // As many at the edges as were asked for, and half as many of every kind.
-        let mut left = options.vectors + options.vectors / 2;
+        let mut left = options.vectors.saturating_add(options.vectors / 2);
         while left > 0 {
             let count = left.min(BATCH);
             let mut inputs = edges.batch(count - count / 3);
@@ -309,7 +316,11 @@ impl Lab<'_> {
         // What will be asked, with the model's answers: one input tells many values apart.
         let mut asking: Jury<Case> = Jury { cases: Vec::new() };
         let mut unsettled = Vec::new();
-        for (_, others) in parameter_options(recipe, &interface, cuts) {
+        for (name, mut others) in parameter_options(recipe, &interface, cuts) {
+            // Of floors below an exact sum, those that cut the most are told first, and the least of them not at all.
+            if name == "e_zero" && matches!(recipe, Recipe::Generic(x) if x.exact) {
+                others.reverse();
+            }
             let mut open = 0;
             for other in others.into_iter().filter(|r| r != recipe) {
                 if open == OPEN || Instant::now() > self.deadline {
