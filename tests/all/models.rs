@@ -117,6 +117,39 @@ fn fit_takes_a_sticky_bit_for_one_more_place() {
     assert!(found.sticky && found.frac_bits == 29, "{found:?}");
 }
 
+/// Families other than the parametrised one have widths, too.
+#[test]
+fn fit_finds_other_widths_of_every_family_that_aligns() {
+    for unit in [
+        "m1n1k16.f32.bf16.bf16.f32/round-down:G=8:F=22",
+        "m1n1k8.f32.f16.f16.f32/round-down:G=4:F=20",
+        "m1n1k16.f32.e4m3fnuz.e4m3fnuz.f32/round-down-grouped:G=16:F=21",
+        "m1n1k64.block16.f32.e2m1.e2m1.f32.ue4m3/groups:G=16:F=30",
+    ] {
+        let unit = Unit::find(&format!("custom/{unit}")).unwrap();
+        let (found, own) = (fits(&unit).recipe, unit.recipe.unwrap());
+        assert!(same_function(&found, &own, &unit.interface()).is_some(), "{found} for {own}");
+    }
+}
+
+/// What cuts is a zero product's exponent: F, a sticky bit and that rule together, far from an exact sum.
+#[test]
+fn fit_finds_what_only_zero_products_cut() {
+    let rules = "block=1:F=28:sticky=yes:e_zero=emin-5:zero-products=count:out=rne:flush-in=yes";
+    let unit = Unit::find(&format!("custom/m1n1k16.f32.bf16.bf16.f32/dot:{rules}")).unwrap();
+    let found = fits(&unit);
+    assert!(same_function(&found.recipe, &unit.recipe.unwrap(), &unit.interface()).is_some(), "{}", found.recipe);
+    assert!(found.alternatives.iter().all(|a| a.parameter != "zero-products"));
+}
+
+/// Other names of the same blocks are among what could as well be.
+#[test]
+fn fit_names_patterns_that_are_one() {
+    let unit = Unit::find("custom/m1n1k8.f32.f16.f16.f32/dot:block=8:pattern=pairs:F=24").unwrap();
+    let pattern = |a: &&gemmulate::probe::Alternative| a.parameter == "pattern";
+    assert!(fits(&unit).alternatives.iter().find(pattern).is_some_and(|a| a.proof.is_some()));
+}
+
 /// A unit outside the family: adds the products of odd k twice.
 #[derive(Clone, Debug)]
 struct Odd;

@@ -36,12 +36,12 @@ impl Hypotheses {
         }
     }
 
-    /// The models of the one non-generic family that explains the middle of the range, or of several that
-    /// explain all answers. Where all sums are exact, the generic family says that better.
+    /// The models of the one non-generic family that explains the middle of the range, or of several, or of other widths
+    /// than known designs have, that explain all answers. Where all sums are exact, the generic family says that better.
     fn one_family(&self, interface: &Interface, answers: &[Case]) -> Vec<Recipe> {
         let mut found = self.families(interface, 0);
         let family = |r: &Recipe| core::mem::discriminant(r);
-        if found.windows(2).all(|pair| family(&pair[0]) == family(&pair[1])) {
+        if !found.is_empty() && found.windows(2).all(|pair| family(&pair[0]) == family(&pair[1])) {
             return found;
         }
         let exact = |output_rounding| {
@@ -50,6 +50,11 @@ impl Hypotheses {
         };
         if roundings().any(exact) {
             return Vec::new();
+        }
+        if found.is_empty() {
+            let mut jury = Jury { cases: self.middle.clone() };
+            found = options::families_of_any_width(interface);
+            found.retain(|r| jury.refutations(1, |case| case.agrees(r, interface, false)) == 0);
         }
         found.retain(|r| answers.iter().all(|case| case.agrees(r, interface, true)));
         found

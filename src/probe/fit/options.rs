@@ -179,3 +179,20 @@ pub(crate) fn families(interface: &Interface) -> Vec<Recipe> {
     starts.retain(|r| interface.accepts(r));
     starts
 }
+
+/// The families that align, with groups and widths of any size.
+pub(crate) fn families_of_any_width(interface: &Interface) -> Vec<Recipe> {
+    let wide = |recipe: Recipe| {
+        WIDTHS.map(move |frac_bits| match recipe {
+            Recipe::RoundDown(x) => Recipe::RoundDown(RoundDown { frac_bits, ..x }),
+            Recipe::GroupedRoundDown(x) => {
+                Recipe::GroupedRoundDown(GroupedRoundDown { base: RoundDown { frac_bits, ..x.base }, ..x })
+            }
+            Recipe::GroupScaled(x) => Recipe::GroupScaled(GroupScaledDot { frac_bits, ..x }),
+            other => other,
+        })
+    };
+    let aligns = |r: &Recipe| matches!(r, Recipe::RoundDown(_) | Recipe::GroupedRoundDown(_) | Recipe::GroupScaled(_));
+    let all = families(interface).into_iter().filter(aligns).flat_map(wide);
+    all.filter(|r| interface.accepts(r)).collect()
+}
