@@ -244,6 +244,7 @@ fn side_by_side(left: &str, right: &str) -> String {
 
 fn to_json(outcome: &Sameness) -> serde_json::Value {
     match outcome {
+        Sameness::Same(reasons) if reasons.is_empty() => json!({ "same": true, "reasons": ["equal parameters"] }),
         Sameness::Same(reasons) => json!({ "same": true, "reasons": reasons }),
         Sameness::Different(found) => json!({
             "same": false,

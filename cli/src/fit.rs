@@ -58,12 +58,17 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(), Failure> {
+    if let Some(why) = &found.does_not_sum {
+        writeln!(out, "no model was looked for: {why}")?;
+        writeln!(out, "  {}", interface_in_words(interface))?;
+        if let Some(c) = &found.counterexample {
+            writeln!(out, "  {}\n    line:  {}\n    unit:  {:x}", in_words(&c.input, interface), c.input, c.answer)?;
+        }
+        return Ok(());
+    }
     writeln!(out, "{}", found.model)?;
     writeln!(out, "  {}", interface_in_words(interface))?;
     writeln!(out, "  {} vectors, {} mismatches", found.vectors, found.mismatches)?;
-    if let Some(why) = &found.does_not_sum {
-        writeln!(out, "  no model was looked for: {why}")?;
-    }
     if let Some(code) = found.unknown_nan {
         writeln!(
             out,

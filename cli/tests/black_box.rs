@@ -210,6 +210,15 @@ fn a_child_that_is_no_function_is_said_to_be_none() {
     assert_eq!(probed.out.matches("cannot tell: it answers the same input in different ways").count(), 1);
 }
 
+/// Of a box that does not sum there is no model, not even its name: a script would take it for one.
+#[test]
+fn a_child_that_does_not_sum_gets_no_model() {
+    let fitted = bad("fit", "while read line; do echo 3; done", "20");
+    assert_eq!(fitted.code, 1, "{}", fitted.err);
+    assert!(fitted.out.starts_with("no model was looked for: it does not sum"), "{}", fitted.out);
+    assert!(!fitted.out.contains("custom/") && fitted.out.contains("line:"), "{}", fitted.out);
+}
+
 /// A command that hangs, in two processes, and writes their numbers to a file.
 fn hanging(pids: &Path) -> String {
     format!("sleep 1000 & echo $! $$ > '{0}.new'; mv '{0}.new' '{0}'; wait", pids.display())
