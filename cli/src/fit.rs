@@ -95,11 +95,10 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
     type Group<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
     let mut by_parameter: BTreeMap<Group<'_>, Vec<String>> = BTreeMap::new();
     for a in &found.alternatives {
-        if a.beside.is_none() && found.recipe.parameter(a.parameter) == a.recipe.parameter(a.parameter) {
-            // Another value only of what it is told beside: F, where an exact sum becomes one of such a width.
-            if a.parameter != "family" {
-                continue;
-            }
+        // An exact sum that becomes one of the F it has no use for: `exact` says that.
+        let own = found.recipe.parameter(a.parameter);
+        if own.is_some() && a.beside.is_none() && own == a.recipe.parameter(a.parameter) {
+            continue;
         }
         let values = by_parameter.entry((a.parameter, a.beside, a.proof.as_deref())).or_default();
         values.push(value_of(&a.recipe, a.parameter));

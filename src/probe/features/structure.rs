@@ -112,9 +112,9 @@ pub(super) fn features(tree: &Result<SummationTree, String>, interface: &Interfa
     (all, site)
 }
 
-/// The pattern whose blocks follow one another as those of a chain, the first to be summed first; none if the sums are no
-/// chain, or one of no pattern.
-fn in_order(root: &Node, blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Option<Value> {
+/// The pattern whose blocks follow one another as those of a chain, the first to be summed first, or else these blocks;
+/// none if the sums are no chain.
+fn in_order(root: &Node, mut blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Option<Value> {
     let sums = |node: &Node| match node {
         Node::Sum(children) => children.iter().filter(|x| matches!(x, Node::Sum(_))).count(),
         _ => 0,
@@ -122,23 +122,20 @@ fn in_order(root: &Node, blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Opti
     if root.sums().into_iter().any(|node| sums(node) > 1) {
         return None;
     }
-    let flat = |blocks: Vec<Vec<usize>>| -> Vec<usize> {
-        blocks
-            .into_iter()
-            .flat_map(|mut block| {
-                block.sort_unstable();
-                block
-            })
-            .collect()
+    blocks.iter_mut().for_each(|block| block.sort_unstable());
+    let order = blocks.concat();
+    let dealt = |pattern: Pattern| {
+        let mut other = pattern.blocks(k, size);
+        other.iter_mut().for_each(|block| block.sort_unstable());
+        other.concat() == order
     };
-    let order = flat(blocks);
-    let known = [(Pattern::Runs, "no"), (Pattern::InterleavedPairs, "pairs"), (Pattern::EvenOdd, "even-odd")];
-    let found = known.into_iter().find(|(pattern, _)| flat(pattern.blocks(k, size)) == order);
-    Some(match found {
-        Some((_, name)) => name.into(),
-        None => format!("k in the order {order:?}").into(),
-    })
+    let found = PATTERNS.into_iter().find(|(pattern, _)| dealt(*pattern));
+    Some(found.map_or_else(|| format!("{blocks:?}").into(), |(_, name)| name.into()))
 }
+
+/// What `interleave` calls the patterns.
+const PATTERNS: [(Pattern, &str); 3] =
+    [(Pattern::Runs, "no"), (Pattern::InterleavedPairs, "pairs"), (Pattern::EvenOdd, "even-odd")];
 
 /// How the k of the blocks lie in K.
 fn interleave(mut blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Value {
@@ -148,8 +145,7 @@ fn interleave(mut blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Value {
         other.sort();
         other == blocks
     };
-    let known = [(Pattern::Runs, "no"), (Pattern::InterleavedPairs, "pairs"), (Pattern::EvenOdd, "even-odd")];
-    match known.into_iter().find(|(pattern, _)| dealt(*pattern)) {
+    match PATTERNS.into_iter().find(|(pattern, _)| dealt(*pattern)) {
         Some((_, name)) => name.into(),
         None if blocks.iter().all(|b| b.windows(2).all(|w| w[1] == w[0] + 1)) => "no".into(),
         None => format!("{blocks:?}").into(),

@@ -260,13 +260,6 @@ impl Lab<'_> {
             if wrong.is_empty() {
                 wrong = self.question_neighbours(&recipe, cuts)?;
             }
-            // By its plainest name a model may have other neighbours: sums with a low floor those that are exact.
-            let plain = super::canonical(&recipe, &self.interface).0;
-            if wrong.is_empty()
-                && matches!((recipe, plain), (Recipe::Generic(x), Recipe::Generic(y)) if x.exact != y.exact)
-            {
-                wrong = self.question_neighbours(&plain, cuts)?;
-            }
             if wrong.is_empty() {
                 return Ok((recipe, 0));
             }
