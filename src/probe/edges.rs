@@ -82,6 +82,8 @@ enum Rest {
     Bit(i32),
     /// All bits from this exponent down.
     From(i32),
+    /// All bits down to this exponent.
+    DownTo(i32),
 }
 
 /// Where a scene is to be: the step, the sign and the exponent of its largest term, and the bits below its leading one.
@@ -264,11 +266,12 @@ impl Edges {
         let Interface { a, b, .. } = self.bench.interface;
         let products_reach_below_ties = (a.fraction_bits + b.fraction_bits) as i32 > self.kept;
         let odds = |often: bool, one_in: [u64; 2]| one_in[usize::from(!often)];
-        let scenes: [(u64, Make); 16] = [
+        let scenes: [(u64, Make); 17] = [
             (16, |s, i, at| s.left_over(i, at)),
             (odds(self.sticky, [12, 64]), |s, i, at| s.two_small(i, at.step, at.lead)),
             (odds(many, [24, 96]), |s, i, at| s.alike(i, at.step, at.lead)),
             (odds(self.is_narrow(), [32, 128]), |s, i, _| s.up_and_down(i)),
+            (odds(self.counts_zeros && many, [48, 0]), |s, i, at| s.beside_zero(i, at)),
             (odds(self.directed && many, [32, 128]), |s, i, at| s.full(i, at.step, at.negative, at.lead)),
             (odds(self.directed || at.step == 0, [256, 48]), |s, i, at| s.carried_tie(i, at.step, at.negative)),
             (48, |s, i, at| s.cut_ones(i, at.step, at.lead)),

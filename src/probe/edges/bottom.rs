@@ -41,18 +41,27 @@ impl Edges {
     }
 
     /// A product that is less than the smallest result, or half of it, by hardly more than is cut at the floor, or greater
-    /// by less than that; alone, or beside one that is cut to nothing.
+    /// by less than that, or by no more than products can be; alone, or beside one that is cut to nothing.
     fn nearly_a_result(&mut self, input: &mut Input, negative: bool) {
-        let (k, emin) = (self.bench.interface.k, self.bench.interface.d.emin());
-        let place = self.random.below(k as u64) as usize;
-        let end = self.pick(|s| &s.floors) - self.random.range(0, 2);
-        let n = self.result_bit(emin) - self.random.range(0, 1) - end;
-        if !(3..64).contains(&n) {
-            return;
+        let Interface { d, k, .. } = self.bench.interface;
+        let mut place = self.random.below(k as u64) as usize;
+        if self.normal_operands && self.random.one_in(2) {
+            // A step after it would read its result as zero.
+            place = self.blocks.last().map_or(place, |step| step[place % step.len()]);
         }
-        let sign = if self.random.one_in(3) { 1 } else { -1 };
-        let products = [1, 2, 3, 5, 7].into_iter().map(|by| ((1i128 << n) + sign * by).unsigned_abs());
-        let found = products.into_iter().find_map(|product| self.bench.split(negative, product, end));
+        let last = self.result_bit(d.emin()) - self.random.range(0, 1);
+        let end = self.pick(|s| &s.floors) - self.random.range(0, 2);
+        let n = last - end;
+        let found = if self.random.one_in(2) {
+            // By as little as there are products of: the floor may be another, further down.
+            self.hardly_beside(negative, last)
+        } else if (3..64).contains(&n) {
+            let sign = if self.random.one_in(3) { 1 } else { -1 };
+            let products = [1, 2, 3, 5, 7].into_iter().map(|by| ((1i128 << n) + sign * by).unsigned_abs());
+            products.into_iter().find_map(|product| self.bench.split(negative, product, end))
+        } else {
+            return;
+        };
         if let Some(operands) = found {
             (input.a[place], input.b[place]) = operands;
         }

@@ -1,8 +1,8 @@
 //! Products of many bits that meet: as large as their exponent allows, or alike but for bits that alignment cuts.
 
-use super::super::bench::{normal, top};
+use super::super::bench::{around, normal, top};
 use super::super::black_box::{Input, Interface};
-use super::{Edges, Rest, last_bit};
+use super::{Edges, Rest, Spot, last_bit};
 use crate::accumulate::Pattern;
 use crate::format::FormatSpec;
 
@@ -23,6 +23,50 @@ impl Edges {
         (normal(&a, negative, ea, x), normal(&b, false, eb, y))
     }
 
+    /// Operands of all their bits whose product is an odd multiple of 2^e, and as little more or less as a few tries find.
+    pub(super) fn hardly_beside(&mut self, negative: bool, e: i32) -> Option<(u64, u64)> {
+        let Interface { a, b, .. } = self.bench.interface;
+        let few = if self.random.one_in(2) { 1 } else { 4 };
+        let odd = 2 * self.random.below(few) + 1;
+        let bits = a.fraction_bits + b.fraction_bits + self.random.below(2) as u32;
+        let zeros = bits.checked_sub(odd.ilog2()).filter(|_| bits < 64)?;
+        let whole = u128::from(odd) << zeros;
+        let more = self.random.one_in(2);
+        let tries = if self.is_narrow() { 8 } else { 32 };
+        let pairs = (0..tries).filter_map(|_| {
+            let x = u128::from((1 << a.fraction_bits) + self.random.below(1 << a.fraction_bits));
+            let y = whole / x + u128::from(more);
+            let fits = y >> b.fraction_bits == 1 && x * y != whole;
+            fits.then(|| (x as u64, y as u64, (x * y).abs_diff(whole)))
+        });
+        let (x, y, _) = pairs.min_by_key(|&(_, _, apart)| apart)?;
+        let (ea, eb) = self.bench.shared(e - zeros as i32 + (a.fraction_bits + b.fraction_bits) as i32);
+        Some((normal(&a, negative, ea, x), normal(&b, false, eb, y)))
+    }
+
+    /// A sum, and a product just beside its results or ties by less than a zero product's exponent leaves of it.
+    pub(super) fn beside_zero(&mut self, input: &mut Input, at: Spot) {
+        let Interface { a, b, d, k, .. } = self.bench.interface;
+        let mut places = self.blocks[at.step].clone();
+        if places.len() < 2 {
+            return;
+        }
+        let [product, zero] = [(); 2].map(|()| places.swap_remove(self.random.below(places.len() as u64) as usize));
+        let (of_a, small, large) = if self.random.one_in(2) { (true, a, b) } else { (false, b, a) };
+        let e = (top(&large) - self.random.range(0, 3)).max(large.emin());
+        let code = around(&large, false, e, 0);
+        // The sum's last bit is one that is kept, and of the product's bits some are not.
+        let cut = e + small.emin() - self.pick(|s| &s.widths);
+        let last = cut + self.random.range(0, (a.fraction_bits + b.fraction_bits) as i32);
+        let lead = (last + self.kept).max(d.emin());
+        let tie = self.result_bit(lead) - i32::from(!self.directed || self.random.one_in(4));
+        let Some(operands) = self.hardly_beside(at.negative, tie) else { return };
+        (input.a[product], input.b[product]) = operands;
+        (input.a[zero], input.b[zero]) = if of_a { (0, code) } else { (code, 0) };
+        let (negative, place) = (self.random.one_in(2), places.first().copied().filter(|_| self.random.one_in(3)));
+        self.put_at(input, place.unwrap_or(k), negative, lead, Rest::Nothing);
+    }
+
     /// Beside large earlier sums, or a large term: two products p and one of -2p, of which alignment cuts a bit off
     /// the first two; or two products of different signs that differ in the bits that are cut. Either sum is nothing,
     /// or hardly anything, and shows in whatever is rounded in one direction.
@@ -36,7 +80,8 @@ impl Edges {
         let mut lead = lead;
         if !earlier.is_empty() && self.random.one_in(2) {
             // All or some of the largest products.
-            let count = 1 + self.random.below(earlier.len() as u64) as usize;
+            let some = 1 + self.random.below(earlier.len() as u64) as usize;
+            let count = if self.random.one_in(2) { earlier.len() } else { some };
             let negative = self.random.one_in(2);
             for &place in &earlier[..count] {
                 (input.a[place], input.b[place]) = (a.max_code(negative), b.max_code(false));

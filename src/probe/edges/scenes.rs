@@ -59,7 +59,7 @@ impl Edges {
                 self.put_at(input, place, negative, e, Rest::Nothing);
             }
         } else {
-            self.put_at(input, self.bench.interface.k, opposite, power - 1, Rest::From(end));
+            self.put_at(input, self.bench.interface.k, opposite, power - 1, Rest::DownTo(end));
         }
     }
 
@@ -93,7 +93,7 @@ impl Edges {
         let subnormal = lead < self.bench.interface.d.emin();
         let lead = lead.max(tie + 1);
         // Where the model begins to cut, or anywhere that a product about the tie has bits: it may be another width.
-        let end = if subnormal && !self.floors.is_empty() {
+        let end = if subnormal && !self.floors.is_empty() && self.random.one_in(2) {
             self.pick(|s| &s.floors) - self.random.range(0, 1)
         } else if self.random.one_in(2) {
             let gap = (0..3).map(|_| self.pick(|s| &s.gaps)).find(|gap| lead - gap < tie).unwrap_or(0);
@@ -175,7 +175,7 @@ impl Edges {
         self.put_at(input, small, opposite, end, Rest::Nothing);
     }
 
-    /// A product just beside an odd multiple of 2^e: by one bit of exponent `end`.
+    /// A product just beside an odd multiple of 2^e: by one bit of exponent `end`, or a few.
     fn product_beside(&mut self, input: &mut Input, place: usize, negative: bool, e: i32, end: i32) {
         // Of narrow formats few of these are products.
         let found = (0..if self.is_narrow() { 12 } else { 4 }).find_map(|_| {
@@ -183,6 +183,8 @@ impl Edges {
             let magnitude = if self.random.one_in(2) { whole + 1 } else { whole - 1 };
             self.bench.split(negative, magnitude, end)
         });
+        // Of as many bits as products have, few are one beside it.
+        let found = found.or_else(|| self.hardly_beside(negative, e));
         if let Some(operands) = found {
             (input.a[place], input.b[place]) = operands;
         }
@@ -351,6 +353,9 @@ impl Edges {
             false if (1..64).contains(&(half - end)) => {
                 if other < i.k && self.random.one_in(2) {
                     self.product_beside(input, other, opposite, half, end);
+                } else if self.random.one_in(4) {
+                    // Less than that, of ones only: rounded up at the one exponent or the other it is the half.
+                    self.put_at(input, other, opposite, half - 1, Rest::DownTo(end));
                 } else {
                     let rest = self.one_or_all(end);
                     self.put_at(input, other, opposite, half, rest);

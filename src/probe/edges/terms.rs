@@ -30,7 +30,10 @@ impl Edges {
             Rest::From(at) if at < e => {
                 u64::MAX.checked_shr((63 - f.fraction_bits as i32 + (e - at)) as u32).unwrap_or(0)
             }
-            Rest::Bit(_) | Rest::From(_) => 0,
+            Rest::DownTo(at) if at < e => {
+                u64::MAX.checked_shl((f.fraction_bits as i32 - (e - at)).max(0) as u32).unwrap_or(0)
+            }
+            Rest::Bit(_) | Rest::From(_) | Rest::DownTo(_) => 0,
         };
         if k == i.k {
             input.c = around(&i.c, negative, e, bits(&i.c));

@@ -173,4 +173,19 @@ pub(super) const MISSED: &[(&str, &str, &str)] = &[
         "block=4:pattern=pairs:exact=yes:F=25:c=last:out=rd:flush-in=yes",
     ),
     ("k32.f32.e4m3.e4m3.f32", "block=2:F=35:e_zero=none:c=last:out=rne", "block=2:exact=yes:F=25:c=last:out=rne"),
+    (
+        "k16.f32.tf32.tf32.f32",
+        "block=1:pattern=even-odd:F=37:e_zero=emin-5:c=late:out=rne:flush-in=yes",
+        "block=1:pattern=even-odd:F=60:align=rne:e_zero=emin+37:out=rne:flush-in=yes:limit=yes",
+    ),
+    (
+        "k1.f32.e5m2.e4m3.f32",
+        "block=1:F=40:align=rne:sticky=yes:normalise=yes:e_zero=emin-0:out=rne:flush-out=yes",
+        "block=1:F=39:align=rne:sticky=yes:e_zero=emin-0:out=rne:flush-out=yes",
+    ),
+    (
+        "k4.f16.f16.f16.f16",
+        "block=3:F=38:e_zero=zero-c:zero-products=count:out=ru:flush-in=yes:flush-out=yes",
+        "block=3:F=38:out=ru:flush-in=yes:flush-out=yes",
+    ),
 ];
