@@ -23,7 +23,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
-    /// Vectors a model must pass
+    /// Vectors at its own edges that a model must pass; half as many of every kind go with them
     #[arg(long, default_value_t = 300_000)]
     vectors: usize,
     /// Seed of all random choices

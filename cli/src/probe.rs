@@ -76,10 +76,15 @@ fn print(found: &Features, evidence: bool, out: &mut impl Write) -> Result<(), F
         writeln!(out, "  of a sum of products of these formats and K: are --a, --b, --c, --d and --k the box's?")?;
         return shown(feature, out);
     }
-    for feature in &found.all {
+    for (n, feature) in found.all.iter().enumerate() {
         writeln!(out, "  {:24}{}", feature.name.replace('_', " "), feature.value)?;
-        if evidence {
-            shown(feature, out)?;
+        // One set of inputs often shows several properties.
+        match found.all[..n].iter().find(|other| other.evidence == feature.evidence) {
+            Some(other) if evidence && feature.evidence.len() > 1 => {
+                writeln!(out, "      as for {}", other.name.replace('_', " "))?;
+            }
+            _ if evidence => shown(feature, out)?,
+            _ => {}
         }
     }
     if !evidence {

@@ -149,6 +149,9 @@ fn the_tool_probes_what_a_child_computes() {
         let words = through_a_child("probe", &unit, &[]);
         assert!(words.out.starts_with(&eval(&unit)) && words.out.contains("output rounding"), "{}", words.out);
     }
+    // Every input is printed once, and what else it shows refers to it.
+    let run = gemmulate(&["probe", "volta/mma.m8n8k4.f32.f16.f16.f32", "--evidence"], b"");
+    assert!(run.out.contains("      X - X + 5 * ") && run.out.contains("      as for fraction bits\n"), "{}", run.out);
 }
 
 /// Runs `command` as a box of K = 4, f16 to f32.

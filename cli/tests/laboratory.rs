@@ -176,6 +176,8 @@ mod proofs {
             let run = gemmulate(&[&["diff", VOLTA, VOLTA], more].concat(), b"");
             assert!(run.code == 2 && run.err.contains(message), "{more:?}: {}", run.err);
         }
+        let run = gemmulate(&["diff", VOLTA, "valpey/volta", "--prove", "--timeout", "0"], b"");
+        assert!(!some_solver() || run.out.contains("not settled by the solver: no answer ("), "{}{}", run.out, run.err);
         let run = gemmulate(&["diff", VOLTA, "valpey/volta", "--prove", "--timeout", "1e300"], b"");
         assert!(run.code == 2 && run.err.contains("--timeout must be a number"), "{}", run.err);
     }

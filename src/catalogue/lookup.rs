@@ -6,7 +6,7 @@ use super::spelling::{Spelling, refusal, short_amd_spelling};
 use crate::accumulate::Recipe;
 use crate::arch::{ARCHITECTURES, ArchInfo, split_architecture};
 use crate::error::Error;
-use crate::unit::Unit;
+use crate::unit::{Unit, UnitInfo};
 
 /// `ARCH/INSTRUCTION` of a name that may go on with `/RECIPE`.
 pub(crate) fn base_name(name: &str) -> &str {
@@ -24,8 +24,10 @@ pub(crate) fn find(name: &str) -> Result<Unit, Error> {
     if lower.starts_with("custom/") {
         return Unit::parse_custom(&lower);
     }
-    if let Some((_, custom)) = VALPEY.iter().find(|(model, _)| *model == lower) {
-        return Unit::parse_custom(custom);
+    if let Some((model, custom)) = VALPEY.iter().find(|(model, _)| *model == lower) {
+        let unit = Unit::parse_custom(custom)?;
+        let source = "Valpey et al., Algorithm 1";
+        return Unit::from_info(UnitInfo { name: (*model).into(), source, ..(*unit).clone() });
     }
     let base = base_name(&lower);
     let canonical = (base.len() < lower.len()).then(|| (base, &lower[base.len() + 1..]));

@@ -123,21 +123,22 @@ enum Search {
 fn fewest_terms(first: &Subject, second: &Subject, solver: &Solver, until: Instant) -> Result<Search, Error> {
     let k = first.model.interface.k;
     let classes = classes(first, second);
-    let mut open = Vec::new();
+    // The fewest terms of which a question has no answer.
+    let mut open: Option<usize> = None;
     for terms in 0..=k + 1 {
         for live in selections(&classes, k, terms) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(Search::Open(unfinished(terms, &open)));
+                return Ok(Search::Open(unfinished(open.unwrap_or(terms))));
             }
             match differ(first, second, &live, &solver.within(left.min(solver.timeout())))? {
-                Reply::Found(input, _) => return Ok(Search::Found { input, terms, minimal: open.is_empty() }),
-                Reply::Unknown(why) => open.push(format!("{terms} terms: {why}")),
+                Reply::Found(input, _) => return Ok(Search::Found { input, terms, minimal: open.is_none() }),
+                Reply::Unknown(_) => open = open.or(Some(terms)),
                 Reply::None => {}
             }
         }
     }
-    Ok(if open.is_empty() { Search::None } else { Search::Open(unfinished(k + 2, &open)) })
+    Ok(open.map_or(Search::None, |terms| Search::Open(unfinished(terms))))
 }
 
 /// An input on which the units differ, shortened by the library.
@@ -147,9 +148,13 @@ fn shortened(input: &Input, first: &Subject, second: &Subject, terms: usize, min
     Ok(Verdict::Different { input, first, second, terms, minimal })
 }
 
-fn unfinished(terms: usize, open: &[String]) -> String {
-    let open = if open.is_empty() { String::new() } else { format!("; open: {}", open.join(", ")) };
-    format!("no input of fewer than {terms} terms was found that tells them apart{open}")
+/// What is known of a search in which inputs of so many terms have no answer.
+fn unfinished(terms: usize) -> String {
+    match terms {
+        0 | 1 => "no answer".into(),
+        2 => "no answer, but that no input of one term tells them apart".into(),
+        _ => format!("no answer, but that no input of fewer than {terms} terms tells them apart"),
+    }
 }
 
 /// An input of these terms on which the units differ.

@@ -40,7 +40,7 @@ pub(super) use structure::all as structures;
 /// How hard to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FitOptions {
-    /// Vectors that a model must pass before it is believed.
+    /// Vectors at its own edges that a model must pass before it is believed; half as many of every kind go with them.
     pub vectors: usize,
     /// Seed of all random choices.
     pub seed: u64,
