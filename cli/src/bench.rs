@@ -10,7 +10,10 @@ use cpu_time::ThreadTime;
 use gemmulate::Unit;
 use gemmulate::gemm::{Gemm, Workspace};
 use gemmulate::simd::Isa;
-use job::{Data, Job, Random, Size};
+use job::{Data, Job, Size};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Instant;
@@ -171,9 +174,11 @@ fn yardstick<T: Real>(args: &Args, native: &mut Native<T>) -> Result<Value, Fail
 pub(crate) fn run(args: &Args) -> Outcome {
     let names: Vec<&str> = if args.unit.is_empty() { UNITS.to_vec() } else { args.unit.iter().map(|u| &**u).collect() };
     let units = names.into_iter().map(Unit::find).collect::<Result<Vec<_>, _>>()?;
-    let (Size { m, n, k }, mut random) = (args.size, Random(5));
-    let (mut single, mut double) =
-        (Native::<f32>::new([m, n, k], || random.normal()), Native::<f64>::new([m, n, k], || random.uniform()));
+    let (Size { m, n, k }, mut random) = (args.size, ChaCha8Rng::seed_from_u64(5));
+    let (mut single, mut double) = (
+        Native::<f32>::new([m, n, k], || StandardNormal.sample(&mut random)),
+        Native::<f64>::new([m, n, k], || StandardNormal.sample(&mut random)),
+    );
     let yard = json!({
         "size": [m, n, k], "threads": args.threads, "turns": args.turns, "gemm_features": "x86-v4", "matrixmultiply_threads": 1,
         "f32": yardstick(args, &mut single)?, "f64": yardstick(args, &mut double)?,

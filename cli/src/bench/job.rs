@@ -9,6 +9,9 @@ use gemmulate::format::{FormatSpec, Overflow};
 use gemmulate::gemm::{Codes, CodesMut, Gemm, Workspace};
 use gemmulate::round::Rounding;
 use gemmulate::view::{View, ViewMut};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
 
 /// M, N and K.
 #[derive(Clone, Copy, Debug)]
@@ -68,46 +71,30 @@ pub(crate) enum Data {
 
 impl Data {
     /// An element of A, with its place, or of B.
-    fn code(self, spec: &FormatSpec, of_a: Option<[usize; 2]>, random: &mut Random) -> u64 {
+    fn code(self, spec: &FormatSpec, of_a: Option<[usize; 2]>, random: &mut ChaCha8Rng) -> u64 {
         let encode = |x: f64| spec.encode_f64(x, Rounding::NearestEven, Overflow::Saturate).unwrap_or_default();
         let infinity = spec.infinity_code(false).or(spec.nan_code(gemmulate::special::NanRule::AllOnes));
-        let mut one_in = |n: f64| random.uniform() * n < 1.0;
+        let mut one_in = |n: u32| random.random_ratio(1, n);
         match self {
-            Self::Subnormals if one_in(100.0) => {
-                let sign = u64::from(one_in(2.0)) << (spec.exponent_bits + spec.fraction_bits + spec.ignored_low_bits);
+            Self::Subnormals if one_in(100) => {
+                let sign = u64::from(one_in(2)) << (spec.exponent_bits + spec.fraction_bits + spec.ignored_low_bits);
                 let most = (1u64 << spec.fraction_bits) - 1;
-                return ((1 + (random.uniform() * most as f64) as u64).min(most) << spec.ignored_low_bits) | sign;
+                return (random.random_range(0..=most).max(1).min(most) << spec.ignored_low_bits) | sign;
             }
-            Self::Zeros if one_in(100.0) => return 0,
+            Self::Zeros if one_in(100) => return 0,
             Self::SpecialRows if of_a.is_some_and(|[row, column]| row % 100 == 37 && column % 1000 == 500) => {
                 return infinity.unwrap_or_default();
             }
-            Self::Specials if of_a.is_some() && one_in(1e5) => return infinity.unwrap_or_default(),
+            Self::Specials if of_a.is_some() && one_in(100_000) => return infinity.unwrap_or_default(),
             Self::Patterns => loop {
-                let code = (random.uniform() * 2f64.powi(spec.storage_bits as i32)) as u64;
+                let code = random.next_u64() >> (64 - spec.storage_bits);
                 if spec.decode(code).is_finite() {
                     return code;
                 }
             },
             _ => {}
         }
-        encode(random.normal())
-    }
-}
-
-/// splitmix64, made normal.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    }
-
-    pub(super) fn normal(&mut self) -> f64 {
-        (-2.0 * self.uniform().ln()).sqrt() * (core::f64::consts::TAU * self.uniform()).cos()
+        encode(StandardNormal.sample(random))
     }
 }
 
@@ -172,11 +159,11 @@ pub(super) struct Job {
 
 impl Job {
     pub(super) fn new(unit: &Unit, size: Size, data: Data) -> Self {
-        let (mut random, Size { m, n, k }) = (Random(7), size);
+        let (mut random, Size { m, n, k }) = (ChaCha8Rng::seed_from_u64(7), size);
         let scales = unit.scale.map(|rule| {
             let mut around_one = |lines: usize| {
                 Stored::new(&rule.format, lines * k.div_ceil(rule.block), |_| {
-                    let x = 2f64.powi((random.uniform() * 5.0) as i32 - 2);
+                    let x = 2f64.powi(random.random_range(-2..=2));
                     rule.format.encode_f64(x, Rounding::NearestEven, Overflow::Saturate).unwrap_or_default()
                 })
             };
@@ -207,9 +194,9 @@ impl Job {
     /// Compares some elements of D with the unit's own method, dot-add by dot-add.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let (Size { m, n, k: depth }, step) = (self.size, self.unit.shape.k);
-        let mut random = Random(11);
+        let mut random = ChaCha8Rng::seed_from_u64(11);
         for _ in 0..48 {
-            let (i, j) = ((random.uniform() * m as f64) as usize, (random.uniform() * n as f64) as usize);
+            let (i, j) = (random.random_range(0..m), random.random_range(0..n));
             let mut d = 0;
             for k in (0..depth).step_by(step) {
                 let code = |from: &Stored, at: usize, p: usize| if p < depth { from.get(at) } else { 0 };
