@@ -16,6 +16,8 @@ pub(super) struct Hypotheses {
     /// ... this many of them for any unit, the others for one that drifts.
     pub(super) steady: usize,
     pub(super) middle: Vec<Case>,
+    /// How far below d's lowest exponent the last bit is that a floor keeps of any product, if it cuts ordinary ones.
+    pub(super) last_kept: Option<i32>,
     pub(super) deadline: Instant,
 }
 
@@ -28,10 +30,11 @@ impl Hypotheses {
         self.stage += 1;
         match self.stage {
             1 => Some(self.one_family(interface, answers)),
-            2 => Some(self.generic(interface, 0)),
-            3 => Some(self.generic(interface, self.middle.len() / 50)),
-            4 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
-            5 => Some(self.generic(interface, self.middle.len() / 8)),
+            2 => Some(self.last_kept.map_or_else(Vec::new, |last| self.generic(interface, 0, Some(last)))),
+            3 => Some(self.generic(interface, 0, None)),
+            4 => Some(self.generic(interface, self.middle.len() / 50, None)),
+            5 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
+            6 => Some(self.generic(interface, self.middle.len() / 8, None)),
             _ => None,
         }
     }
@@ -72,11 +75,13 @@ impl Hypotheses {
         scored.into_iter().map(|(_, r)| r).take(6).collect()
     }
 
-    fn generic(&self, interface: &Interface, allowed: usize) -> Vec<Recipe> {
+    /// Generic models that at most `allowed` answers of the middle range refute: with floors that keep bits down to
+    /// 2^(emin - `last`), or with none yet.
+    fn generic(&self, interface: &Interface, allowed: usize, last: Option<i32>) -> Vec<Recipe> {
         let mut ordinary: Vec<Case> = self.middle.iter().filter(|c| c.is_ordinary()).cloned().collect();
         let likely = search::likely_output_bits(&ordinary, interface);
         let wider = search::wider(&likely, interface);
-        if allowed == 0 {
+        if allowed == 0 && last.is_none() {
             // No model has a floor yet, which cuts small products even where a later c makes the answer large.
             let large: Vec<Case> = ordinary.iter().filter(|c| c.is_above_floor(interface)).cloned().collect();
             if large.len() >= ordinary.len() / 4 {
@@ -97,7 +102,7 @@ impl Hypotheses {
         // another one that does so with the same models.
         let find = |endings: &[GenericDot], known: bool, cuts: &[Structure]| -> Vec<GenericDot> {
             let mut cuts = cuts.iter();
-            let first = |s| search::middle(s, search::candidates(endings, known), &middle);
+            let first = |s| search::middle(s, search::candidates(endings, known, last), &middle);
             let Some(mut found) = cuts.by_ref().map(first).find(|found| !found.is_empty()) else { return Vec::new() };
             let again = |s| search::middle(s, found.iter().copied(), &middle);
             let second = cuts.map(again).find(|found| !found.is_empty());
@@ -106,7 +111,9 @@ impl Hypotheses {
         };
         let every: Vec<Option<u32>> = options::output_bits(interface).collect();
         let mut found = Vec::new();
-        for (known, cuts) in [true, false].into_iter().flat_map(|known| cuts.each_ref().map(|c| (known, c))) {
+        // A floor may not be what cuts them: of those nothing unusual is tried.
+        let roundings = if last.is_none() { &[true, false][..] } else { &[true] };
+        for (known, cuts) in roundings.iter().flat_map(|&known| cuts.each_ref().map(|c| (known, c))) {
             if found.is_empty() {
                 found = find(&search::endings(&likely, &EVERYWHERE, known, interface), known, cuts);
             }
@@ -114,7 +121,7 @@ impl Hypotheses {
                 // Where few sums have so many bits, the last one may not have been seen.
                 found = find(&search::endings(&wider, &EVERYWHERE, known, interface), known, cuts);
             }
-            if found.is_empty() && allowed == 0 {
+            if found.is_empty() && allowed == 0 && last.is_none() {
                 // With late c the output's width is not the width of the blocks' sums.
                 found = find(&search::endings(&every, &[CPosition::Late], known, interface), known, cuts);
             }

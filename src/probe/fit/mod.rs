@@ -146,7 +146,8 @@ fn fit_known(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Err
     let steady = allowed.len();
     allowed.extend(drifting);
     let middle = lab.first_answers()?;
-    let hypotheses = Hypotheses { stage: 0, allowed, steady, middle, deadline: lab.deadline };
+    let last_kept = structure::last_kept(&mut lab.target)?;
+    let hypotheses = Hypotheses { stage: 0, allowed, steady, middle, last_kept, deadline: lab.deadline };
     let best = lab.try_all(hypotheses, options)?;
     lab.report(best, options)
 }

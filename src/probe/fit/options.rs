@@ -29,6 +29,8 @@ fn floors_about(now: Floor) -> impl Iterator<Item = Floor> {
     let known = [7, 6, 5, 13].map(Floor::BelowEmin);
     let mut more: Vec<i32> = (-20..=90).collect();
     if let Floor::BelowEmin(now) = now {
+        // Or further up, where it is.
+        more.extend((now.saturating_sub(20)..=now.saturating_add(20)).filter(|n| !(-20..=90).contains(n)));
         more.sort_by_key(|n| n.abs_diff(now));
     }
     let more = more.into_iter().map(Floor::BelowEmin).filter(move |f| !known.contains(f));

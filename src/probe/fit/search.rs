@@ -4,7 +4,7 @@ use super::super::black_box::Interface;
 use super::cases::{Case, Compact, Jury, sees_zeros};
 use super::options::{self, WIDTHS};
 use super::structure::Structure;
-use crate::accumulate::{CPosition, GenericDot, Recipe, SubnormalC, ZeroProducts};
+use crate::accumulate::{CPosition, Floor, GenericDot, Recipe, SubnormalC, ZeroProducts};
 use crate::round::Rounding;
 use crate::special::NanRule;
 use std::collections::HashMap;
@@ -19,15 +19,20 @@ fn roundings(known: bool) -> impl Iterator<Item = Rounding> {
     options::roundings().take(if known { 4 } else { usize::MAX })
 }
 
-/// The alignments tried: exact, or every width, rounding and sticky bit.
-fn alignments(base: GenericDot, known: bool) -> impl Iterator<Item = GenericDot> {
-    let exact = GenericDot { exact: true, ..base };
-    let sticky = [false, true];
-    let aligned = sticky.into_iter().flat_map(move |sticky| {
-        roundings(known)
-            .flat_map(move |alignment| WIDTHS.map(move |frac_bits| GenericDot { frac_bits, alignment, sticky, ..base }))
+/// The alignments tried: exact, or every width, rounding and sticky bit. With a floor that keeps bits down to
+/// 2^(emin - `last`), every width has its own.
+fn alignments(base: GenericDot, known: bool, last: Option<i32>) -> impl Iterator<Item = GenericDot> {
+    let exact = last.is_none().then_some(GenericDot { exact: true, ..base });
+    let wide = move |frac_bits: u32, sticky: bool| {
+        // A sticky bit alone shows as one bit more.
+        let floor = |last: i32| Floor::BelowEmin(last - frac_bits as i32 - i32::from(sticky));
+        GenericDot { frac_bits, sticky, floor: last.map_or(base.floor, floor), ..base }
+    };
+    let aligned = [false, true].into_iter().flat_map(move |sticky| {
+        let rounded = move |alignment| WIDTHS.map(move |w| GenericDot { alignment, ..wide(w, sticky) });
+        roundings(known).flat_map(rounded)
     });
-    core::iter::once(exact).chain(aligned)
+    exact.into_iter().chain(aligned)
 }
 
 /// Formats whose smallest numbers are at least 2^HIGH meet the rules for them among ordinary numbers.
@@ -82,9 +87,9 @@ pub(crate) struct Middle<'a> {
     pub(crate) deadline: Instant,
 }
 
-/// Every alignment with each of these endings.
-pub(crate) fn candidates(endings: &[GenericDot], known: bool) -> impl Iterator<Item = GenericDot> {
-    endings.iter().flat_map(move |ending| alignments(*ending, known))
+/// Every alignment with each of these endings, and with floors that keep bits down to 2^(emin - `last`).
+pub(crate) fn candidates(endings: &[GenericDot], known: bool, last: Option<i32>) -> impl Iterator<Item = GenericDot> {
+    endings.iter().flat_map(move |ending| alignments(*ending, known, last))
 }
 
 /// The models, cut as `structure` says, that few of the middle-range cases refute.

@@ -184,6 +184,31 @@ pub(crate) fn allowed(target: &mut dyn BlackBox, seed: u64) -> Result<[Vec<Struc
     Ok([steady, drifting])
 }
 
+/// How far below d's lowest exponent the last bit is that a floor keeps of a lone product or a lone c, if their
+/// formats have lower ones.
+pub(crate) fn last_kept(target: &mut dyn BlackBox) -> Result<Option<i32>, Error> {
+    let interface = target.interface();
+    let Interface { c, d, k, .. } = interface;
+    let bench = Bench::new(interface);
+    let last_bit = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
+    let (lowest, highest) = bench.product_range();
+    let of_products = (lowest.max(last_bit(&d))..=highest.min(top(&d)), k - 1);
+    let of_c = (last_bit(&c).max(last_bit(&d))..=top(&c).min(top(&d)), k);
+    for (exponents, place) in [of_products, of_c] {
+        let low = *exponents.start();
+        let input = |e: i32| Some((e, bench.terms(&[(place, false, 1, e)])?));
+        let (exponents, inputs): (Vec<i32>, Vec<Input>) = exponents.rev().filter_map(input).unzip();
+        let answers = target.dot_adds(&inputs)?;
+        let kept = exponents.into_iter().zip(answers).take_while(|&(e, answer)| bench.d(false, 1, e) == Some(answer));
+        // Numbers that end, or end being normal, say nothing.
+        let says_something = |e: &i32| *e > low && ![c.emin(), d.emin()].contains(e);
+        if let Some(last) = kept.last().map(|(e, _)| e).filter(says_something) {
+            return Ok(Some(d.emin() - last));
+        }
+    }
+    Ok(None)
+}
+
 /// Places in the same relation must have equal answers, whatever the template.
 fn is_consistent(
     structure: &Structure,
