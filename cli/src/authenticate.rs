@@ -70,17 +70,16 @@ pub(crate) fn run(args: &Args) -> Outcome {
         error
     })?;
     let mut out = io::output();
-    let results = authenticate(&tests, &args.units)?;
     if args.json {
-        let list: Vec<Value> = results.iter().map(to_json).collect();
+        let list: Vec<Value> = authenticate(&tests, &args.units)?.iter().map(to_json).collect();
         writeln!(out, "{:#}", Value::from(list))?;
         out.flush()?;
         return Ok(true);
     }
     let width = tests.iter().map(|t| t.property.chars().count()).max().unwrap_or(0);
-    for (unit, results) in args.units.iter().zip(results.chunks(tests.len().max(1))) {
+    for unit in &args.units {
         writeln!(out, "{unit}")?;
-        for result in results {
+        for result in authenticate(&tests, std::slice::from_ref(unit))? {
             let (verdict, why) = words(&result.verdict);
             let d = result.d.map_or(String::new(), |d| number(unit.d.to_f64(d)));
             let conclusion = result.conclusion.as_ref().map_or(String::new(), Conclusion::to_string);

@@ -30,6 +30,7 @@ mod oracle;
 #[cfg(feature = "half")]
 mod plans;
 mod probe;
+mod probe_corners;
 mod probe_papers;
 mod problem;
 use custom::rng;

@@ -307,6 +307,16 @@ fn conclusions_are_judged_by_the_units_parameters() {
     {
         assert_eq!(one(right), Verdict::Right, "{right}");
     }
+    // Both conclusions from one result; and nothing about widths that exact sums do not have.
+    let two = read_tests("p\t1 x 1\t0\t1 => F<=30; 1 => F<=2").unwrap();
+    let two: Vec<Verdict> =
+        authenticate(&two, std::slice::from_ref(&unit)).unwrap().into_iter().map(|x| x.verdict).collect();
+    assert_eq!(two, [Verdict::Right, Verdict::Wrong("F=23".into())]);
+    let exact = Unit::find("cdna1/v_mfma_f32_32x32x8f16").unwrap();
+    for claim in ["F=25", "F<=25", "align=rz", "extra-bits=2"] {
+        let verdict = verdict(&exact, &format!("p\t1 x 1\t0\t1 => {claim}"));
+        assert!(matches!(&verdict, Verdict::NotChecked(why) if why.contains("exact")), "{claim}: {verdict:?}");
+    }
     for (wrong, why) in [("sticky=no", "sticky=yes"), ("block>=5", "block=4"), ("extra-bits=1", "extra-bits=0")] {
         assert_eq!(one(wrong), Verdict::Wrong(why.into()), "{wrong}");
     }

@@ -8,12 +8,15 @@
 //! their composition, is monotonic: roundings and flushing to zero keep order.
 
 use super::super::bench::{normal, power, top};
-use super::super::black_box::Input;
+use super::super::black_box::{BlackBox, Input};
+use super::super::edges::Edges;
+use super::super::fit::families;
 use super::super::generate::{Generator, Kind};
 use super::super::reach::last_bit;
 use super::super::tree::{Node, SummationTree};
 use super::alignment::{Widths, one};
 use super::{Feature, Lab, Observation, Value, cannot};
+use crate::accumulate::Recipe;
 use crate::error::Error;
 use crate::format::FormatSpec;
 use crate::random::Random;
@@ -43,13 +46,40 @@ pub(super) fn features(
     let falls = |pair: &&[Observation]| d.to_f64(pair[0].d) > d.to_f64(pair[1].d);
     let (value, evidence) = if let Some(witness) = seen.chunks_exact(2).find(falls) {
         (false.into(), witness.to_vec())
-    } else if rounds && tree.is_some() && movers.iter().all(|mover| mover.is_made_up_for(widths)) {
+    } else if rounds
+        && tree.is_some()
+        && movers.iter().all(|mover| mover.is_made_up_for(widths))
+        && (!widths.everywhere.is_empty() || rounds_exact_sums(lab, &seen)?)
+    {
         (true.into(), seen.into_iter().take(8).collect())
     } else {
         (cannot(format!("no witness among {aimed} aimed and {RANDOM} random pairs")), Vec::new())
     };
     all.push(Feature { name: "monotonic", value, evidence });
     Ok(())
+}
+
+/// Inputs at the edges of a model of additions.
+const AT_EDGES: usize = 4000;
+
+/// Whether additions of two terms are of exact sums, each rounded once, as far as inputs show: some model that adds so gives
+/// all answers. Others align first, and what the smaller term loses may be more than the larger one gains.
+fn rounds_exact_sums(lab: &mut Lab<'_>, seen: &[Observation]) -> Result<bool, Error> {
+    let interface = lab.bench.interface;
+    let inputs: Vec<Input> = seen.iter().map(|o| o.input.clone()).collect();
+    let adds = |r: &Recipe| matches!(r, Recipe::Sequential(_) | Recipe::Pairwise(_) | Recipe::Software(_));
+    for recipe in families(&interface).into_iter().filter(adds) {
+        let mut model = interface.unit(recipe)?;
+        if !model.dot_adds(&inputs)?.iter().zip(seen).all(|(d, o)| *d == o.d) {
+            continue;
+        }
+        let edges = Edges::new(&recipe, &interface, 0xADD).batch(AT_EDGES);
+        let answers = lab.ask(edges.iter().map(|x| (Some(x.clone()), String::new())).collect())?;
+        if model.dot_adds(&edges)?.iter().zip(&answers).all(|(d, o)| *d == o.d) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The smaller and the larger input, and what they show.

@@ -85,7 +85,7 @@ pub(super) fn partial_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> R
         let values = [(false, 1, lead), (false, 1, lead), (false, 1, lead - f), (true, minus, lead - m)];
         let shows = format!("1 + 1 + 2^-{f} - (2 - 2^-{m}), in the order");
         let want = lab.bench.d(false, (1 << (f - m).max(0)) + 1, lead - f);
-        let seen = in_every_order(lab, &places, &values, None, &shows)?;
+        let seen = in_every_order(lab, &places, &values, (site.last.other, None), &shows)?;
         asked |= !seen.is_empty();
         if let Some(answer) = order_matters(seen, want) {
             return Ok(answer);
@@ -94,7 +94,7 @@ pub(super) fn partial_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> R
     if let Some(&y) = places.get(4..).and_then(<[usize]>::last) {
         let values = [(false, 1, lead), (false, 1, lead), (true, 3, lead - 1), (true, 1, lead - 1)];
         let shows = format!("2^-{f} beside 1 + 1 - 1.5 - 0.5, in the order");
-        let seen = in_every_order(lab, &places, &values, Some((y, lead - f)), &shows)?;
+        let seen = in_every_order(lab, &places, &values, (site.last.other, Some((y, lead - f))), &shows)?;
         asked |= !seen.is_empty();
         if let Some(answer) = order_matters(seen, lab.bench.d(false, 1, lead - f)) {
             return Ok(answer);
@@ -126,7 +126,7 @@ fn sums_of_two(lab: &mut Lab<'_>) -> Result<Answer, Error> {
         }
         let first = if values.len() == 3 { format!("(1 + 2^-{p})") } else { format!("1 + 2^-{p}") };
         let shows = format!("{first} + 1 - 1.5, in the order");
-        let seen = in_every_order(lab, &places, &values, None, &shows)?;
+        let seen = in_every_order(lab, &places, &values, (None, None), &shows)?;
         let is_lost = |o: &Observation| Some(o.d) != want;
         if let (Some(kept), Some(lost)) = (seen.iter().find(|o| !is_lost(o)), seen.iter().find(|o| is_lost(o))) {
             return Ok((true.into(), vec![kept.clone(), lost.clone()]));
@@ -142,18 +142,22 @@ fn order_matters(seen: Vec<Observation>, want: Option<u64>) -> Option<Answer> {
     seen.iter().any(|o| o.d == want).then(|| (lost.into(), seen.into_iter().take(6).collect()))
 }
 
-/// Terms in every order at the first places, and 2^e at another one.
+/// Terms in every order at the first places, and 2^e at another one. What comes by way of another sum must be a result, or
+/// it is rounded there.
 fn in_every_order(
     lab: &mut Lab<'_>,
     places: &[usize],
     values: &[(bool, u128, i32)],
-    beside: Option<(usize, i32)>,
+    (from_elsewhere, beside): (Option<usize>, Option<(usize, i32)>),
     shows: &str,
 ) -> Result<Vec<Observation>, Error> {
+    let arrives = |&(place, negative, magnitude, e): &(usize, bool, u128, i32)| {
+        Some(place) != from_elsewhere || lab.bench.d(negative, magnitude, e).is_some()
+    };
     let input = |order: Vec<usize>| {
         let terms = order.iter().zip(places).map(|(&v, &i)| (i, values[v].0, values[v].1, values[v].2));
         let terms: Vec<_> = terms.chain(beside.map(|(place, e)| (place, false, 1, e))).collect();
-        (lab.terms(&terms), format!("{shows} {order:?}"))
+        (lab.terms(&terms).filter(|_| terms.iter().all(arrives)), format!("{shows} {order:?}"))
     };
     let inputs = orders(values.len()).into_iter().map(input).collect();
     lab.ask(inputs)

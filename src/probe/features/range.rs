@@ -29,39 +29,45 @@ pub(super) fn features(
 
 type Answer = (Value, Vec<Observation>);
 
-/// Subnormal a, b and c, and subnormal results of normal operands (Fasi 3.1.1). The lab takes note of
-/// what is flushed.
+/// Subnormal a, b and c, and subnormal results of normal operands (Fasi 3.1.1), these at the last k: a later sum of a chain
+/// would read them as its c. A lone c that is lost may be so as operand or as result; beside a normal product it is normal
+/// with it. The lab takes note of what is flushed.
 pub(super) fn subnormals(lab: &mut Lab<'_>) -> Result<Feature, Error> {
     let i = lab.bench.interface;
     // Half the smallest normal number (MMA-Sim III-F): the smallest subnormal may be lost to a
     // narrow alignment without being flushed.
     let smallest = |f: &FormatSpec| exact(f, false, 1, f.emin() - 1).filter(|_| f.subnormals);
-    let one_product = |lab: &Lab<'_>, a: Option<u64>, b: Option<u64>| {
+    let one_product = |lab: &Lab<'_>, k: usize, a: Option<u64>, b: Option<u64>| {
         let mut input = lab.bench.zeros();
-        (input.a[0], input.b[0]) = (a?, b?);
+        (input.a[k], input.b[k]) = (a?, b?);
         Some(input)
     };
+    let (last, emin) = (i.k - 1, i.d.emin());
     let c = smallest(&i.c).map(|c| Input { c, ..lab.bench.zeros() });
-    let e = i.d.emin() - 1;
-    let computed =
-        lab.bench.split(false, 1, e).filter(|&(a, b)| !i.a.decode(a).is_subnormal() && !i.b.decode(b).is_subnormal());
-    let computed = computed.and_then(|(a, b)| one_product(lab, Some(a), Some(b)));
+    let beside = c.as_ref().filter(|_| i.c.emin() == emin).and_then(|c| {
+        let product = lab.bench.terms(&[(0, false, 1, emin)]).filter(|x| lab.bench.operands_are_normal(x))?;
+        Some(Input { c: c.c, ..product })
+    });
+    let computed = lab.bench.terms(&[(last, false, 1, emin - 1)]).filter(|x| lab.bench.operands_are_normal(x));
     let sum = {
         let (low, _) = lab.bench.common_range();
-        (low == i.d.emin()).then(|| lab.bench.terms(&[(0, false, 3, low - 1), (i.k, true, 1, low)])).flatten()
+        (low == emin).then(|| lab.bench.terms(&[(last, false, 3, low - 1), (i.k, true, 1, low)])).flatten()
     };
     let questions = [
-        ("a", one_product(lab, smallest(&i.a), power(&i.b, false, top(&i.b)))),
-        ("b", one_product(lab, power(&i.a, false, top(&i.a)), smallest(&i.b))),
-        ("c", c),
+        ("a", one_product(lab, 0, smallest(&i.a), power(&i.b, false, top(&i.b)))),
+        ("b", one_product(lab, 0, power(&i.a, false, top(&i.a)), smallest(&i.b))),
+        ("c", beside),
+        ("lone c", c),
         ("product of normal numbers", computed),
         ("difference of normal numbers", sum),
     ];
     let names: Vec<&str> = questions.iter().filter(|q| q.1.is_some()).map(|q| q.0).collect();
     let asked = questions.into_iter().map(|(name, x)| (x, format!("subnormal {name}"))).collect();
     let seen = lab.ask(asked)?;
+    let normal = lab.bench.d(false, 1, emin);
+    let is_flushed = |name: &str, d: u64| if name == "c" { Some(d) == normal } else { i.d.decode(d).is_zero() };
     let flushed: Vec<&str> =
-        names.iter().zip(&seen).filter(|(_, o)| i.d.decode(o.d).is_zero()).map(|(name, _)| *name).collect();
+        names.iter().zip(&seen).filter(|(name, o)| is_flushed(name, o.d)).map(|(name, _)| *name).collect();
     let value: Value = match (flushed.len(), names.len()) {
         (_, 0) => cannot("the formats have none"),
         (0, _) => "supported".into(),
@@ -71,7 +77,7 @@ pub(super) fn subnormals(lab: &mut Lab<'_>) -> Result<Feature, Error> {
     let any = |of: &[&str]| flushed.iter().any(|name| of.contains(name));
     lab.flushes = Flushes {
         operands: any(&["a", "b"]),
-        addend: any(&["c"]),
+        addend: any(&["lone c"]),
         results: any(&["product of normal numbers", "difference of normal numbers"]),
     };
     Ok(Feature { name: "subnormals", value, evidence: seen })
@@ -110,9 +116,12 @@ fn overflow(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
     let far = lab.ask(far.into())?;
     let carried: Vec<Observation> = far.into_iter().filter(|o| i.d.decode(o.d).is_infinite()).collect();
     if seen.is_empty() {
-        let value = match carried.first() {
-            Some(_) => "the largest number and a product far below its last bit overflow to infinity".into(),
-            None => cannot("no product of these formats is large enough to take the largest result further"),
+        let far = "the largest number and a product far below its last bit overflow to infinity";
+        let value = match carried.as_slice() {
+            [one] if i.d.decode(one.d).negative => format!("{far} (negative ones)").into(),
+            [_] => format!("{far} (positive ones)").into(),
+            [] => cannot("no product of these formats is large enough to take the largest result further"),
+            _ => far.into(),
         };
         return Ok((value, carried));
     }
@@ -137,12 +146,16 @@ fn overflow(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
             format!("intermediate sums overflow to {}", name(seen[0].d))
         });
     }
-    if let Some(last) = seen.last().filter(|o| o.shows.contains("twice")) {
-        text.push(format!("results overflow to {}", name(last.d)));
-    }
-    if let Some(o) = seen.iter().find(|o| o.shows.contains("0.75u")) {
-        text.push(format!("beyond the largest number by 0.75 of its last bit: {}", name(o.d)));
-    }
+    // A directed rounding treats the signs differently.
+    let of_both = |what: &str| {
+        let of = |sign: char| seen.iter().find(|o| o.shows.starts_with(sign) && o.shows.contains(what));
+        match [of('+'), of('-')].map(|o| o.map(|o| name(o.d))) {
+            [Some(plus), Some(minus)] if plus != minus => Some(format!("{plus} (positive), {minus} (negative)")),
+            [plus, minus] => plus.or(minus).map(str::to_owned),
+        }
+    };
+    text.extend(of_both("twice").map(|to| format!("results overflow to {to}")));
+    text.extend(of_both("0.75u").map(|to| format!("beyond the largest number by 0.75 of its last bit: {to}")));
     Ok((text.join("; ").into(), seen))
 }
 

@@ -4,7 +4,9 @@ use super::super::bench::one;
 use super::super::black_box::Input;
 use super::{Feature, Lab, Observation, Value, cannot};
 use crate::error::Error;
+use crate::format::FormatSpec;
 use crate::special::NanRule;
+use std::collections::BTreeSet;
 
 /// Runs the tests of this file.
 pub(super) fn features(lab: &mut Lab<'_>, all: &mut Vec<Feature>) -> Result<(), Error> {
@@ -16,7 +18,7 @@ pub(super) fn features(lab: &mut Lab<'_>, all: &mut Vec<Feature>) -> Result<(), 
     Ok(())
 }
 
-fn sign_bit(f: &crate::format::FormatSpec) -> u64 {
+fn sign_bit(f: &FormatSpec) -> u64 {
     1 << (f.exponent_bits + f.fraction_bits + f.ignored_low_bits)
 }
 
@@ -58,54 +60,120 @@ fn negative_zero(lab: &mut Lab<'_>) -> Result<(Value, Vec<Observation>), Error> 
     Ok((value, evidence))
 }
 
-/// NaN operands, 0 x Inf, Inf - Inf (between products, and with c), and lone infinities.
-fn special_values(lab: &mut Lab<'_>) -> Result<(Value, Value, Vec<Observation>), Error> {
+/// A question about infinities and NaN, asked at several places: what it is, what IEEE 754 answers, the inputs.
+struct Case {
+    name: &'static str,
+    ieee: &'static str,
+    at: Vec<(usize, Input)>,
+}
+
+/// NaN, infinite and zero operands of both sides and signs at every k; infinities of both signs that meet, as products and
+/// as c; NaN scales.
+fn cases(lab: &Lab<'_>) -> Vec<Case> {
     let i = lab.bench.interface;
-    let product = |a: Option<u64>, b: u64, c: Option<u64>| {
-        let mut input = lab.bench.zeros();
-        (input.a[0], input.b[0], input.c) = (a?, b, c?);
+    let nan = |f: &FormatSpec| f.nan_code(NanRule::Quiet);
+    let inf = |f: &FormatSpec| f.infinity_code(false);
+    let minus = |f: &FormatSpec| f.infinity_code(true);
+    let number = |f: &FormatSpec| Some(one(f));
+    let zero = |_: &FormatSpec| Some(0);
+    type Operand<'a> = &'a dyn Fn(&FormatSpec) -> Option<u64>;
+    let products: [(&'static str, &'static str, [Operand<'_>; 2]); 12] = [
+        ("NaN x 1", "NaN", [&nan, &number]),
+        ("1 x NaN", "NaN", [&number, &nan]),
+        ("NaN x 0", "NaN", [&nan, &zero]),
+        ("0 x NaN", "NaN", [&zero, &nan]),
+        ("NaN x Inf", "NaN", [&nan, &inf]),
+        ("Inf x 0", "NaN", [&inf, &zero]),
+        ("0 x Inf", "NaN", [&zero, &inf]),
+        ("Inf x 1", "Inf", [&inf, &number]),
+        ("1 x Inf", "Inf", [&number, &inf]),
+        ("-Inf x 1", "-Inf", [&minus, &number]),
+        ("1 x -Inf", "-Inf", [&number, &minus]),
+        ("-Inf x -Inf", "Inf", [&minus, &minus]),
+    ];
+    let empty = lab.bench.zeros();
+    let with_c = |c: Option<u64>, input: Input| Some(Input { c: c?, ..input });
+    let product = |k: usize, [a, b]: [Option<u64>; 2], mut input: Input| {
+        (input.a[k], input.b[k]) = (a?, b?);
         Some(input)
     };
-    let (nan_a, nan_c) = (i.a.nan_code(NanRule::Quiet), i.c.nan_code(NanRule::Quiet));
-    let (inf_a, minus_c, inf_c) = (i.a.infinity_code(false), i.c.infinity_code(true), i.c.infinity_code(false));
-    let unit = one(&i.b);
-    let questions = vec![
-        (product(nan_a, unit, Some(0)), "NaN x 1: NaN"),
-        (product(Some(0), 0, nan_c), "c = NaN: NaN"),
-        (product(inf_a, 0, Some(0)), "Inf x 0: NaN"),
-        (product(inf_a, unit, minus_c), "Inf x 1 - Inf: NaN"),
-        (product(inf_a, unit, Some(0)), "Inf x 1: Inf"),
-        (product(Some(one(&i.a)), unit, inf_c), "1 x 1 + Inf: Inf"),
-    ];
-    let questions = questions.into_iter().map(|(x, why)| (x, why.to_owned())).collect();
-    let seen = lab.ask(questions)?;
-    let mut rules = Vec::new();
-    let mut nans = Vec::new();
-    for o in &seen {
-        let x = i.d.decode(o.d);
-        let got = if x.is_nan() {
-            "NaN"
-        } else if x.is_infinite() {
-            "Inf"
-        } else {
-            "a number"
+    let everywhere = |of: &dyn Fn(usize) -> Option<Input>| (0..i.k).filter_map(|k| Some((k, of(k)?))).collect();
+    let mut all: Vec<Case> = products
+        .into_iter()
+        .map(|(name, ieee, [a, b])| {
+            let at = everywhere(&|k| product(k, [a(&i.a), b(&i.b)], empty.clone()));
+            Case { name, ieee, at }
+        })
+        .collect();
+    let infinite = [inf(&i.a), number(&i.b)];
+    let met = |name, ieee, of: &dyn Fn(usize) -> Option<Input>| Case { name, ieee, at: everywhere(of) };
+    all.push(met("Inf x 1 - Inf", "NaN", &|k| product(k, infinite, with_c(minus(&i.c), empty.clone())?)));
+    all.push(met("Inf x 1 + Inf", "Inf", &|k| product(k, infinite, with_c(inf(&i.c), empty.clone())?)));
+    all.push(met("1 x 1 + Inf", "Inf", &|k| {
+        product(k, [number(&i.a), number(&i.b)], with_c(inf(&i.c), empty.clone())?)
+    }));
+    all.push(met("Inf x 1 + -Inf x 1", "NaN", &|k| {
+        let first = product(0, infinite, empty.clone()).filter(|_| k > 0)?;
+        product(k, [minus(&i.a), number(&i.b)], first)
+    }));
+    for (name, ieee, c) in
+        [("c = NaN", "NaN", nan(&i.c)), ("c = Inf", "Inf", inf(&i.c)), ("c = -Inf", "-Inf", minus(&i.c))]
+    {
+        let at = with_c(c, empty.clone()).map(|input| (i.k, input)).into_iter().collect();
+        all.push(Case { name, ieee, at });
+    }
+    if let Some(rule) = i.scale {
+        let scaled = |of_a: bool, k: usize| {
+            let mut input = product(k, [number(&i.a), number(&i.b)], empty.clone())?;
+            let scales = if of_a { &mut input.scale_a } else { &mut input.scale_b };
+            *scales.get_mut(k / rule.block.max(1))? = nan(&rule.format)?;
+            Some(input)
         };
-        let (case, ieee) = o.shows.split_once(": ").unwrap_or((&o.shows, ""));
-        if got != ieee {
-            rules.push(format!("{case} gives {got}"));
+        all.push(met("1 x 1 with a NaN scale of a", "NaN", &|k| scaled(true, k)));
+        all.push(met("1 x 1 with a NaN scale of b", "NaN", &|k| scaled(false, k)));
+    }
+    all.retain(|case| !case.at.is_empty());
+    all
+}
+
+/// What infinities and NaN give, and the bits of NaNs.
+fn special_values(lab: &mut Lab<'_>) -> Result<(Value, Value, Vec<Observation>), Error> {
+    let i = lab.bench.interface;
+    let (mut rules, mut nans, mut evidence) = (Vec::new(), BTreeSet::new(), Vec::new());
+    let cases = cases(lab);
+    for Case { name, ieee, at } in &cases {
+        let place = |k: usize| if k < i.k { format!(" at k = {k}") } else { String::new() };
+        let questions = at.iter().map(|(k, x)| (Some(x.clone()), format!("{name}{}: {ieee}", place(*k)))).collect();
+        let seen = lab.ask(questions)?;
+        let gives = |o: &Observation| match i.d.decode(o.d) {
+            x if x.is_nan() => "NaN",
+            x if x.is_infinite() && x.negative => "-Inf",
+            x if x.is_infinite() => "Inf",
+            _ => "a number",
+        };
+        nans.extend(seen.iter().map(|o| o.d).filter(|&d| i.d.decode(d).is_nan()));
+        let wrong: Vec<usize> = (0..seen.len()).filter(|&n| gives(&seen[n]) != *ieee).collect();
+        if let Some(&first) = wrong.first() {
+            let other = wrong.iter().any(|&n| gives(&seen[n]) != gives(&seen[first]));
+            let (answer, more) = (gives(&seen[first]), if other { " or another" } else { "" });
+            let some = match wrong.len() {
+                n if n == seen.len() => String::new(),
+                1 => place(at[first].0),
+                n => format!("{} and {} more", place(at[first].0), n - 1),
+            };
+            rules.push(format!("{name}{some} gives {answer}{more}"));
+            evidence.push(seen[first].clone());
         }
-        if x.is_nan() {
-            nans.push(o.d);
+        if wrong.first() != Some(&0) {
+            evidence.extend(seen.into_iter().take(1));
         }
     }
-    nans.sort_unstable();
-    nans.dedup();
-    let value = match (seen.is_empty(), rules.is_empty()) {
+    let value = match (cases.is_empty(), rules.is_empty()) {
         (true, _) => cannot("the formats have no special values"),
         (false, true) => "as in IEEE 754".into(),
         (false, false) => rules.join("; ").into(),
     };
     let bits: Vec<String> = nans.iter().map(|x| format!("{x:#x}")).collect();
     let bits = if bits.is_empty() { cannot("no NaN was seen") } else { bits.join(", ").into() };
-    Ok((value, bits, seen))
+    Ok((value, bits, evidence))
 }

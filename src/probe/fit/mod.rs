@@ -29,7 +29,7 @@ pub use alternatives::Alternative;
 use cases::{Case, Jury};
 use hypotheses::Hypotheses;
 use nans::KnownNans;
-pub(super) use options::{options as parameter_options, roundings};
+pub(super) use options::{families, options as parameter_options, roundings};
 use refine::Changes;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

@@ -1,0 +1,122 @@
+//! Probing where signs, places in a chain and kinds of addition decide, as an examiner's own boxes showed.
+
+use crate::probe::{probed, value};
+use gemmulate::Error;
+use gemmulate::Unit;
+use gemmulate::probe::{BlackBox, Input, Interface, features};
+
+/// A unit that follows IEEE 754 but where a rule of its own has another answer.
+struct Own<F>(Unit, F);
+
+impl<F: Fn(&Input) -> Option<u64>> BlackBox for Own<F> {
+    fn interface(&self) -> Interface {
+        BlackBox::interface(&self.0)
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
+        let usual = self.0.dot_adds(inputs)?;
+        Ok(inputs.iter().zip(usual).map(|(x, d)| self.1(x).unwrap_or(d)).collect())
+    }
+}
+
+const NAN: u64 = 0x7e00;
+const INF: u64 = 0x7c00;
+const MINUS_INF: u64 = 0xfc00;
+const PLUS: u64 = 0x7f80_0000;
+
+/// Either operand, every k, both signs, infinities that meet as products: one rule broken, and it is said.
+#[test]
+fn special_values_are_asked_for_everywhere() {
+    type Rule = fn(&Input) -> Option<u64>;
+    let with = |x: &Input, a: u64, b: u64| x.a.iter().zip(&x.b).position(|(&p, &q)| (p, q) == (a, b));
+    assert_eq!(with(&Input { a: vec![1], b: vec![2], c: 0, scale_a: vec![], scale_b: vec![] }, 1, 2), Some(0));
+    let rules: [(Rule, &str); 5] = [
+        (|x| x.a.iter().zip(&x.b).any(|(&a, &b)| a == NAN && b == 0).then_some(0), "NaN x 0 gives a number"),
+        (|x| x.a.iter().zip(&x.b).any(|(&a, &b)| a == 0 && b == INF).then_some(0), "0 x Inf gives a number"),
+        (|x| x.b.contains(&NAN).then_some(0), "1 x NaN gives a number"),
+        (|x| (x.a.contains(&INF) && x.a.contains(&MINUS_INF)).then_some(PLUS), "Inf x 1 + -Inf x 1 gives Inf"),
+        (|x| x.a.iter().skip(1).any(|&a| a == MINUS_INF).then_some(PLUS), "-Inf x 1 at k = 1 and 14 more gives Inf"),
+    ];
+    for (rule, said) in rules {
+        let mut own = Own(Unit::find("hopper/wgmma.m64n8k16.f32.f16.f16").unwrap(), rule);
+        let found = features(&mut own).unwrap();
+        assert!(
+            value(&found, "special_values").split("; ").any(|x| x == said),
+            "{said}: {}",
+            value(&found, "special_values")
+        );
+        let wrong = found.get("special_values").unwrap().evidence.iter().find(|o| own.1(&o.input).is_some()).unwrap();
+        assert_eq!(own.dot_adds(std::slice::from_ref(&wrong.input)).unwrap(), [wrong.d]);
+    }
+    assert_eq!(value(&probed("hopper/wgmma.m64n8k16.f32.f16.f16"), "special_values"), "as in IEEE 754");
+}
+
+/// A directed rounding overflows in one direction.
+#[test]
+fn overflow_has_a_sign() {
+    let of = |out: &str| {
+        value(&probed(&format!("custom/m1n1k16.f32.bf16.bf16.f32/dot:block=16:F=25:out={out}")), "overflow")
+    };
+    let up = "results overflow to infinity (positive), the largest number (negative)";
+    assert!(of("ru").contains(up), "{}", of("ru"));
+    let down = "results overflow to the largest number (positive), infinity (negative)";
+    assert!(of("rd").contains(down), "{}", of("rd"));
+    assert!(of("rne").contains("results overflow to infinity; "), "{}", of("rne"));
+}
+
+/// What reads a subnormal c as zero is not what makes results zero.
+#[test]
+fn subnormals_are_flushed_in_or_out() {
+    for (rules, want) in [
+        ("block=8:F=25:flush-in=yes", "flushed to zero: a, b, c, lone c"),
+        (
+            "block=16:F=25:flush-out=yes",
+            "flushed to zero: lone c, product of normal numbers, difference of normal numbers",
+        ),
+        ("block=8:F=25:flush-in=yes:flush-out=yes", "flushed to zero"),
+        ("block=8:F=25", "supported"),
+    ] {
+        let found = probed(&format!("custom/m1n1k16.f32.bf16.bf16.f32/dot:{rules}"));
+        assert_eq!(value(&found, "subnormals"), want, "{rules}");
+    }
+}
+
+/// Two terms that are aligned first are not one exact sum, rounded: the smaller one may lose more than the larger gains.
+#[test]
+fn two_terms_that_are_aligned_need_not_be_monotonic() {
+    for (unit, lower, higher) in [
+        (
+            "custom/m1n1k2.f32.bf16.bf16.f32/dot:block=1:F=21:align=rd:out=rz:c=last",
+            "1bff,1c00\t1880,1880\t80ffffff",
+            "1c00,1c00\t1880,1880\t80ffffff",
+        ),
+        (
+            "custom/m1n1k2.f32.e4m3.e4m3.f32/dot:block=2:F=21:align=rne:sticky=yes:out=rd:c=last",
+            "70,a0\t77,20\t3c000008",
+            "70,9f\t77,20\t3c000008",
+        ),
+    ] {
+        let unit = Unit::find(unit).unwrap();
+        let read = |line: &str| {
+            let codes = |text: &str| text.split(',').map(|x| u64::from_str_radix(x, 16).unwrap()).collect::<Vec<_>>();
+            let [a, b, c] = line.split('\t').map(codes).collect::<Vec<_>>().try_into().unwrap();
+            unit.d.to_f64(unit.dot_add_bits(&a, &b, c[0]).unwrap())
+        };
+        assert!(read(lower) > read(higher), "{unit}: a larger operand, a smaller result");
+        assert_ne!(value(&probed(&unit.to_string()), "monotonic"), "yes", "{unit}");
+    }
+    for exact in ["ampere/mma.m8n8k4.f64.f64.f64.f64", "cdna2/v_mfma_f32_32x32x8f16"] {
+        assert_eq!(value(&probed(exact), "monotonic"), "yes", "{exact}");
+    }
+}
+
+/// What comes from an earlier sum is rounded there, not for want of bits in the last one.
+#[test]
+fn an_earlier_sums_rounding_is_no_normalisation() {
+    for unit in [
+        "custom/m1n1k9.bf16.bf16.bf16.bf16/dot:block=6:F=17:align=rne:out=rz:c=last:pattern=pairs",
+        "custom/m1n1k16.bf16.tf32.tf32.bf16/dot:block=13:F=18:align=rne:sticky=yes:out=rne:c=last",
+    ] {
+        assert_eq!(value(&probed(unit), "partial_sums_normalised"), "no", "{unit}");
+    }
+}
