@@ -144,7 +144,7 @@ fn models(lab: &Lab<'_>, widths: &Widths, roundings: &[Rule], with_c: bool) -> V
 }
 
 /// Powers of two alone, and beside the smallest result (or the smallest product, if that is larger), half
-/// of it, and one and a half; and c alone.
+/// of it, and one and a half; and c alone, of one bit or two.
 fn tiny_sums(lab: &Lab<'_>, site: &Site, with_c: bool, models: &[Model]) -> (Vec<Tiny>, Vec<(Option<Input>, String)>) {
     let Interface { k, a, b, c, d, scale } = lab.bench.interface;
     let bits = |m: &Model| m.rule.1.unwrap_or(d.fraction_bits) as i32;
@@ -161,14 +161,17 @@ fn tiny_sums(lab: &Lab<'_>, site: &Site, with_c: bool, models: &[Model]) -> (Vec
         }
     }
     let smallest_c = if lab.flushes.addend { c.emin() } else { last_bit(&c) };
-    let lone_c = (smallest_c..=c.emin()).map(|e| vec![(k, false, 1, e)]).filter(|_| with_c);
+    let powers = (smallest_c..=c.emin()).map(|e| (1, e));
+    // The smallest normal one has as low bits, where subnormal ones are read as zero.
+    let with_a_bit = (1..=c.fraction_bits as i32).map(|n| ((1 << n) + 1, c.emin() - n));
+    let lone_c = powers.chain(with_a_bit).map(|(m, e)| vec![(k, false, m, e)]).filter(|_| with_c);
     let lone_c = lone_c.filter_map(|terms| Some((lab.bench.terms(&terms)?, terms)));
     let products = sums.iter().filter_map(|terms| placed(lab, &site.last.products, terms));
     let (mut asked, mut inputs) = (Vec::new(), Vec::new());
     for (input, terms) in products.chain(lone_c) {
         let exponent = |k_of: usize| if k_of == k { c.emin() } else { lab.bench.product_exponent(&input, k_of) };
         let stored = terms.iter().map(|t| exponent(t.0)).max().unwrap_or(0);
-        let normalised = if terms[0].0 == k { terms[0].3 } else { stored };
+        let normalised = if terms[0].0 == k { terms[0].3 + terms[0].2.ilog2() as i32 } else { stored };
         let text = |&(at, negative, m, e): &Placed| {
             format!("{}{m} * 2^{e}{}", if negative { '-' } else { '+' }, if at == k { " (c)" } else { "" })
         };
