@@ -202,8 +202,8 @@ impl Bench {
         self.terms(terms).or_else(|| exponents().into_iter().flatten().find_map(|e| self.scaled(e)?.terms(terms)))
     }
 
-    /// An input with these terms, each product a number near 1 in a block of its own, whose scales bring it
-    /// where it belongs.
+    /// An input with these terms, each product a number near 1, whose block's scales bring it where it belongs: products
+    /// of one block must be of one exponent.
     pub(crate) fn terms_in_blocks(&self, terms: &[(usize, bool, u128, i32)]) -> Option<Input> {
         let rule = self.interface.scale?;
         let mut input = self.zeros();
@@ -212,11 +212,11 @@ impl Bench {
             let mut by = 0;
             if k < self.interface.k {
                 let block = k / rule.block.max(1);
-                if taken.contains(&block) {
+                by = e + magnitude.checked_ilog2().unwrap_or(0) as i32;
+                if taken.iter().any(|&(other, scale)| other == block && scale != by) {
                     return None;
                 }
-                taken.push(block);
-                by = e + magnitude.checked_ilog2().unwrap_or(0) as i32;
+                taken.push((block, by));
                 *input.scale_a.get_mut(block)? = power(&rule.format, false, by / 2)?;
                 *input.scale_b.get_mut(block)? = power(&rule.format, false, by - by / 2)?;
             }

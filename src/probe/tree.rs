@@ -2,19 +2,21 @@
 //!
 //! A term X, its negation and a tiny y elsewhere: y survives if it is added after the two have
 //! cancelled, and is lost if it meets one of them before (FPRev; MMA-Sim III-C). Asked for every
-//! triple of the K + 1 terms, the sets of lost places are the subtrees. A node that sums exactly
-//! loses nothing of its own leaves, only what its children lost before; subtrees are then the
-//! unions of those losses. Products too narrow for that are told from what they do to c ([`narrow`]).
+//! triple of the K + 1 terms, that leaves one tree ([`triples`]), or several where sums keep all that
+//! the formats reach. Products too narrow are told from what they do to c ([`narrow`]), or brought apart by scales.
 
 mod narrow;
+mod triples;
 
 use super::bench::{Bench, top};
-use super::black_box::{BlackBox, Input, ask};
+use super::black_box::{BlackBox, Input, Interface, ask};
 use super::features::Observation;
+use super::reach::last_bit;
 use crate::error::Error;
 use crate::format::F32;
 use core::fmt;
-use std::collections::BTreeSet;
+use core::ops::RangeInclusive;
+use triples::{Fate, Triples, Unfit};
 
 /// A node of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,21 +99,33 @@ impl Node {
     }
 }
 
-/// Places as a bit set; c is place K.
-type Places = u128;
-
 /// The largest K whose tree is drawn.
 const MOST: usize = 127;
 
 /// Why no tree can be drawn.
 type Cannot = String;
 
-/// The exponents of X and y: as far apart as products, c and results allow.
+/// The exponents of X and y: as far apart as products, c and results allow, with subnormal numbers where normal ones
+/// are so near that X + y need not be rounded.
 fn magnitudes(bench: &Bench) -> Option<(i32, i32)> {
+    let Interface { a, b, c, d, .. } = bench.interface;
     let (low, high) = bench.common_range();
     // Some units count products of 2^128 as infinite, and f16 results overflow beyond 2^15.
-    let (low, high) = (low.max(-100), high.min(100).min(top(&bench.interface.d) - 1));
+    let (low, high) = (low.max(-100), high.min(100).min(top(&d) - 1));
+    let lowest = (last_bit(&a) + last_bit(&b)).max(last_bit(&c)).max(last_bit(&d));
+    let low = if high - low < rounded(&bench.interface)[1] { lowest.max(high - 100) } else { low };
     (high - low >= 3).then_some((high, low))
+}
+
+/// The same with scales: 64 bits apart and more, which no sum of products is known to keep, where d reaches that far.
+fn scaled_magnitudes(bench: &Bench) -> Option<(i32, i32)> {
+    let i = bench.interface;
+    let scales = i.scale?.format;
+    // A product is 1 times two scales.
+    let (low, high) = (2 * scales.emin(), 2 * top(&scales));
+    let low = low.max(i.c.emin()).max(i.d.emin()).max(-40);
+    let high = high.min(top(&i.c) - 1).min(top(&i.d) - 1).min(40);
+    (high > low).then_some((high, low))
 }
 
 fn triple(bench: &Bench, (i, j, l): Triple, (x, y): (i32, i32)) -> Option<Input> {
@@ -140,32 +154,129 @@ impl SummationTree {
             let evidence = observe(target, both.into_iter().collect(), "the product and c")?;
             return Ok(Ok(Self { root, loses: true, steps: vec![evidence.clone()], evidence }));
         }
-        let places: Vec<Triple> =
-            pairs(n).flat_map(|(i, j)| (0..n).filter(move |&l| l != i && l != j).map(move |l| (i, j, l))).collect();
-        let inputs: Option<Vec<Input>> = places.iter().map(|&p| triple(&bench, p, (x, y))).collect();
-        let (Some(inputs), Some(survives)) = (inputs, bench.d(false, 1, y)) else {
+        let y = match survivor(target, &bench, y..=x - 3)? {
+            Some(y) => y,
+            None => return Ok(Err("alone, no term far below the largest ones is returned".into())),
+        };
+        // c may reach further down than products do.
+        let tiny = match (interface.c.emin().max(interface.d.emin()).max(-100), y) {
+            (tiny, y) if tiny < y && returns(target, &bench, interface.k, tiny)? => tiny,
+            _ => y,
+        };
+        let plain = |at: Triple| {
+            let y = if at.2 == interface.k { tiny } else { y };
+            Some((triple(&bench, at, (x, y))?, x - y, bench.d(false, 1, y)?))
+        };
+        match Self::from_triples(target, plain)? {
+            Ok(tree) => Ok(Ok(tree)),
+            Err(why) => match narrow::find(target, &bench, x, why)? {
+                Err(why) if interface.scale.is_some() => Self::from_scaled(target, &bench, (x, y), why),
+                found => Ok(found),
+            },
+        }
+    }
+
+    /// Products of formats too narrow to lose one another, brought apart by the scales of their blocks.
+    fn from_scaled(
+        target: &mut dyn BlackBox,
+        bench: &Bench,
+        near: (i32, i32),
+        why: Cannot,
+    ) -> Result<Result<Self, Cannot>, Error> {
+        let Some((x, y)) = scaled_magnitudes(bench).filter(|(x, y)| x - y > near.0 - near.1) else {
+            return Ok(Err(why));
+        };
+        let n = bench.interface.k + 1;
+        let alone: Option<Vec<Input>> = (0..n).map(|l| bench.terms_in_blocks(&[(l, false, 1, y)])).collect();
+        let (Some(alone), Some(survives)) = (alone, bench.d(false, 1, y)) else { return Ok(Err(why)) };
+        if ask(target, &alone)?.iter().any(|&d| d != survives) {
+            return Ok(Err(why));
+        }
+        let question = |(i, j, l): Triple| {
+            let terms = [(i, false, 1, x), (j, true, 1, x), (l, false, 1, y)];
+            let far = bench.terms_in_blocks(&terms).map(|input| (input, x - y, survives));
+            far.or_else(|| Some((triple(bench, (i, j, l), near)?, near.0 - near.1, bench.d(false, 1, near.1)?)))
+        };
+        Ok(Self::from_triples(target, question)?.map_err(|_| why))
+    }
+
+    /// The tree by the fates of y, from questions for every triple: the input, y's distance from X, and the answer if y
+    /// survives.
+    fn from_triples(
+        target: &mut dyn BlackBox,
+        question: impl Fn(Triple) -> Option<(Input, i32, u64)>,
+    ) -> Result<Result<Self, Cannot>, Error> {
+        let interface = target.interface();
+        let n = interface.k + 1;
+        let places = pairs(n).flat_map(|(i, j)| (0..n).filter(move |&l| l != i && l != j).map(move |l| (i, j, l)));
+        let questions: Option<Vec<(Input, i32, u64)>> = places.map(question).collect();
+        let Some(questions) = questions else {
             return Ok(Err("the formats do not hold the same powers of two".into()));
         };
+        let inputs: Vec<Input> = questions.iter().map(|q| q.0.clone()).collect();
         let answers = ask(target, &inputs)?;
-        let lost: Vec<Places> =
-            answers.chunks(n - 2).zip(places.chunks(n - 2)).map(|(d, p)| lost_places(d, p, survives)).collect();
-        // f16 results may be sums rounded to f32.
-        let rounded = x - y >= interface.d.fraction_bits.max(F32.fraction_bits) as i32 + 2;
-        let (root, loses) = match build(n, &lost, (x - y, rounded)) {
-            Err(why) => return narrow::find(target, &bench, x, why),
-            Ok(built) => built,
+        let fate = |(&d, &(_, reach, survives)): (&u64, &(Input, i32, u64))| Fate { lost: d != survives, reach };
+        let triples =
+            Triples { n, fates: answers.iter().zip(&questions).map(fate).collect(), rounded: rounded(&interface) };
+        let reach = questions.iter().map(|q| q.1).min().unwrap_or(0);
+        let loses = triples.loses();
+        let root = match triples.tree() {
+            Ok(root) => root,
+            Err(Unfit::None) => return Ok(Err("the losses fit no tree".into())),
+            Err(Unfit::Several) if loses => {
+                return Ok(Err(format!(
+                    "what is lost within the {reach} bits that products and c both reach fits several trees"
+                )));
+            }
+            Err(Unfit::Several) => {
+                return Ok(Err(format!(
+                    "products and c lose nothing within the {reach} bits that both reach: sums are exact, or wider"
+                )));
+            }
         };
         let observed = |(i, j, l): Triple| {
-            let (i, j) = (i.min(j), i.max(j));
-            let at = pair_index(n, i, j) * (n - 2) + l - usize::from(l > i) - usize::from(l > j);
-            let fate = if answers[at] == survives { "survives" } else { "is lost" };
-            let [i, j, l] = [i, j, l].map(|place| term_name(place, interface.k));
+            let at = triples.at(i, j, l);
+            let fate = if triples.fates[at].lost { "is lost" } else { "survives" };
+            let [i, j, l] = [i.min(j), i.max(j), l].map(|place| term_name(place, interface.k));
             Observation::new(inputs[at].clone(), answers[at], format!("X in {i}, -X in {j}, y in {l}: y {fate}"))
         };
         let steps: Vec<Vec<Observation>> =
             root.sums().into_iter().map(|sum| telling(sum, interface.k).into_iter().map(observed).collect()).collect();
         Ok(Ok(Self { root, loses, evidence: steps.concat(), steps }))
     }
+}
+
+/// From where on X + y is sure to be rounded to X: of two products, and beside c.
+fn rounded(interface: &Interface) -> [i32; 2] {
+    let Interface { k, a, b, d, scale, .. } = *interface;
+    // f16 results may be sums rounded to f32, unless that never rounds sums of these products.
+    let bits = top(&a) + top(&b) + 2 - last_bit(&a) - last_bit(&b) + (k.next_power_of_two().ilog2() as i32);
+    let narrow = scale.is_none() && bits <= F32.fraction_bits as i32 + 1;
+    let beside_c = d.fraction_bits.max(F32.fraction_bits);
+    [if narrow { d.fraction_bits } else { beside_c }, beside_c].map(|bits| bits as i32 + 2)
+}
+
+/// Whether 2^e at this place is returned where it is the only term.
+fn returns(target: &mut dyn BlackBox, bench: &Bench, place: usize, e: i32) -> Result<bool, Error> {
+    let (Some(alone), Some(whole)) = (bench.terms(&[(place, false, 1, e)]), bench.d(false, 1, e)) else {
+        return Ok(false);
+    };
+    Ok(ask(target, &[alone])? == [whole])
+}
+
+/// The exponent of the smallest y that is returned where it is the only term, at whatever place: below a floor, its
+/// loss beside X would say nothing.
+fn survivor(target: &mut dyn BlackBox, bench: &Bench, exponents: RangeInclusive<i32>) -> Result<Option<i32>, Error> {
+    for e in exponents {
+        let mut all = true;
+        for place in 0..=bench.interface.k {
+            all = all && returns(target, bench, place, e)?;
+        }
+        if all {
+            return Ok(Some(e));
+        }
+    }
+    Ok(None)
 }
 
 /// The places of X, -X and y.
@@ -200,75 +311,4 @@ fn observe(target: &mut dyn BlackBox, inputs: Vec<Input>, shows: &str) -> Result
 
 fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n).flat_map(move |i| (i + 1..n).map(move |j| (i, j)))
-}
-
-fn lost_places(answers: &[u64], places: &[Triple], survives: u64) -> Places {
-    let lost = answers.iter().zip(places).filter(|(d, _)| **d != survives);
-    let (i, j, _) = places[0];
-    lost.fold(1 << i | 1 << j, |set, (_, (_, _, l))| set | 1 << l)
-}
-
-/// Where [`pairs`] has a pair with i < j.
-const fn pair_index(n: usize, i: usize, j: usize) -> usize {
-    i * n - i * (i + 1) / 2 + (j - i - 1)
-}
-
-/// The tree whose subtrees are the closed sets among those found, and whether a term was ever lost.
-///
-/// Where no term is lost and `rounded` says that one would be wherever X + y is rounded, nothing is
-/// rounded before the last addition: there is one.
-fn build(n: usize, found: &[Places], (reach, rounded): (i32, bool)) -> Result<(Node, bool), Cannot> {
-    let of = |i: usize, j: usize| found[pair_index(n, i.min(j), i.max(j))];
-    let members = |set: Places| (0..n).filter(move |i| set >> i & 1 == 1);
-    let whole: Places = if n == 128 { Places::MAX } else { (1 << n) - 1 };
-    let loses = found.iter().any(|s| s.count_ones() > 2);
-    if !loses && !rounded {
-        return Err(format!(
-            "no term is ever lost: sums are exact, or wider than the {reach} bits these formats reach"
-        ));
-    }
-    let is_closed = |set: Places| {
-        members(set).all(|i| {
-            (0..n).filter(|&j| j != i).all(|j| {
-                let pair = of(i, j);
-                if set >> j & 1 == 1 { pair & !set == 0 } else { set & !pair == 0 }
-            })
-        })
-    };
-    // A node that sums exactly loses what its children lost, not its own leaves: its children are
-    // what several such sets have in common, or one set without a leaf.
-    let distinct: BTreeSet<Places> = found.iter().copied().chain([whole]).collect();
-    let common = distinct.iter().flat_map(|a| distinct.iter().map(move |b| a & b));
-    let without = pairs(n).zip(found).flat_map(|((i, j), set)| [set & !(1 << i), set & !(1 << j)]);
-    let distinct: BTreeSet<Places> =
-        common.chain(without).chain(distinct.iter().copied()).filter(|s| s.count_ones() > 1).collect();
-    let mut subtrees: Vec<Places> = distinct.into_iter().filter(|&s| s == whole || is_closed(s)).collect();
-    subtrees.sort_by_key(|s| s.count_ones());
-    let nested = |a: Places, b: Places| a & b == 0 || a & b == a || a & b == b;
-    if subtrees.iter().any(|&a| subtrees.iter().any(|&b| !nested(a, b))) {
-        return Err("the losses fit no tree".into());
-    }
-    Ok((grow(whole, &subtrees, n - 1), loses))
-}
-
-/// The node of a set of places: its largest proper subtrees and what is left.
-fn grow(set: Places, subtrees: &[Places], k: usize) -> Node {
-    let mut left = set;
-    let mut children: Vec<(u32, Node)> = Vec::new();
-    for &sub in subtrees.iter().rev() {
-        if sub != set && sub & left == sub {
-            left &= !sub;
-            children.push((order(sub, k), grow(sub, subtrees, k)));
-        }
-    }
-    for i in (0..=k).filter(|i| left >> i & 1 == 1) {
-        children.push((order(1 << i, k), if i == k { Node::C } else { Node::Product(i) }));
-    }
-    children.sort_by_key(|(at, _)| *at);
-    Node::Sum(children.into_iter().map(|(_, node)| node).collect())
-}
-
-/// Earlier sums first, then c, then products in order.
-const fn order(set: Places, k: usize) -> u32 {
-    if set >> k & 1 == 1 { 0 } else { 1 + set.trailing_zeros() }
 }

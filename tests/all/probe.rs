@@ -2,7 +2,7 @@
 
 use crate::custom::Random;
 use gemmulate::Unit;
-use gemmulate::accumulate::{Adder, FusedDotAdd, NarrowSum, Recipe};
+use gemmulate::accumulate::{Adder, CPosition, FusedDotAdd, NarrowSum, Recipe};
 use gemmulate::format::F32;
 use gemmulate::prelude::{MmaUnit, Shape};
 use gemmulate::probe::{BlackBox, Features, Input, Interface, Node, SummationTree, Value, features};
@@ -477,4 +477,105 @@ fn a_stride_is_no_interleave_of_pairs() {
         let unit = format!("custom/m1n1k16.f32.f16.f16.f32/dot:block=4:F=25:pattern={pattern}");
         assert_eq!(value(&probed(&unit), "interleave"), want, "{pattern}");
     }
+}
+
+/// The tree that a text form says.
+fn tree_of(unit: &Unit) -> String {
+    let Some(Recipe::Generic(g)) = unit.recipe else { panic!("a dot") };
+    let mut blocks = g.pattern.blocks(unit.shape.k, g.block);
+    blocks.iter_mut().for_each(|block| block.sort_unstable());
+    let chain = |start: Option<String>| {
+        blocks.iter().fold(start, |sum, block| {
+            let terms = block.iter().map(|p| format!("p{p}")).collect::<Vec<_>>().join(" + ");
+            Some(match sum {
+                Some(sum) if g.c == CPosition::Late && block.len() > 1 => format!("({sum} + ({terms}))"),
+                Some(sum) => format!("({sum} + {terms})"),
+                None if block.len() == 1 => terms,
+                None => format!("({terms})"),
+            })
+        })
+    };
+    match g.c {
+        CPosition::Last => format!("(c + {})", chain(None).unwrap()),
+        _ => chain(Some("c".into())).unwrap(),
+    }
+}
+
+/// Sums of products whose terms are all kept, but rounded to a narrow d before c is added, are sums of their own.
+#[test]
+fn blocks_beside_a_late_c_are_sums_of_their_own() {
+    for (unit, carry_bits) in [
+        ("custom/m1n1k8.f16.e5m2.e5m2.f16/dot:block=5:F=28:align=rz:out=rd:normalise=yes:c=late", "3"),
+        ("custom/m1n1k16.f16.f16.f16.f16/dot:block=8:F=31:align=ru:c=late:out=rz", "3"),
+        ("custom/m1n1k8.f32.e3m2.e3m2.f32/dot:block=7:F=9:align=rna:sticky=yes:out=rne:normalise=yes:c=late", "3"),
+        ("custom/m1n1k9.f16.e3m2.e3m2.f16/dot:block=4:F=25:align=rne:out=ru:c=late:pattern=pairs", "2"),
+    ] {
+        let found = probed(unit);
+        assert_eq!(value(&found, "tree"), tree_of(&Unit::find(unit).unwrap()), "{unit}");
+        assert_eq!(value(&found, "c_position"), "late", "{unit}");
+        assert_eq!(value(&found, "carry_bits"), carry_bits, "{unit}");
+        let pattern = if unit.contains("pairs") { "pairs" } else { "no" };
+        assert_eq!(value(&found, "interleave"), pattern, "{unit}");
+    }
+}
+
+/// Trees of all kinds of blocks, with results narrower and wider than what sums keep: the unit's, or none.
+#[test]
+fn trees_are_the_units_or_none() {
+    let mut random = Random(0x7EE6);
+    let (mut told, mut asked) = (0, 0);
+    while asked < 150 {
+        let mut one_of = |values: &[&'static str]| random.pick(values);
+        let formats = ["f16", "bf16", "e5m2", "e4m3", "e3m2", "e2m3", "e2m1"];
+        let (a, b, d) = (one_of(&formats), one_of(&formats), one_of(&["f16", "bf16", "f32"]));
+        let (c, out) = (one_of(&["with", "late", "late", "last"]), one_of(&["rz", "rne", "rd", "ru"]));
+        let (align, pattern) = (one_of(&["rz", "rd", "ru", "rne", "rna"]), one_of(&["runs", "even-odd", "pairs"]));
+        let (sticky, normalise) = (one_of(&["no", "no", "yes"]), one_of(&["no", "no", "yes"]));
+        let (k, block, f) = (2 + random.below(13), 1 + random.below(8), 8 + random.below(33));
+        let name = format!(
+            "custom/m1n1k{k}.{d}.{a}.{b}.{d}/dot:block={block}:F={f}:align={align}:out={out}:c={c}:pattern={pattern}\
+             :sticky={sticky}:normalise={normalise}"
+        );
+        let Ok(unit) = Unit::find(&name) else { continue };
+        asked += 1;
+        let found = probed(&name);
+        let tree = value(&found, "tree");
+        if !tree.starts_with("cannot tell") {
+            told += 1;
+            assert_eq!(tree, tree_of(&unit), "{name}");
+            let size = value(&found, "block");
+            assert!(size.starts_with("cannot tell") || size == block.min(k).to_string(), "{name}: {size}");
+        }
+    }
+    assert!(told > 130, "{told}");
+}
+
+/// Scales bring products apart that their formats would not.
+#[test]
+fn scales_show_the_sums_of_narrow_products() {
+    for (unit, bits) in [
+        ("custom/m1n1k32.block8.f32.e3m2.e2m3.f32.ue8m0/dot:block=32:F=17:c=last", "17"),
+        ("custom/m1n1k64.block16.f32.e3m2.e2m3.f32.ue8m0/dot:block=32:F=19:c=late:align=rne", "19"),
+    ] {
+        let found = probed(unit);
+        assert_eq!(value(&found, "tree"), tree_of(&Unit::find(unit).unwrap()), "{unit}");
+        assert_eq!(value(&found, "block"), "32", "{unit}");
+        assert_eq!(value(&found, "c_position"), "late", "{unit}");
+        assert_eq!(value(&found, "fraction_bits"), bits, "{unit}");
+    }
+}
+
+/// A y that a floor loses where it is alone proves nothing beside X; and sums that lose a small c are not called exact.
+#[test]
+fn losses_count_where_nothing_else_explains_them() {
+    let found = probed("custom/m1n1k16.f32.f16.f16.f32/dot:block=8:F=24:e_zero=emin+140");
+    for (name, want) in [("block", "8"), ("chain", "2"), ("c_position", "with"), ("fraction_bits", "24")] {
+        assert_eq!(value(&found, name), want, "{name}");
+    }
+    let unit = "custom/m1n1k16.f32.e3m2.e3m2.f32/dot:block=4:F=21:align=ru:out=rne:normalise=yes:pattern=even-odd";
+    let found = probed(&format!("{unit}:out-bits=20"));
+    assert!(!value(&found, "tree").contains("exact"), "{}", value(&found, "tree"));
+    // Two products and one more: a block of two and the rest, or three of one.
+    let found = probed("custom/m1n1k3.bf16.f16.e4m3.bf16/dot:block=2:F=8:c=last");
+    assert!(value(&found, "block").starts_with("cannot tell"), "{}", value(&found, "block"));
 }

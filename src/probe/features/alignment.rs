@@ -4,7 +4,8 @@
 //! (MMA-Sim III-D; the generalised form of Fasi 3.1.4). The answers are compared with what every
 //! width, rounding and sticky bit would leave.
 
-use super::super::black_box::Interface;
+use super::super::bench::{Bench, exact, top};
+use super::super::black_box::{Input, Interface};
 use super::super::fit::roundings;
 use super::super::reach::last_bit;
 use super::structure::Site;
@@ -71,6 +72,9 @@ const Y: [u128; 3] = [1, 3, 5];
 /// The widest alignment looked for.
 const WIDEST: i32 = 76;
 
+/// Place, sign, magnitude and exponent.
+type Term = (usize, bool, u128, i32);
+
 /// A question: y's sign, magnitude and exponent relative to X.
 type Question = (bool, u128, i32);
 
@@ -97,19 +101,48 @@ fn smallest(lab: &mut Lab<'_>, place: usize) -> Result<i32, Error> {
 fn largest(lab: &Lab<'_>, with_c: bool) -> i32 {
     let (high, product_high) = (lab.bench.common_range().1, lab.bench.product_range().1);
     let x = if with_c { high } else { product_high.min(60).min(high + 40) };
-    x.min(super::super::bench::top(&lab.bench.interface.d) - 1)
+    x.min(top(&lab.bench.interface.d) - 1)
 }
 
+type Measured = (Vec<Width>, Vec<Observation>, bool);
+
 /// The ways of aligning y at `place` beside X and -X at `beside` that explain the answers.
-fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<(Vec<Width>, Vec<Observation>, bool), Error> {
+fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<Measured, Error> {
     let (product_low, product_high) = lab.bench.product_range();
-    let Interface { k, d, .. } = lab.bench.interface;
+    let k = lab.bench.interface.k;
     let floor = smallest(lab, place)?;
     let x = largest(lab, beside.contains(&k));
     // Where c reaches that far, X = 1: groups summed in fixed point keep what is below their
-    // scales' exponent, whatever the products' is.
-    let one = 0.clamp(product_low, product_high);
+    // scales' exponent, whatever the products' is. They are of few powers of two: where there are more, X is large, above
+    // a floor among them.
+    let one = if product_high - product_low > 16 { product_high.min(60) } else { 0.clamp(product_low, product_high) };
     let x = if place == k && floor <= one - WIDEST - 2 { one.min(x) } else { x };
+    explained(lab, beside, place, (x, floor), Bench::terms)
+}
+
+/// The same by scales, for products in different blocks of them: formats may be too narrow to lose one another.
+fn measure_scaled(lab: &mut Lab<'_>, products: &[usize]) -> Result<Option<Measured>, Error> {
+    let Interface { d, scale: Some(rule), .. } = lab.bench.interface else { return Ok(None) };
+    let block = |i: usize| i / rule.block.max(1);
+    let [to, at, ..] = *products else { return Ok(None) };
+    let Some(&place) = products.iter().find(|&&i| ![block(to), block(at)].contains(&block(i))) else {
+        return Ok(None);
+    };
+    // A product is 1 times two scales.
+    let x = (2 * top(&rule.format)).min(WIDEST / 2).min(top(&d) - 1);
+    let floor = (2 * rule.format.emin()).max(d.emin());
+    explained(lab, [to, at], place, (x, floor), Bench::terms_in_blocks).map(Some)
+}
+
+/// How the answers to X - X + y explain alignment, X = 2^x, y no smaller than 2^floor.
+fn explained(
+    lab: &mut Lab<'_>,
+    beside: [usize; 2],
+    place: usize,
+    (x, floor): (i32, i32),
+    input: impl Fn(&Bench, &[Term]) -> Option<Input>,
+) -> Result<Measured, Error> {
+    let d = lab.bench.interface.d;
     let mut asked = Vec::new();
     let mut inputs = Vec::new();
     for (negative, y, gap) in questions() {
@@ -118,7 +151,7 @@ fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<(Vec<W
             continue;
         }
         let terms = [(beside[0], false, 1, x), (beside[1], true, 1, x), (place, negative, y, e)];
-        if let Some(input) = lab.bench.terms(&terms) {
+        if let Some(input) = input(&lab.bench, &terms) {
             asked.push((negative, y, e));
             inputs.push((Some(input), format!("X - X {} {y} * 2^{e}, X = 2^{x}", if negative { '-' } else { '+' })));
         }
@@ -127,7 +160,7 @@ fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<(Vec<W
     let explains = |w: &Width| {
         asked.iter().zip(&seen).all(|(&(negative, y, e), o)| {
             let (units, unit) = w.align(negative, y, e, x);
-            let want = super::super::bench::exact(&d, units < 0, units.unsigned_abs(), unit);
+            let want = exact(&d, units < 0, units.unsigned_abs(), unit);
             want == Some(o.d) || (units == 0 && d.decode(o.d).is_zero())
         })
     };
@@ -135,8 +168,8 @@ fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<(Vec<W
         roundings().flat_map(move |rounding| [false, true].map(|sticky| Width { bits, rounding, sticky }))
     });
     let possible: Vec<Width> = widths.filter(explains).collect();
-    let exact = asked.iter().zip(&seen).all(|(&(n, y, e), o)| super::super::bench::exact(&d, n, y, e) == Some(o.d));
-    Ok((possible, telling(&asked, seen), exact))
+    let whole = asked.iter().zip(&seen).all(|(&(n, y, e), o)| exact(&d, n, y, e) == Some(o.d));
+    Ok((possible, telling(&asked, seen), whole))
 }
 
 /// The observations around the last bit kept: the last exact one, and what follows.
@@ -216,6 +249,12 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     };
     // Narrow products never reach what alignment cuts off; c may.
     found.retain(|(_, (possible, _, exact))| !exact || possible.len() == 1);
+    if found.is_empty()
+        && site.known
+        && let Some(measured) = measure_scaled(lab, p)?
+    {
+        found.extend((!measured.2).then_some(("products", measured)));
+    }
     let Some((_, (possible, _, _))) = found.first().cloned() else {
         let widest = possible.iter().map(|w| w.bits).min();
         push_unknown(all, &format!("every term is kept whole: exact, or at least {} bits", widest.unwrap_or(WIDEST)));
@@ -233,7 +272,7 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     Ok(Widths { possible, everywhere })
 }
 
-type Found = (&'static str, (Vec<Width>, Vec<Observation>, bool));
+type Found = (&'static str, Measured);
 
 fn report(lab: &Lab<'_>, all: &mut Vec<Feature>, found: &[Found], evidence: &[Observation]) {
     let per_place = |of: &dyn Fn(&Width) -> String| -> Value {

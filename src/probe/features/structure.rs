@@ -92,11 +92,17 @@ pub(super) fn features(tree: &Result<SummationTree, String>, interface: &Interfa
     let evidence = |of: &[usize]| of.iter().flat_map(|&n| tree.steps.get(n).into_iter().flatten().cloned()).collect();
     let block = |n: usize| products(sums[n]);
     // Products one after the other, which begin with one and not with c, are a chain of single ones too.
-    let single = size == 2 && blocks.len() > 1 && children.len() == 2 && largest.len() == 1;
+    // c that joins on the way follows the first sum of a chain, which was of two.
+    let single = size == 2 && blocks.len() > 1 && children.len() == 2 && largest.len() == 1 && home == Some(0);
     let [block_size, chain] = if single { [1, blocks.len() + 1] } else { [size, blocks.len()] };
+    // Two products and one after them are a chain of both kinds.
+    let number = |n: usize| match single && blocks.len() == 2 {
+        true => cannot("two products and then one are three single ones as well, or a block of two and the rest"),
+        false => (n as i64).into(),
+    };
     let all = vec![
-        Feature { name: "block", value: (block_size as i64).into(), evidence: evidence(&[earliest]) },
-        Feature { name: "chain", value: (chain as i64).into(), evidence: evidence(&blocks) },
+        Feature { name: "block", value: number(block_size), evidence: evidence(&[earliest]) },
+        Feature { name: "chain", value: number(chain), evidence: evidence(&blocks) },
         Feature {
             name: "interleave",
             value: in_order(&tree.root, blocks.iter().rev().map(|&n| block(n)).collect(), block_size, k)
@@ -139,10 +145,15 @@ const PATTERNS: [(Pattern, &str); 3] =
 
 /// How the k of the blocks lie in K.
 fn interleave(mut blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Value {
-    blocks.sort();
+    // Neither the order of blocks counts nor that within them.
+    let sorted = |mut blocks: Vec<Vec<usize>>| {
+        blocks.iter_mut().for_each(|block| block.sort_unstable());
+        blocks.sort();
+        blocks
+    };
+    blocks = sorted(blocks);
     let dealt = |pattern: Pattern| {
-        let mut other = pattern.blocks(k, size);
-        other.sort();
+        let other = sorted(pattern.blocks(k, size));
         other == blocks
     };
     match PATTERNS.into_iter().find(|(pattern, _)| dealt(*pattern)) {

@@ -122,6 +122,11 @@ fn by_carries(target: &mut dyn BlackBox, bench: &Bench) -> Result<Result<Summati
     if widest + 1 == carries.len() && most < p {
         return Ok(Err("c is too narrow to lose anything".into()));
     }
+    // A floor among the products' exponents, not c's exponent, may be what ends there: then carries lose nothing.
+    let below = Carry { f: carries[widest].f, x: x - 1 };
+    if !ask(target, &[below], &[[0, 1], [1, 0]])?.is_some_and(|seen| seen.iter().any(|(kept, _)| *kept)) {
+        return Ok(Err("c's last bit is cut off at the same place whatever it is beside".into()));
+    }
     let every: Vec<[usize; 2]> = (0..k).flat_map(|i| (0..k).filter(move |&j| j != i).map(move |j| [i, j])).collect();
     let carry = &carries[widest];
     let Some(seen) = ask(target, core::slice::from_ref(carry), &every)? else {
@@ -201,6 +206,11 @@ fn is_late(
     let (Some(input), Some(survives)) = (triple(bench, (to, at, i.k), (x, tiny)), bench.d(false, 1, tiny)) else {
         return Ok(None);
     };
+    // Of a c that is lost alone, its loss says nothing.
+    let Some(alone) = bench.terms(&[(i.k, false, 1, tiny)]) else { return Ok(None) };
+    if ask(target, &[alone])? != [survives] {
+        return Ok(None);
+    }
     let seen = observe(target, vec![input], "X, -X and a tiny c")?.remove(0);
     let late = seen.d == survives;
     Ok((!late || x - tiny >= FAR).then_some((late, seen)))
