@@ -160,7 +160,7 @@ impl SummationTree {
         };
         // c may reach further down than products do.
         let tiny = match (interface.c.emin().max(interface.d.emin()).max(-100), y) {
-            (tiny, y) if tiny < y && returns(target, &bench, interface.k, tiny)? => tiny,
+            (tiny, y) if tiny < y && returned(target, &bench, interface.k..=interface.k, tiny)? => tiny,
             _ => y,
         };
         let plain = |at: Triple| {
@@ -256,23 +256,18 @@ fn rounded(interface: &Interface) -> [i32; 2] {
     [if narrow { d.fraction_bits } else { beside_c }, beside_c].map(|bits| bits as i32 + 2)
 }
 
-/// Whether 2^e at this place is returned where it is the only term.
-fn returns(target: &mut dyn BlackBox, bench: &Bench, place: usize, e: i32) -> Result<bool, Error> {
-    let (Some(alone), Some(whole)) = (bench.terms(&[(place, false, 1, e)]), bench.d(false, 1, e)) else {
-        return Ok(false);
-    };
-    Ok(ask(target, &[alone])? == [whole])
+/// Whether 2^e is returned at each of these places, where it is the only term.
+fn returned(target: &mut dyn BlackBox, bench: &Bench, places: RangeInclusive<usize>, e: i32) -> Result<bool, Error> {
+    let alone: Option<Vec<Input>> = places.map(|place| bench.terms(&[(place, false, 1, e)])).collect();
+    let (Some(alone), Some(whole)) = (alone, bench.d(false, 1, e)) else { return Ok(false) };
+    Ok(ask(target, &alone)?.iter().all(|&d| d == whole))
 }
 
 /// The exponent of the smallest y that is returned where it is the only term, at whatever place: below a floor, its
 /// loss beside X would say nothing.
 fn survivor(target: &mut dyn BlackBox, bench: &Bench, exponents: RangeInclusive<i32>) -> Result<Option<i32>, Error> {
     for e in exponents {
-        let mut all = true;
-        for place in 0..=bench.interface.k {
-            all = all && returns(target, bench, place, e)?;
-        }
-        if all {
+        if returned(target, bench, 0..=bench.interface.k, e)? {
             return Ok(Some(e));
         }
     }

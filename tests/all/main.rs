@@ -32,6 +32,7 @@ mod plans;
 mod probe;
 mod probe_corners;
 mod probe_papers;
+mod probe_trees;
 mod problem;
 use custom::rng;
 #[cfg(feature = "smt")]

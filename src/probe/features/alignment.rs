@@ -116,8 +116,19 @@ fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<Measur
     // scales' exponent, whatever the products' is. They are of few powers of two: where there are more, X is large, above
     // a floor among them.
     let one = if product_high - product_low > 16 { product_high.min(60) } else { 0.clamp(product_low, product_high) };
-    let x = if place == k && floor <= one - WIDEST - 2 { one.min(x) } else { x };
-    explained(lab, beside, place, (x, floor), Bench::terms)
+    let near = if place == k && floor <= one - WIDEST - 2 { one.min(x) } else { x };
+    let measured = explained(lab, beside, place, (near, floor), Bench::terms)?;
+    if near == x || lab.bench.interface.scale.is_some() {
+        return Ok(measured);
+    }
+    // A floor among so few powers of two would keep fewer bits below X = 1 than below the two largest ones.
+    let bits = |ways: &[Width]| ways.iter().map(|w| w.bits).collect::<Vec<_>>();
+    let largest = explained(lab, beside, place, (x, floor), Bench::terms)?;
+    if bits(&largest.0) == bits(&measured.0) {
+        return Ok(measured);
+    }
+    let next = explained(lab, beside, place, (x - 1, floor), Bench::terms)?;
+    Ok(if bits(&next.0) == bits(&largest.0) { largest } else { (Vec::new(), measured.1, false) })
 }
 
 /// The same by scales, for products in different blocks of them: formats may be too narrow to lose one another.

@@ -202,15 +202,15 @@ fn is_late(
     /// No sum of products is known to keep more.
     const FAR: i32 = 64;
     let i = bench.interface;
-    let tiny = i.c.emin().max(i.d.emin()).max(x - 100);
-    let (Some(input), Some(survives)) = (triple(bench, (to, at, i.k), (x, tiny)), bench.d(false, 1, tiny)) else {
+    // Of a c that is lost alone, its loss says nothing: it is the smallest that is not, above a floor or what is flushed.
+    let alone = |e: i32| Some((e, bench.terms(&[(i.k, false, 1, e)])?, bench.d(false, 1, e)?));
+    let asked: Vec<_> = (i.c.emin().max(i.d.emin()).max(x - 100)..x - 2).filter_map(alone).collect();
+    let inputs: Vec<Input> = asked.iter().map(|(_, input, _)| input.clone()).collect();
+    let answers = ask(target, &inputs)?;
+    let Some((&(tiny, _, survives), _)) = asked.iter().zip(answers).find(|((.., d), answer)| d == answer) else {
         return Ok(None);
     };
-    // Of a c that is lost alone, its loss says nothing.
-    let Some(alone) = bench.terms(&[(i.k, false, 1, tiny)]) else { return Ok(None) };
-    if ask(target, &[alone])? != [survives] {
-        return Ok(None);
-    }
+    let Some(input) = triple(bench, (to, at, i.k), (x, tiny)) else { return Ok(None) };
     let seen = observe(target, vec![input], "X, -X and a tiny c")?.remove(0);
     let late = seen.d == survives;
     Ok((!late || x - tiny >= FAR).then_some((late, seen)))
