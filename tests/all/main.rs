@@ -1,6 +1,8 @@
 //! All tests of the library, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
+mod authenticate;
+mod boxes;
 mod canonical;
 mod canonical_small;
 mod chains;

@@ -1,15 +1,11 @@
-//! The laboratory's models: fits, classes, and boxes that are no units.
+//! The laboratory's models: fits and classes.
 
-use crate::custom::Random;
 use gemmulate::Unit;
 use gemmulate::accumulate::{Accumulator, Dot, GenericDot, Recipe};
-use gemmulate::format::{E4M3, E5M2, F16, F32};
+use gemmulate::format::{F16, F32};
 use gemmulate::instr::Shape;
 use gemmulate::num::Num;
-use gemmulate::probe::{
-    BlackBox, Command, Fit, FitOptions, Input, Interface, Sameness, SummationTree, Verdict, authenticate, classes,
-    diff, features, fit, read_tests, same_function,
-};
+use gemmulate::probe::{BlackBox, Fit, FitOptions, Input, Interface, Sameness, classes, diff, fit, same_function};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -63,6 +59,35 @@ fn fit_tells_a_width_from_one_with_the_same_last_bit_at_the_floor() {
     let unit = Unit::find(&format!("custom/m1n1k8.f32.bf16.bf16.f32/{name}")).unwrap();
     let found = fits(&unit);
     assert!(same_function(&found.recipe, &unit.recipe.unwrap(), &unit.interface()).is_some(), "{}", found.recipe);
+}
+
+/// Floors among the numbers of the operands, as accumulators of fixed point have: products alone show them where c is
+/// added later, and the low bits of the smallest product where subnormal operands are read as zero.
+#[test]
+fn fit_finds_floors_among_ordinary_numbers() {
+    let of_f16 = |k, rules: &str| format!("m1n1k{k}.f32.f16.f16.f32/dot:{rules}");
+    for unit in [
+        of_f16(4, "block=4:F=25:c=late:e_zero=emin+104"),
+        of_f16(4, "block=4:F=9:c=late:e_zero=emin+107"),
+        of_f16(4, "block=4:F=8:c=last:e_zero=emin+100"),
+        of_f16(4, "block=4:F=9:out=rne:flush-in=yes:e_zero=emin+104"),
+        of_f16(4, "block=4:F=9:c=late:flush-in=yes:e_zero=emin+107"),
+        of_f16(16, "block=8:F=23:c=last:out=rne:e_zero=emin+108"),
+        of_f16(16, "block=8:F=24:e_zero=emin+150"),
+        "m1n1k7.f32.e5m2.f16.f32/dot:block=3:F=12:align=rd:c=late:out=rne:flush-in=yes:e_zero=emin+109".into(),
+        "m1n1k8.f32.bf16.bf16.f32/dot:block=8:F=20:c=late:e_zero=emin+30".into(),
+    ] {
+        let unit = Unit::find(&format!("custom/{unit}")).unwrap();
+        let (own, found) = (unit.recipe.unwrap(), fits(&unit).recipe);
+        let same = same_function(&found, &own, &unit.interface()).is_some();
+        let floor = |recipe: &Recipe| recipe.parameter("e_zero");
+        assert!(same || floor(&found) == floor(&own), "{found} for {own}");
+    }
+    // Where a width keeps no more of the smallest products anyway, no floor is made up.
+    for rules in ["block=4:F=9:c=late:e_zero=none", "block=4:F=12:align=rne:c=last"] {
+        let found = fits(&Unit::find(&format!("custom/{}", of_f16(4, rules))).unwrap()).recipe;
+        assert!(!found.to_string().contains("e_zero=emin+"), "{found} for {rules}");
+    }
 }
 
 /// Where subnormal results are flushed, only small products whose sum is barely normal show the floor; with a sticky
@@ -269,246 +294,4 @@ fn units_of_one_function_are_one_class() {
     assert!(!same_step(&format!("volta/mma.m8n8k4.{f16}"), &format!("ampere/mma.m16n8k8.{f16}")));
     assert!(!same_step(&format!("ampere/mma.m16n8k8.{f16}"), &format!("hopper/mma.m16n8k16.{f16}")));
     assert!(!same_step("ampere/mma.m16n8k4.f32.tf32.tf32.f32", "hopper/mma.m16n8k8.f32.tf32.tf32.f32"));
-}
-
-/// Khattak and Mikaitis V-A: FTTN's tests mislead on units without extra bits, or that round up.
-#[test]
-fn published_tests_are_authenticated() {
-    let text = include_str!("../data/fttn.tsv");
-    let tests = read_tests(text).unwrap();
-    let unit = |recipe: &str| Unit::find(&format!("custom/m1n1k16.f32.f16.f16.f32/{recipe}")).unwrap();
-    let (no_extra, rounds_up) = (unit("dot:block=8:F=23:out=rne"), unit("dot:block=8:F=24:out=ru"));
-    let wrong = |unit: &Unit| -> Vec<(String, String)> {
-        let results = authenticate(&tests, std::slice::from_ref(unit)).unwrap().into_iter();
-        let wrong = results.filter(|r| matches!(r.verdict, Verdict::Wrong(_)));
-        wrong.map(|r| (r.property, r.conclusion.unwrap().to_string())).collect()
-    };
-    let first = wrong(&no_extra);
-    assert!(first.iter().any(|(p, c)| p.starts_with("block") && c == "block<=1"), "{first:?}");
-    assert!(first.iter().any(|(p, c)| p.starts_with("final rounding") && c == "out=rz|rd"), "{first:?}");
-    assert!(!first.iter().any(|(p, _)| p.starts_with("extra bits")), "{first:?}");
-    let second = wrong(&rounds_up);
-    assert!(second.iter().any(|(_, c)| c == "block>=16"), "{second:?}");
-    assert!(second.iter().all(|(p, _)| p.starts_with("block")), "{second:?}");
-    let ampere = wrong(&unit("dot:block=8:F=24"));
-    assert!(ampere.is_empty(), "{ampere:?}");
-}
-
-/// Every kind of verdict, and files that cannot be read.
-#[test]
-fn conclusions_are_judged_by_the_units_parameters() {
-    let unit = Unit::find("custom/m1n1k4.f32.f16.f16.f32/dot:block=8:F=23:sticky=yes").unwrap();
-    let verdict = |unit: &Unit, line: &str| {
-        let tests = read_tests(line).unwrap();
-        authenticate(&tests, std::slice::from_ref(unit)).unwrap().remove(0).verdict
-    };
-    let one = |conclusion: &str| verdict(&unit, &format!("p\t1 x 1\t0\t1 => {conclusion}"));
-    for right in ["sticky=yes", "sticky=no|true", "block=4", "out=RZ", "out=rd|rz", "extra-bits<=0", "F>=23", "c=with"]
-    {
-        assert_eq!(one(right), Verdict::Right, "{right}");
-    }
-    // Both conclusions from one result; and nothing about widths that exact sums do not have.
-    let two = read_tests("p\t1 x 1\t0\t1 => F<=30; 1 => F<=2").unwrap();
-    let two: Vec<Verdict> =
-        authenticate(&two, std::slice::from_ref(&unit)).unwrap().into_iter().map(|x| x.verdict).collect();
-    assert_eq!(two, [Verdict::Right, Verdict::Wrong("F=23".into())]);
-    let exact = Unit::find("cdna1/v_mfma_f32_32x32x8f16").unwrap();
-    for claim in ["F=25", "F<=25", "align=rz", "extra-bits=2"] {
-        let verdict = verdict(&exact, &format!("p\t1 x 1\t0\t1 => {claim}"));
-        assert!(matches!(&verdict, Verdict::NotChecked(why) if why.contains("exact")), "{claim}: {verdict:?}");
-    }
-    for (wrong, why) in [("sticky=no", "sticky=yes"), ("block>=5", "block=4"), ("extra-bits=1", "extra-bits=0")] {
-        assert_eq!(one(wrong), Verdict::Wrong(why.into()), "{wrong}");
-    }
-    assert!(matches!(one("G=4"), Verdict::NotChecked(_)));
-    assert!(matches!(one("it is a tensor core"), Verdict::NotChecked(_)));
-    assert_eq!(verdict(&unit, "p\t1 x 1\t0\t2 => block=4"), Verdict::Unforeseen);
-    // Special values count, and zeros are equal.
-    assert_eq!(verdict(&unit, "p\tInf x 1\t0\tinf => block=4"), Verdict::Right);
-    assert_eq!(verdict(&unit, "p\tinf x 1\t-inf\tnan => block=4"), Verdict::Right);
-    assert_eq!(verdict(&unit, "p\t0 x 1\t0\t-0 => block=4"), Verdict::Right);
-    let left_out = |unit: &Unit, line: &str| matches!(verdict(unit, line), Verdict::LeftOut(_));
-    assert!(left_out(&unit, "p\t0 x 0, 0 x 0, 0 x 0, 0 x 0, 1 x 1\t0\t1 => block=4"));
-    assert!(left_out(&unit, "p\t2^-25 x 1\t0\t1 => block=4"));
-    let e4m3 = Unit::find("custom/m1n1k4.f32.e4m3.e4m3.f32/pairwise:G=4").unwrap();
-    assert!(left_out(&e4m3, "p\tinf x 1\t0\tinf => G=4"));
-    assert_eq!(verdict(&e4m3, "p\tnan x 1\t0\tnan => G=4"), Verdict::Right);
-    for bad in [
-        "a line",
-        "p\t1 * 1\t0\t1 => block=4",
-        "p\t1 x y\t0\t1 => block=4",
-        "p\t1 x 1\t\t1 => block=4",
-        "p\t1 x 1\t1+2^-60\t1 => block=4",
-        "p\t1 x 1\t0\t1: block=4",
-        "p\t1 x 1\t0\t1 => blocks=4",
-        "p\t1 x 1\t0\t1 => out=truncate",
-        "p\t1 x 1\t0\t1 => block>=many",
-        "p\t1 x 1\t0\t1 => out>=3",
-    ] {
-        assert!(read_tests(bad).is_err(), "{bad}");
-    }
-}
-
-/// Boxes that are no units: the same answer always, another one each time, parts of the question.
-#[derive(Debug)]
-enum Strange {
-    Constant(u64),
-    Erratic(Random),
-    Echo,
-}
-
-#[derive(Debug)]
-struct NoUnit(Strange, Interface);
-
-impl BlackBox for NoUnit {
-    fn interface(&self) -> Interface {
-        self.1
-    }
-
-    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, gemmulate::Error> {
-        let mask = self.1.d.code_mask();
-        let answer = |x: &Input| match &mut self.0 {
-            Strange::Constant(d) => *d,
-            Strange::Erratic(r) => r.below(u64::MAX),
-            Strange::Echo => x.c ^ x.a.iter().fold(0u64, |sum, a| sum.rotate_left(3) ^ a),
-        };
-        Ok(inputs.iter().map(answer).map(|d| d & mask).collect())
-    }
-}
-
-/// A box that leaves its last answer out.
-#[derive(Debug)]
-struct Short(Unit);
-
-impl BlackBox for Short {
-    fn interface(&self) -> Interface {
-        BlackBox::interface(&self.0)
-    }
-
-    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, gemmulate::Error> {
-        let mut answers = self.0.dot_adds(inputs)?;
-        answers.pop();
-        Ok(answers)
-    }
-}
-
-#[test]
-fn a_box_with_too_few_answers_is_an_error() {
-    for name in ["volta/mma.m8n8k4.f32.f16.f16.f32", "custom/m1n1k2.f32.e2m1.e2m1.f32/dot:block=1:F=30"] {
-        let mut short = Short(Unit::find(name).unwrap());
-        let options = FitOptions { time: Duration::from_secs(1), ..FitOptions::default() };
-        let errors = [
-            features(&mut short).unwrap_err(),
-            SummationTree::find(&mut short).unwrap_err(),
-            fit(&mut short, &options).unwrap_err(),
-        ];
-        for error in errors {
-            assert!(error.to_string().contains("as many as the inputs"), "{name}: {error}");
-        }
-    }
-}
-
-/// Whatever a box answers, nothing panics, and no model is claimed for what no unit computes.
-#[test]
-fn boxes_that_are_no_units_are_survived() {
-    use gemmulate::format::{BF16, E2M1, UE8M0};
-    use gemmulate::instr::ScaleRule;
-    let options = FitOptions { time: Duration::from_millis(200), vectors: 2000, ..FitOptions::default() };
-    let scale = Some(ScaleRule { format: UE8M0, block: 2 });
-    let interfaces = [
-        Interface { k: 1, a: F16, b: F16, c: F32, d: F32, scale: None },
-        Interface { k: 3, a: BF16, b: E5M2, c: F16, d: F32, scale: None },
-        Interface { k: 4, a: E2M1, b: E4M3, c: F32, d: F16, scale },
-        Interface { k: 2, a: E2M1, b: E2M1, c: E2M1, d: E2M1, scale: None },
-    ];
-    for interface in interfaces {
-        for d in [0, 1, interface.d.code_mask(), interface.d.max_code(true)] {
-            let _ = features(&mut NoUnit(Strange::Constant(d), interface)).unwrap();
-            // What 1 x 1 is not 1 for has no model, and none is looked for.
-            let constant = fit(&mut NoUnit(Strange::Constant(d), interface), &options).unwrap();
-            assert!(constant.does_not_sum.is_some() && constant.mismatches > 0, "{interface:?} {d:x}");
-        }
-        for seed in 0..3 {
-            let _ = features(&mut NoUnit(Strange::Erratic(Random(seed)), interface)).unwrap();
-        }
-        let erratic = fit(&mut NoUnit(Strange::Erratic(Random(7)), interface), &options).unwrap_err();
-        assert!(matches!(erratic, gemmulate::Error::Inconsistent { .. }), "{interface:?}: {erratic}");
-        let echo = fit(&mut NoUnit(Strange::Echo, interface), &options).unwrap();
-        let _ = features(&mut NoUnit(Strange::Echo, interface)).unwrap();
-        assert!(echo.mismatches > 0, "{interface:?}");
-        let c = echo.counterexample.unwrap();
-        assert_ne!(c.answer, c.model);
-    }
-}
-
-/// A unit that gives one answer in `period` with its last bit flipped.
-#[derive(Debug)]
-struct Flaky {
-    unit: Unit,
-    period: usize,
-    asked: usize,
-}
-
-impl BlackBox for Flaky {
-    fn interface(&self) -> Interface {
-        BlackBox::interface(&self.unit)
-    }
-
-    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, gemmulate::Error> {
-        let mut answers = self.unit.dot_adds(inputs)?;
-        for d in &mut answers {
-            self.asked += 1;
-            *d ^= u64::from(self.asked.is_multiple_of(self.period));
-        }
-        Ok(answers)
-    }
-}
-
-/// A box that now and then answers otherwise is told with the input and both answers, one of them the
-/// unit's own: where it errs among the first answers, while a model is falsified, or never again.
-#[test]
-fn a_box_that_is_no_function_is_said_to_be_none() {
-    for (name, period) in [
-        ("volta/mma.m8n8k4.f32.f16.f16.f32", 997),
-        ("volta/mma.m8n8k4.f32.f16.f16.f32", 5003),
-        ("cdna2/v_mfma_f32_32x32x8f16", 40_009),
-        ("hopper/mma.m16n8k16.f16.f16.f16.f16", 100_003),
-    ] {
-        let unit = Unit::find(name).unwrap();
-        let error = fit(&mut Flaky { unit: unit.clone(), period, asked: 0 }, &FitOptions::default()).unwrap_err();
-        let gemmulate::Error::Inconsistent { input, first, again } = &error else { panic!("{name}: {error}") };
-        let own = unit.dot_add_bits(&input.a, &input.b, input.c).unwrap();
-        assert!(first != again && [*first, *again].contains(&own), "{name}, one in {period}: {error}");
-        let said = error.to_string();
-        assert!(said.contains(&format!("`{input}`")) && said.contains(&format!("{first:x}")), "{said}");
-    }
-}
-
-fn command(text: &str, timeout: f32) -> gemmulate::Error {
-    let interface = Interface { k: 2, a: F16, b: F16, c: F32, d: F32, scale: None };
-    let mut target = match Command::start(text, interface, Duration::from_secs_f32(timeout)) {
-        Ok(target) => target,
-        Err(error) => return error,
-    };
-    features(&mut target).unwrap_err()
-}
-
-#[cfg(unix)]
-#[test]
-fn bad_commands_give_clear_errors() {
-    let cases = [
-        ("sleep 100", 0.3, "gave no answer for 0.3 s"),
-        ("exit 3", 20.0, "exit status: 3"),
-        ("echo bad news >&2; exit 1", 20.0, "it said: bad news"),
-        // Noticed before the first question, or as its answer.
-        ("yes hello", 20.0, "`hello`"),
-        ("yes 123456789", 20.0, "`123456789`"),
-        ("head -c 100000 /dev/zero; sleep 100", 20.0, "more than 256 bytes"),
-        ("yes 0", 20.0, "unasked"),
-        ("/no/such/program", 20.0, "127"),
-    ];
-    for (text, timeout, message) in cases {
-        let error = command(text, timeout).to_string();
-        assert!(error.contains(message), "{text}: {error}");
-    }
 }

@@ -257,6 +257,12 @@ fn floors_are_told_by_inputs_on_both_sides() {
         ("custom/m1n1k16.f16.f16.f16.f16/dot:block=16:F=8:flush-in=yes:e_zero=emin-5", Some(-19)),
         ("custom/m1n1k16.f16.f16.f16.f16/dot:block=16:F=25:out=rne:flush-in=yes:e_zero=none", None),
         ("custom/m1n1k8.f32.bf16.bf16.f32/dot:block=8:F=24:flush-out=yes", None),
+        // Among f16's products: those of subnormal operands keep the exponent of the smallest normal one.
+        ("custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=9:c=late:e_zero=emin+107", Some(-19)),
+        ("custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=9:c=late:e_zero=emin+104", Some(-22)),
+        ("custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=8:c=late:e_zero=emin+100", Some(-26)),
+        ("custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=9:c=late:flush-in=yes:e_zero=emin+107", Some(-19)),
+        ("custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=9:e_zero=emin+104", Some(-22)),
         // What is below e_max - 24 is cut again, down, after the products were: ties show where.
         ("cdna3/v_mfma_f32_32x32x8_bf16", Some(-126)),
         ("cdna3/v_mfma_f32_16x16x8_xf32", Some(-126)),
@@ -286,6 +292,7 @@ fn floors_that_no_input_shows_are_one_function() {
         ("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3", -114),
         ("volta/mma.m8n8k4.f32.f16.f16.f32", -126),
         ("hopper/wgmma.m64n8k32.f16.e4m3.e4m3", -11),
+        ("custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=9:c=late:e_zero=none", -28),
     ] {
         let found = probed(unit);
         let feature = found.get("e_zero").unwrap();

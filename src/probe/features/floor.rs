@@ -151,9 +151,14 @@ fn tiny_sums(lab: &Lab<'_>, site: &Site, with_c: bool, models: &[Model]) -> (Vec
     let quantum = d.emin() - models.iter().map(bits).max().unwrap_or(0);
     let smallest = last_bit(&a) + last_bit(&b) + scale.map_or(0, |rule| 2 * last_bit(&rule.format));
     let bottom = quantum.max(smallest);
+    let normal = lab.bench.product_range().0;
     let mut sums: Vec<Vec<(bool, u128, i32)>> = Vec::new();
     for negative in [false, true] {
-        sums.extend((bottom - 1..=d.emin().max(bottom + bits(&models[0]))).map(|e| vec![(negative, 1, e)]));
+        let highest = d.emin().max(bottom + d.fraction_bits as i32).max(normal);
+        sums.extend((bottom - 1..=highest).map(|e| vec![(negative, 1, e)]));
+        // The smallest product of normal numbers has as low bits, where subnormal ones are read as zero.
+        let low_bits = (1..=(a.fraction_bits + b.fraction_bits) as i32).filter(|n| normal - n >= bottom);
+        sums.extend(low_bits.map(|n| vec![(negative, (1 << n) + 1, normal - n)]));
         for (m, e) in [(1, bottom), (1, bottom - 1), (3, bottom - 1)] {
             for sign in [false, true] {
                 sums.extend((bottom - 45..e).rev().map(|tiny| vec![(negative, m, e), (sign, 1, tiny)]));
@@ -166,7 +171,13 @@ fn tiny_sums(lab: &Lab<'_>, site: &Site, with_c: bool, models: &[Model]) -> (Vec
     let with_a_bit = (1..=c.fraction_bits as i32).map(|n| ((1 << n) + 1, c.emin() - n));
     let lone_c = powers.chain(with_a_bit).map(|(m, e)| vec![(k, false, m, e)]).filter(|_| with_c);
     let lone_c = lone_c.filter_map(|terms| Some((lab.bench.terms(&terms)?, terms)));
-    let products = sums.iter().filter_map(|terms| placed(lab, &site.last.products, terms));
+    // A product of 2 or more, as its operands are written, is aligned in two ways, which are no floors.
+    let as_written = |(input, terms): &(Input, Vec<Placed>)| {
+        let below_two =
+            |&(at, _, m, e): &Placed| m == 1 || lab.bench.product_exponent(input, at) == e + m.ilog2() as i32;
+        terms.len() > 1 || terms.iter().all(below_two)
+    };
+    let products = sums.iter().filter_map(|terms| placed(lab, &site.last.products, terms)).filter(as_written);
     let (mut asked, mut inputs) = (Vec::new(), Vec::new());
     for (input, terms) in products.chain(lone_c) {
         let exponent = |k_of: usize| if k_of == k { c.emin() } else { lab.bench.product_exponent(&input, k_of) };

@@ -4,7 +4,7 @@ use super::super::black_box::Interface;
 use super::cases::{Case, Jury};
 use super::options::{self, roundings};
 use super::search;
-use super::structure::{Structure, all as structures};
+use super::structure::{LastKept, Structure, all as structures};
 use crate::accumulate::{CPosition, GenericDot, Recipe};
 use std::time::Instant;
 
@@ -16,8 +16,8 @@ pub(super) struct Hypotheses {
     /// ... this many of them for any unit, the others for one that drifts.
     pub(super) steady: usize,
     pub(super) middle: Vec<Case>,
-    /// How far below d's lowest exponent the last bit is that a floor keeps of any product, if it cuts ordinary ones.
-    pub(super) last_kept: Option<i32>,
+    /// The last bit that is kept, if ordinary numbers have lower ones.
+    pub(super) last_kept: Option<LastKept>,
     pub(super) deadline: Instant,
 }
 
@@ -76,8 +76,8 @@ impl Hypotheses {
     }
 
     /// Generic models that at most `allowed` answers of the middle range refute: with floors that keep bits down to
-    /// 2^(emin - `last`), or with none yet.
-    fn generic(&self, interface: &Interface, allowed: usize, last: Option<i32>) -> Vec<Recipe> {
+    /// `last`, or with none yet.
+    fn generic(&self, interface: &Interface, allowed: usize, last: Option<LastKept>) -> Vec<Recipe> {
         let mut ordinary: Vec<Case> = self.middle.iter().filter(|c| c.is_ordinary()).cloned().collect();
         let likely = search::likely_output_bits(&ordinary, interface);
         let wider = search::wider(&likely, interface);

@@ -3,7 +3,7 @@
 use super::super::black_box::Interface;
 use super::cases::{Case, Compact, Jury, sees_zeros};
 use super::options::{self, WIDTHS};
-use super::structure::Structure;
+use super::structure::{LastKept, Structure};
 use crate::accumulate::{CPosition, Floor, GenericDot, Recipe, SubnormalC, ZeroProducts};
 use crate::round::Rounding;
 use crate::special::NanRule;
@@ -19,17 +19,23 @@ fn roundings(known: bool) -> impl Iterator<Item = Rounding> {
     options::roundings().take(if known { 4 } else { usize::MAX })
 }
 
-/// The alignments tried: exact, or every width, rounding and sticky bit. With a floor that keeps bits down to
-/// 2^(emin - `last`), every width has its own.
-fn alignments(base: GenericDot, known: bool, last: Option<i32>) -> impl Iterator<Item = GenericDot> {
+/// The alignments tried: exact, or every width, rounding and sticky bit. With floors that keep bits down to `last`,
+/// every width has its own; or none, where it keeps no more of the smallest products anyway.
+fn alignments(base: GenericDot, known: bool, last: Option<LastKept>) -> impl Iterator<Item = GenericDot> {
     let exact = last.is_none().then_some(GenericDot { exact: true, ..base });
     let wide = move |frac_bits: u32, sticky: bool| {
+        let wide = GenericDot { frac_bits, sticky, ..base };
         // A sticky bit alone shows as one bit more.
-        let floor = |last: i32| Floor::BelowEmin(last - frac_bits as i32 - i32::from(sticky));
-        GenericDot { frac_bits, sticky, floor: last.map_or(base.floor, floor), ..base }
+        let below_emin = |last: LastKept| last.bit - frac_bits as i32 - i32::from(sticky);
+        let floor = last.map(|last| GenericDot { floor: Floor::BelowEmin(below_emin(last)), ..wide });
+        let none = last.is_none_or(|last| below_emin(last) >= last.harmless).then_some(wide);
+        none.into_iter().chain(floor)
     };
     let aligned = [false, true].into_iter().flat_map(move |sticky| {
-        let rounded = move |alignment| WIDTHS.map(move |w| GenericDot { alignment, ..wide(w, sticky) });
+        let rounded = move |alignment| {
+            let of_width = move |w| wide(w, sticky).map(move |wide| GenericDot { alignment, ..wide });
+            WIDTHS.flat_map(of_width)
+        };
         roundings(known).flat_map(rounded)
     });
     exact.into_iter().chain(aligned)
@@ -87,8 +93,12 @@ pub(crate) struct Middle<'a> {
     pub(crate) deadline: Instant,
 }
 
-/// Every alignment with each of these endings, and with floors that keep bits down to 2^(emin - `last`).
-pub(crate) fn candidates(endings: &[GenericDot], known: bool, last: Option<i32>) -> impl Iterator<Item = GenericDot> {
+/// Every alignment with each of these endings, and with floors that keep bits down to `last`.
+pub(crate) fn candidates(
+    endings: &[GenericDot],
+    known: bool,
+    last: Option<LastKept>,
+) -> impl Iterator<Item = GenericDot> {
     endings.iter().flat_map(move |ending| alignments(*ending, known, last))
 }
 
@@ -248,6 +258,7 @@ fn oddness(model: &GenericDot) -> usize {
         !known.contains(&model.output_rounding),
         model.output_bits.is_some(),
         model.flush_results,
+        model.floor != d.floor,
         model.pattern != d.pattern,
         model.zero_products != d.zero_products,
     ];

@@ -5,7 +5,7 @@
 //! calls alike must give equal answers. Where formats are so narrow that sums of three products are
 //! never rounded, this is asked with the largest product at all other places too.
 
-use super::super::bench::{Bench, normal, top};
+use super::super::bench::{Bench, exact, normal, power, top};
 use super::super::black_box::{BlackBox, Input, Interface};
 use super::super::generate::Generator;
 use super::cases::reduced;
@@ -184,29 +184,82 @@ pub(crate) fn allowed(target: &mut dyn BlackBox, seed: u64) -> Result<[Vec<Struc
     Ok([steady, drifting])
 }
 
-/// How far below d's lowest exponent the last bit is that a floor keeps of a lone product or a lone c, if their
-/// formats have lower ones.
-pub(crate) fn last_kept(target: &mut dyn BlackBox) -> Result<Option<i32>, Error> {
-    let interface = target.interface();
-    let Interface { c, d, k, .. } = interface;
-    let bench = Bench::new(interface);
+/// Where bits end among the ordinary numbers of the operands' formats, below d's lowest exponent (as
+/// [`Floor::BelowEmin`](crate::accumulate::Floor::BelowEmin) counts).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastKept {
+    /// The last bit that is kept of a lone product or a lone c.
+    pub(crate) bit: i32,
+    /// The smallest product of normal numbers: floors from here on cut no product.
+    pub(crate) harmless: i32,
+}
+
+/// The last bit that is kept of a lone product or a lone c, if their formats have lower ones.
+pub(crate) fn last_kept(target: &mut dyn BlackBox) -> Result<Option<LastKept>, Error> {
+    let Interface { a, b, c, d, k, .. } = target.interface();
+    let bench = Bench::new(target.interface());
     let last_bit = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
-    let (lowest, highest) = bench.product_range();
-    let of_products = (lowest.max(last_bit(&d))..=highest.min(top(&d)), k - 1);
-    let of_c = (last_bit(&c).max(last_bit(&d))..=top(&c).min(top(&d)), k);
-    for (exponents, place) in [of_products, of_c] {
-        let low = *exponents.start();
-        let input = |e: i32| Some((e, bench.terms(&[(place, false, 1, e)])?));
-        let (exponents, inputs): (Vec<i32>, Vec<Input>) = exponents.rev().filter_map(input).unzip();
+    let (normal, highest) = bench.product_range();
+    // Down to products of subnormal operands, or else to the last bits of the smallest product of normal ones.
+    let tiny: Tiny = if reads_subnormals(target, &bench, k - 1)? { of_subnormals } else { with_a_low_bit };
+    let power_at = |place, e: i32| Some((e, bench.terms(&[(place, false, 1, e)])?, bench.d(false, 1, e)?));
+    let product = |e: i32| if e < normal { tiny(&bench, k - 1, e) } else { power_at(k - 1, e) };
+    let lowest = (last_bit(&a) + last_bit(&b)).max(last_bit(&d));
+    let products: Vec<_> = (lowest..=highest.min(top(&d))).rev().filter_map(product).collect();
+    let c_exponents = last_bit(&c).max(last_bit(&d))..=top(&c).min(top(&d));
+    let of_c: Vec<_> = c_exponents.rev().filter_map(|e| power_at(k, e)).collect();
+    for asked in [products, of_c] {
+        let inputs: Vec<Input> = asked.iter().map(|(_, input, _)| input.clone()).collect();
         let answers = target.dot_adds(&inputs)?;
-        let kept = exponents.into_iter().zip(answers).take_while(|&(e, answer)| bench.d(false, 1, e) == Some(answer));
+        let kept = answers.iter().zip(&asked).take_while(|(answer, (_, _, whole))| *answer == whole).count();
         // Numbers that end, or end being normal, say nothing.
-        let says_something = |e: &i32| *e > low && ![c.emin(), d.emin()].contains(e);
-        if let Some(last) = kept.last().map(|(e, _)| e).filter(says_something) {
-            return Ok(Some(d.emin() - last));
+        let last = kept.checked_sub(1).filter(|_| kept < asked.len()).map(|last| asked[last].0);
+        if let Some(last) = last.filter(|last| ![c.emin(), d.emin()].contains(last)) {
+            return Ok(Some(LastKept { bit: d.emin() - last, harmless: d.emin() - normal }));
         }
     }
     Ok(None)
+}
+
+/// Makes an input whose only term, at this place, has its last bit at 2^e, below the smallest product of normal powers of
+/// two; with e, and d's code of the term.
+type Tiny = fn(&Bench, usize, i32) -> Option<(i32, Input, u64)>;
+
+/// 2^e, of operands that are written with the smallest exponents there are.
+fn of_subnormals(bench: &Bench, place: usize, e: i32) -> Option<(i32, Input, u64)> {
+    let Interface { a, b, .. } = bench.interface;
+    let of_b = (e - a.emin()).max(b.emin() - b.fraction_bits as i32);
+    let mut input = bench.zeros();
+    (input.a[place], input.b[place]) = (power(&a, false, e - of_b)?, power(&b, false, of_b)?);
+    Some((e, input, bench.d(false, 1, e)?))
+}
+
+/// The smallest product of normal numbers and its last bit.
+fn with_a_low_bit(bench: &Bench, place: usize, e: i32) -> Option<(i32, Input, u64)> {
+    let Interface { a, b, .. } = bench.interface;
+    let below = bench.product_range().0 - e;
+    let of_a = below.min(a.fraction_bits as i32);
+    let of_b = below - of_a;
+    // 1 + 2^-n, or 1 for n = 0.
+    let magnitude = |n: i32| if n == 0 { 1 } else { (1u128 << n) + 1 };
+    let mut input = bench.zeros();
+    input.a[place] = exact(&a, false, magnitude(of_a), a.emin() - of_a)?;
+    input.b[place] = exact(&b, false, magnitude(of_b), b.emin() - of_b)?;
+    Some((e, input, bench.d(false, magnitude(of_a) * magnitude(of_b), e)?))
+}
+
+/// Whether the largest power of two below a's normal numbers counts in a product that is far from the smallest results.
+fn reads_subnormals(target: &mut dyn BlackBox, bench: &Bench, place: usize) -> Result<bool, Error> {
+    let Interface { a, b, .. } = bench.interface;
+    let (of_a, of_b) = (a.emin() - 1, top(&b).min(1 - a.emin()));
+    let mut input = bench.zeros();
+    let (Some(x), Some(y), Some(product)) =
+        (power(&a, false, of_a), power(&b, false, of_b), bench.d(false, 1, of_a + of_b))
+    else {
+        return Ok(false);
+    };
+    (input.a[place], input.b[place]) = (x, y);
+    Ok(target.dot_adds(&[input])? == [product])
 }
 
 /// Places in the same relation must have equal answers, whatever the template.
