@@ -109,7 +109,7 @@ type Measured = (Vec<Width>, Vec<Observation>, bool);
 /// The ways of aligning y at `place` beside X and -X at `beside` that explain the answers.
 fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<Measured, Error> {
     let (product_low, product_high) = lab.bench.product_range();
-    let k = lab.bench.interface.k;
+    let (k, scaled) = (lab.bench.interface.k, lab.bench.interface.scale.is_some());
     let floor = smallest(lab, place)?;
     let x = largest(lab, beside.contains(&k));
     // Where c reaches that far, X = 1: groups summed in fixed point keep what is below their
@@ -117,18 +117,19 @@ fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<Measur
     // a floor among them.
     let one = if product_high - product_low > 16 { product_high.min(60) } else { 0.clamp(product_low, product_high) };
     let near = if place == k && floor <= one - WIDEST - 2 { one.min(x) } else { x };
-    let measured = explained(lab, beside, place, (near, floor), Bench::terms)?;
-    if near == x || lab.bench.interface.scale.is_some() {
+    let mut at = |x: i32| explained(lab, beside, place, (x, floor), Bench::terms);
+    let measured = at(near)?;
+    if scaled {
         return Ok(measured);
     }
-    // A floor among so few powers of two would keep fewer bits below X = 1 than below the two largest ones.
-    let bits = |ways: &[Width]| ways.iter().map(|w| w.bits).collect::<Vec<_>>();
-    let largest = explained(lab, beside, place, (x, floor), Bench::terms)?;
-    if bits(&largest.0) == bits(&measured.0) {
+    // Above a floor the width is the same whatever X is; below it, fewer bits are kept of a smaller one.
+    let agree = |x: &Measured, y: &Measured| x.0.is_empty() || x.0.iter().any(|way| y.0.contains(way));
+    let largest = if near == x { measured.clone() } else { at(x)? };
+    if near < x && agree(&measured, &largest) {
         return Ok(measured);
     }
-    let next = explained(lab, beside, place, (x - 1, floor), Bench::terms)?;
-    Ok(if bits(&next.0) == bits(&largest.0) { largest } else { (Vec::new(), measured.1, false) })
+    let next = at(x - 1)?;
+    Ok(if agree(&largest, &next) { largest } else { (Vec::new(), measured.1, false) })
 }
 
 /// The same by scales, for products in different blocks of them: formats may be too narrow to lose one another.
