@@ -1,7 +1,7 @@
 //! Matrix instructions, as types.
 //!
-//! Their parameters are in the order of the vendors' names: shape, then d, a, b, c there but
-//! operands first here, as in `f32 = f16 * f16 + f32` read from the right.
+//! The shape comes first, then the operands, then results: `Mma<M, N, K, A, B, C, D>`, `Wgmma<N, A, B, D>`,
+//! `Mfma<M, N, K, BLOCKS, A, B, D>`. (Vendors' names have d first: `mma.m16n8k16.f32.f16.f16.f32` is d, a, b, c.)
 
 use crate::arch::ArchInfo;
 use crate::catalogue::ty;

@@ -158,6 +158,9 @@ fn measure<T: Real>(unit: &Unit, args: &Args, native: &mut Native<T>) -> Result<
 fn yardstick<T: Real>(args: &Args, native: &mut Native<T>) -> Result<Value, Failure> {
     let rate = |times: Vec<f64>| args.size.macs() * 1e-9 / spread(times)[1];
     let (mut gemm, mut mm) = (Vec::new(), Vec::new());
+    // The first run pays for pages and threads.
+    native.gemm(args.threads as usize);
+    native.matrixmultiply();
     for _ in 0..args.turns {
         gemm.push(seconds(args.threads, || {
             native.gemm(args.threads as usize);

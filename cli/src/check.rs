@@ -51,6 +51,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
         result
     });
+    if outcome.is_ok() && all.passed + all.failed == 0 {
+        return Err(Failure::Message(
+            "there are no lines to compare: is this the output of a program that failed?".into(),
+        ));
+    }
     if outcome.is_ok() {
         writeln!(out, "{} passed, {} failed", all.passed, all.failed)?;
     }

@@ -36,13 +36,17 @@ pub(crate) struct Target {
 impl Target {
     /// Checks that a file can be written there.
     pub(crate) fn new(name: &Path) -> Result<Self, Failure> {
-        let path = fs::canonicalize(name).or_else(|_| follow(name))?;
-        let mut target = Self { name: name.to_path_buf(), path, special: false };
+        if name == Path::new("-") {
+            return Err(message(name, "is no file's name here; /dev/stdout is standard output"));
+        }
+        // A link to a pipe (/dev/stdout may be one) leads to no path.
+        let special = fs::metadata(name).is_ok_and(|found| !found.is_file() && !found.is_dir());
+        let path = if special { name.to_path_buf() } else { fs::canonicalize(name).or_else(|_| follow(name))? };
+        let target = Self { name: name.to_path_buf(), path, special };
         match fs::metadata(&target.path) {
             Ok(found) if found.is_dir() => return Err(message(name, "is a folder; name a file in it")),
             Ok(found) if found.permissions().readonly() => return Err(message(name, "is read-only")),
-            Ok(found) => target.special = !found.is_file(),
-            Err(_) => {}
+            _ => {}
         }
         if !target.special {
             // A file of somebody else's is not replaced, though its folder would let us.

@@ -220,6 +220,9 @@ fn a_child_that_does_not_sum_gets_no_model() {
     assert_eq!(fitted.code, 1, "{}", fitted.err);
     assert!(fitted.out.starts_with("no model was looked for: it does not sum"), "{}", fitted.out);
     assert!(!fitted.out.contains("custom/") && fitted.out.contains("line:"), "{}", fitted.out);
+    // What is shown is what was judged, where every input would do.
+    let nan = bad("fit", "while read line; do echo nan; done", "20");
+    assert!(nan.out.contains("1 x 1 at k = 0 gives NaN") && nan.out.contains("a0 = 1, b0 = 1"), "{}", nan.out);
 }
 
 /// A command that hangs, in two processes, and writes their numbers to a file.

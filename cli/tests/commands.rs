@@ -133,6 +133,11 @@ fn check_draws_what_differs() {
     assert_eq!(run.code, 1);
     let run = gemmulate(&["check", UNIT, "-"], LINE.as_bytes());
     assert!(run.err.contains("-:1: expected a last column, d") && run.code == 2, "{}", run.err);
+    // The program whose output this should be has failed.
+    for nothing in ["", "# a comment\n\n"] {
+        let run = gemmulate(&["check", UNIT, "-"], nothing.as_bytes());
+        assert!(run.err.contains("no lines to compare") && run.code == 2, "{}{}", run.out, run.err);
+    }
 }
 
 #[test]

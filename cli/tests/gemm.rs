@@ -2,7 +2,7 @@
 
 mod run;
 
-use run::gemmulate;
+use run::{command, gemmulate};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -258,12 +258,18 @@ fn output_files_are_whole_or_not_there() {
     fs::remove_file(&long).expect("written");
     gemm(&[UNIT, &a, &b, "-o", "/dev/null"]);
     assert!(!fs::metadata("/dev/null").expect("there").is_file());
+    let piped = command(&["gemm", UNIT, &a, &b, "-o", "/dev/stdout"]).output().expect("the tool runs");
+    assert_eq!((piped.stdout, piped.status.code()), (right.clone(), Some(0)));
     gemm(&[UNIT, &a, &b, "-o", &a]);
     assert_eq!(fs::read(&a).expect("written"), right);
     // What cannot be written is said before the work, and leaves nothing.
     fs::set_permissions(&d, fs::Permissions::from_mode(0o400)).expect("set");
-    for (to, why) in [(d.as_str(), "read-only"), (&folder.path(""), "folder"), ("/no/such/d.npy", "cannot be written")]
-    {
+    for (to, why) in [
+        (d.as_str(), "read-only"),
+        (&folder.path(""), "folder"),
+        ("/no/such/d.npy", "cannot be written"),
+        ("-", "/dev/stdout is standard output"),
+    ] {
         for command in [
             &["gemm", UNIT, &b, &b, "-o", to][..],
             &["compare", &b, &b, "--units", UNIT, "--svg", to],

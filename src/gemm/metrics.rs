@@ -2,7 +2,7 @@
 
 use super::builder::filled;
 use super::driver::{OnProgress, Progress};
-use super::workspace::Workspace;
+use super::workspace::{Workspace, has_current_pool};
 use crate::error::Error;
 use crate::format::{F64, FormatSpec, Overflow, Value};
 use crate::num;
@@ -61,22 +61,42 @@ pub fn reference_with<S: Data<Elem = f64>, R: Data<Elem = f64>>(
     };
     // In one piece, as new arrays are.
     let to = product.as_slice_mut().unwrap_or_default();
+    let threaded = threads > 1 || (threads == 0 && has_current_pool());
+    let work = Work { threaded, told: &told };
     let mut work = || match &integers {
-        Some(integers) => exact_sums(integers, [m, n, k], to, &told),
-        None => compensated_sums(&a.view(), &b.view(), to, &told),
+        Some(integers) => exact_sums(integers, [m, n, k], to, work),
+        None => compensated_sums(&a.view(), &b.view(), to, work),
     };
-    if threads == 0 { work() } else { Workspace::new().pool(threads)?.install(work) }?;
+    if threads > 1 { Workspace::new().pool(threads)?.install(work) } else { work() }?;
     Ok(Reference { product, exact })
 }
 
-/// Told of finished rows; an error stops the work.
-type Told<'a> = &'a (dyn Fn(usize) -> Result<(), Error> + Sync);
+/// How rows are worked on.
+#[derive(Clone, Copy)]
+struct Work<'a> {
+    /// By the current pool's threads, or by the caller's alone.
+    threaded: bool,
+    /// Told of finished rows; an error stops the work.
+    told: &'a (dyn Fn(usize) -> Result<(), Error> + Sync),
+}
+
+impl Work<'_> {
+    /// Chunks of `size` elements of D, each as so many rows.
+    fn chunks(self, to: &mut [f64], size: usize, f: impl Fn(usize, &mut [f64]) -> usize + Sync) -> Result<(), Error> {
+        let chunk = |(i, to): (usize, &mut [f64])| (self.told)(f(i, to));
+        if self.threaded {
+            to.par_chunks_mut(size.max(1)).enumerate().try_for_each(chunk)
+        } else {
+            to.chunks_mut(size.max(1)).enumerate().try_for_each(chunk)
+        }
+    }
+}
 
 /// Exact sums by native products of slices, rounded once.
-fn exact_sums((a, b): &(Fixed, Fixed), [m, n, k]: [usize; 3], to: &mut [f64], told: Told<'_>) -> Result<(), Error> {
+fn exact_sums((a, b): &(Fixed, Fixed), [m, n, k]: [usize; 3], to: &mut [f64], work: Work<'_>) -> Result<(), Error> {
     let (width, unit) = (slice_width(k), a.unit + b.unit);
     let slices_b = b.slices(width, 0..k, n);
-    to.par_chunks_mut((ROWS * n).max(1)).enumerate().try_for_each(|(block, to)| {
+    work.chunks(to, ROWS * n, |block, to| {
         let rows = block * ROWS..m.min((block + 1) * ROWS);
         let mut sums = vec![0i128; to.len()];
         for (s, a) in a.slices(width, rows.clone(), k).iter().enumerate() {
@@ -87,7 +107,7 @@ fn exact_sums((a, b): &(Fixed, Fixed), [m, n, k]: [usize; 3], to: &mut [f64], to
             }
         }
         to.iter_mut().zip(sums).for_each(|(d, sum)| *d = scaled(sum, unit));
-        told(rows.len())
+        rows.len()
     })
 }
 
@@ -96,14 +116,14 @@ fn compensated_sums(
     a: &ArrayView2<'_, f64>,
     b: &ArrayView2<'_, f64>,
     to: &mut [f64],
-    told: Told<'_>,
+    work: Work<'_>,
 ) -> Result<(), Error> {
     let columns = b.t().as_standard_layout().into_owned();
-    to.par_chunks_mut(b.ncols().max(1)).enumerate().try_for_each(|(i, row)| {
+    work.chunks(to, b.ncols(), |i, row| {
         for (j, d) in row.iter_mut().enumerate() {
             *d = compensated(a.row(i).iter().zip(columns.row(j)).map(|(&x, &y)| (x, y)));
         }
-        told(1)
+        1
     })
 }
 

@@ -13,7 +13,7 @@ use super::sink::Sink;
 use super::small::{Batch, Single};
 use super::tile::Shared;
 use super::turned::Turned;
-use super::workspace::Workspace;
+use super::workspace::{Workspace, has_current_pool};
 use crate::arch::ARCHITECTURES;
 use crate::error::Error;
 use crate::format::{F32, F64, FormatSpec, Overflow};
@@ -178,10 +178,12 @@ impl<D> Gemm<'_, D> {
             None | Some(1) => None,
             Some(threads) => Some(workspace.pool(threads)?),
         };
+        let threaded = pool.is_some() || (self.threads.is_none() && has_current_pool());
+        let how = Threads { pool: pool.as_deref(), threaded };
         if is_narrow(&self.unit.d) {
-            self.compute_wide::<f32>(&job, kernel, pool.as_deref(), sink, &mut workspace.narrow)
+            self.compute_wide::<f32>(&job, kernel, how, sink, &mut workspace.narrow)
         } else {
-            self.compute_wide::<f64>(&job, kernel, pool.as_deref(), sink, &mut workspace.wide)
+            self.compute_wide::<f64>(&job, kernel, how, sink, &mut workspace.wide)
         }
     }
 
@@ -224,7 +226,7 @@ impl<D> Gemm<'_, D> {
         &self,
         job: &Job<'_>,
         kernel: &dyn Kernel,
-        pool: Option<&ThreadPool>,
+        Threads { pool, threaded }: Threads<'_>,
         sink: &mut dyn Sink,
         buffers: &mut Buffers<W>,
     ) -> Result<(), Error> {
@@ -249,7 +251,6 @@ impl<D> Gemm<'_, D> {
         };
         let (a, b) = (side(0, "A", unit.a)?, side(1, "B", unit.b)?);
         let c = if reads_c { self.addend::<W>(job, sink)? } else { Addend::None };
-        let threaded = self.threads != Some(1);
         let product = Product { shared, a, b, c, threaded, progress: self.progress, only: job.request.only };
         match pool {
             // The sink stays on this thread's side of a borrow, so it need not be `Send`.
@@ -437,4 +438,13 @@ fn vendor_nan(unit: &Unit) -> NanRule {
         Some(_) => NanRule::AllOnes,
         None => unit.recipe.map_or(NanRule::AllOnes, |recipe| recipe.nan()),
     }
+}
+
+/// Who works on a product.
+#[derive(Clone, Copy)]
+struct Threads<'a> {
+    /// Its own threads, if not those of the current pool.
+    pool: Option<&'a ThreadPool>,
+    /// Others than the caller's.
+    threaded: bool,
 }

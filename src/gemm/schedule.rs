@@ -152,7 +152,12 @@ impl Schedule {
         let atomic = self.mode == SplitMode::Atomic;
         refuse(slices == 0, || "there is no split into 0 slices".into())?;
         refuse(slices > 1 && (slices - 1).saturating_mul(self.per_slice()) >= blocks, || {
-            format!("split-k={slices} leaves a slice of K empty: there are {blocks} blocks of {}", self.block[2])
+            let per = self.per_slice();
+            let fit = blocks.div_ceil(per.max(1));
+            format!(
+                "split-k={slices} leaves a slice of K empty: there are {blocks} blocks of {}, and slices of {per} are {fit}",
+                self.block[2]
+            )
         })?;
         refuse(self.workers.is_some() && (slices > 1 || atomic), || "stream-K excludes split-K".into())?;
         let mut sorted = self.order.clone();

@@ -8,7 +8,7 @@ use crate::simd::{self, Isa};
 use crate::unit::Unit;
 use core::cell::Cell;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Buffers that a product leaves to the next one, so that small products need not allocate.
 #[derive(Debug, Default)]
@@ -74,6 +74,7 @@ impl Workspace {
         }
     }
 
+    /// A pool of its own for so many threads.
     pub(super) fn pool(&mut self, threads: usize) -> Result<Arc<ThreadPool>, Error> {
         // More find no work, but cost the system dearly.
         let threads = threads.min(MAX_THREADS);
@@ -85,4 +86,14 @@ impl Workspace {
         self.pool = Some((threads, pool.clone()));
         Ok(pool)
     }
+}
+
+/// Whether there are threads that need not be asked for: those of the pool that the caller works in, or the global one's.
+/// Where the system gives no thread to start that with, rayon would panic at the first use.
+pub(super) fn has_current_pool() -> bool {
+    static GLOBAL: OnceLock<bool> = OnceLock::new();
+    // Who has started it before is answered without a source: only a system that gives no threads has one.
+    let start =
+        || ThreadPoolBuilder::new().build_global().err().is_none_or(|e| std::error::Error::source(&e).is_none());
+    rayon::current_thread_index().is_some() || *GLOBAL.get_or_init(start)
 }

@@ -6,6 +6,7 @@ use crate::special::NanRule;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::process::{Child, ChildStdin, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -35,6 +36,8 @@ pub struct Command {
     guard: Option<Child>,
     lines: SyncSender<String>,
     answers: Receiver<Answer>,
+    /// Empty lines since the last answer.
+    empty: Arc<AtomicUsize>,
     stderr: Arc<Mutex<VecDeque<String>>>,
     stderr_reader: JoinHandle<()>,
     asked: usize,
@@ -65,13 +68,14 @@ impl Command {
         let guard = guard(&child);
         let (lines, to_write) = sync_channel(4);
         let (found, answers) = sync_channel(1 << 16);
-        let last = Arc::new(Mutex::new(VecDeque::new()));
-        thread::spawn(move || write_lines(stdin, &to_write));
-        thread::spawn(move || read_answers(stdout, &found));
-        let kept = Arc::clone(&last);
-        let stderr_reader = thread::spawn(move || keep_last_lines(stderr, &kept));
+        let (last, empty) = (Arc::new(Mutex::new(VecDeque::new())), Arc::new(AtomicUsize::new(0)));
+        let (kept, counted) = (Arc::clone(&last), Arc::clone(&empty));
+        let no_thread = |e| failed(format!("cannot be listened to: {e}"));
+        thread::Builder::new().spawn(move || write_lines(stdin, &to_write)).map_err(no_thread)?;
+        thread::Builder::new().spawn(move || read_answers(stdout, &found, &counted)).map_err(no_thread)?;
+        let stderr_reader = thread::Builder::new().spawn(move || keep_last_lines(stderr, &kept)).map_err(no_thread)?;
         let (text, asked, stderr) = (command.into(), 0, last);
-        Ok(Self { text, interface, timeout, child, guard, lines, answers, stderr, stderr_reader, asked })
+        Ok(Self { text, interface, timeout, child, guard, lines, answers, empty, stderr, stderr_reader, asked })
     }
 
     /// An error about this command, with the last thing it said on standard error.
@@ -115,8 +119,12 @@ impl Command {
             Ok(Ok(line)) => line,
             Ok(Err(why)) => return Err(self.failed(format!("answer {}: {why}", answered + 1))),
             Err(RecvTimeoutError::Timeout) => {
+                let what = match self.empty.load(Ordering::Relaxed) {
+                    0 => "gave no answer".to_owned(),
+                    empty => format!("gave no answer but {empty} empty lines"),
+                };
                 return Err(self.failed(format!(
-                    "gave no answer for {} s after {answered} answers of {}: does it flush its output before it waits?",
+                    "{what} for {} s after {answered} answers of {}: does it flush its output before it waits?",
                     self.timeout.as_secs_f32(),
                     self.asked
                 )));
@@ -211,9 +219,8 @@ fn write_lines(stdin: ChildStdin, lines: &Receiver<String>) {
     }
 }
 
-fn read_answers(stdout: impl Read, found: &SyncSender<Answer>) {
+fn read_answers(stdout: impl Read, found: &SyncSender<Answer>, empty: &AtomicUsize) {
     let mut stdout = BufReader::new(stdout);
-    let mut empty = 0;
     loop {
         let mut line = Vec::new();
         let read = stdout.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
@@ -227,13 +234,14 @@ fn read_answers(stdout: impl Read, found: &SyncSender<Answer>) {
                 Err(format!("`{}`, where the output ends without a newline", String::from_utf8_lossy(&line)))
             }
             Ok(_) => match String::from_utf8(line) {
-                Ok(text) if text.trim().is_empty() && empty < EMPTY_LINES => {
-                    empty += 1;
-                    continue;
+                Ok(text) if text.trim().is_empty() => {
+                    if empty.fetch_add(1, Ordering::Relaxed) < EMPTY_LINES {
+                        continue;
+                    }
+                    Err("nothing but empty lines".into())
                 }
-                Ok(text) if text.trim().is_empty() => Err("nothing but empty lines".into()),
                 Ok(text) => {
-                    empty = 0;
+                    empty.store(0, Ordering::Relaxed);
                     Ok(text)
                 }
                 Err(_) => Err("not text".into()),

@@ -162,6 +162,7 @@ fn bad_commands_give_clear_errors() {
         ("yes 123456789", 20.0, "`123456789`"),
         ("head -c 100000 /dev/zero; sleep 100", 20.0, "more than 256 bytes"),
         ("yes 0", 20.0, "unasked"),
+        ("while read l; do echo; done", 0.3, "gave no answer but"),
         ("/no/such/program", 20.0, "127"),
     ];
     for (text, timeout, message) in cases {

@@ -138,9 +138,13 @@ fn fit_known(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Err
     if let Some((why, inputs)) = super::features::does_not_sum(&mut lab.target)? {
         lab.target.refuse_babble()?;
         let wrong = lab.ask(inputs)?;
-        lab.jury.cases.extend(wrong);
-        let model = lab.first_model();
-        return Ok(Fit { does_not_sum: Some(why), ..lab.report(model, options)? });
+        lab.jury.cases.extend(wrong.iter().cloned());
+        let first = lab.first_model();
+        let expected = interface.unit(first)?.dot_adds(&wrong.iter().map(|c| c.input.clone()).collect::<Vec<_>>())?;
+        // The very input that was judged: a smaller one may say something else.
+        let judged = wrong.into_iter().zip(expected).next();
+        let counterexample = judged.map(|(c, model)| Counterexample { input: c.input, answer: c.answer, model });
+        return Ok(Fit { does_not_sum: Some(why), counterexample, ..lab.report(first, options)? });
     }
     let [mut allowed, drifting] = structure::allowed(&mut lab.target, options.seed)?;
     let steady = allowed.len();
