@@ -116,6 +116,14 @@ pub enum Error {
         /// What it did, and what was expected.
         why: String,
     },
+    /// A box that is too slow for the time it was given.
+    #[error("no model in {limit:?}: the box gave {answers} answers in that time, and a model takes some ten thousand")]
+    OutOfTime {
+        /// The time it had.
+        limit: std::time::Duration,
+        /// The answers it gave.
+        answers: u64,
+    },
     /// A box that is no function: it answers the same input in different ways.
     #[error("the box is no function: asked `{input}` it answered {first:x}, and asked again {again:x}")]
     Inconsistent {

@@ -10,7 +10,8 @@ use std::io::Write;
 
 /// Find the smallest input on which two units differ, and draw both traces.
 ///
-/// Nothing can be left out of the input, shortened or moved nearer without the units agreeing.
+/// Nothing can be left out of the input, shortened or moved nearer without the units agreeing (nearer
+/// by the exponents as stored: a subnormal's is the smallest there is).
 /// NaNs' bits count only where no number differs.
 /// Whether another input has fewer terms, or whether units are equal that none tells apart, only a
 /// solver can say: with --prove (a build with the feature smt; cvc5 or z3 installed).

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Seconds after which no other model is looked for
+    /// Seconds for which the unit is asked and models are looked for
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     limit: u64,
     /// Print JSON: {unit, accumulator, vectors, mismatches, counterexample, alternatives, ...}
@@ -75,8 +75,9 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
             "  NaNs were compared as NaNs: {code:x}, which the unit gives, is no NaN of this library's units"
         )?;
     }
-    if found.out_of_time && found.mismatches > 0 {
-        writeln!(out, "  time ran out: --limit SECONDS gives the search more")?;
+    if found.out_of_time {
+        let what = if found.mismatches > 0 { "time ran out" } else { "time ran out before all was tried" };
+        writeln!(out, "  {what}: --limit SECONDS gives the search more")?;
     }
     if let Some(c) = &found.counterexample {
         let value = |d: u64| number(interface.d.to_f64(d));

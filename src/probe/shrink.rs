@@ -215,8 +215,8 @@ fn shifted(input: &Input, interface: &Interface, by: i32) -> Option<Input> {
 /// Steps asked for in one batch.
 const AT_ONCE: usize = 512;
 
-/// Shrinks an input on which two boxes differ until no single step keeps the difference; returns
-/// it with both answers.
+/// Shrinks an input on which two boxes differ until no single step keeps the difference, or a box's
+/// time is up; returns it with both answers.
 ///
 /// # Errors
 /// When a box fails to answer.
@@ -231,7 +231,11 @@ pub(crate) fn shrink(
     let mut best = (input.clone(), first[0], second[0]);
     'smaller: loop {
         for steps in smaller(&best.0, &interface).chunks(AT_ONCE) {
-            let (first, second) = (one.dot_adds(steps)?, other.dot_adds(steps)?);
+            let first = match one.dot_adds(steps) {
+                Err(Error::OutOfTime { .. }) => return Ok(best),
+                first => first?,
+            };
+            let second = other.dot_adds(steps)?;
             let differs = first.iter().zip(&second).position(|(x, y)| x != y);
             if let Some(at) = differs {
                 best = (steps[at].clone(), first[at], second[at]);

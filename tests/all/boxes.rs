@@ -49,11 +49,43 @@ impl BlackBox for Short {
     }
 }
 
+/// A box that takes its time.
+#[derive(Debug)]
+struct Slow {
+    unit: Unit,
+    an_answer: Duration,
+    answered: u64,
+}
+
+impl BlackBox for Slow {
+    fn interface(&self) -> Interface {
+        BlackBox::interface(&self.unit)
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, gemmulate::Error> {
+        std::thread::sleep(self.an_answer * inputs.len() as u32);
+        self.answered += inputs.len() as u64;
+        self.unit.dot_adds(inputs)
+    }
+}
+
+/// However slow the machine is: asked no more after 300 ms, such a box has given at most 300 answers and those of the
+/// last round trip.
+#[test]
+fn a_slow_box_is_asked_no_longer_than_it_may_be() {
+    let unit = Unit::find("volta/mma.m8n8k4.f32.f16.f16.f32").unwrap();
+    let mut slow = Slow { unit, an_answer: Duration::from_millis(1), answered: 0 };
+    let options = FitOptions { time: Duration::from_millis(300), ..FitOptions::default() };
+    let error = fit(&mut slow, &options).unwrap_err();
+    assert!(matches!(error, gemmulate::Error::OutOfTime { .. }), "{error}");
+    assert!(slow.answered < 500, "{}", slow.answered);
+}
+
 #[test]
 fn a_box_with_too_few_answers_is_an_error() {
     for name in ["volta/mma.m8n8k4.f32.f16.f16.f32", "custom/m1n1k2.f32.e2m1.e2m1.f32/dot:block=1:F=30"] {
         let mut short = Short(Unit::find(name).unwrap());
-        let options = FitOptions { time: Duration::from_secs(1), ..FitOptions::default() };
+        let options = FitOptions::default();
         let errors = [
             features(&mut short).unwrap_err(),
             SummationTree::find(&mut short).unwrap_err(),
@@ -70,7 +102,7 @@ fn a_box_with_too_few_answers_is_an_error() {
 fn boxes_that_are_no_units_are_survived() {
     use gemmulate::format::{BF16, E2M1, UE8M0};
     use gemmulate::instr::ScaleRule;
-    let options = FitOptions { time: Duration::from_millis(200), vectors: 2000, ..FitOptions::default() };
+    let options = FitOptions { time: Duration::from_secs(2), vectors: 2000, ..FitOptions::default() };
     let scale = Some(ScaleRule { format: UE8M0, block: 2 });
     let interfaces = [
         Interface { k: 1, a: F16, b: F16, c: F32, d: F32, scale: None },

@@ -7,7 +7,7 @@ use gemmulate::instr::Shape;
 use gemmulate::num::Num;
 use gemmulate::probe::{BlackBox, Fit, FitOptions, Input, Interface, Sameness, classes, diff, fit, same_function};
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The same function on `count` of the ten kinds of vectors.
 pub(crate) fn same_on_vectors(x: &Unit, y: &Unit, count: usize) -> bool {
@@ -226,9 +226,7 @@ fn fit_compares_unknown_nans_as_nans() {
 fn fit_gives_a_small_counterexample_for_what_it_cannot_model() {
     let mut unit = Unit::custom(Odd, Shape::new(1, 1, 4), [F16, F16, F32, F32], None).unwrap();
     let options = FitOptions { time: Duration::from_secs(4), ..FitOptions::default() };
-    let start = Instant::now();
     let found = fit(&mut unit, &options).unwrap();
-    assert!(start.elapsed() < 3 * options.time, "{:?}", start.elapsed());
     assert!(found.mismatches > 0);
     let c = found.counterexample.unwrap();
     assert_ne!(c.answer, c.model);

@@ -8,6 +8,7 @@
 
 mod alternatives;
 pub(super) mod cases;
+mod falsify;
 mod hypotheses;
 mod nans;
 mod options;
@@ -17,7 +18,6 @@ mod structure;
 
 use super::bench::Bench;
 use super::black_box::{BlackBox, Input, Interface};
-use super::edges::Edges;
 use super::generate::{ENDS, Generator, Kind, MIDDLE};
 use super::repeated::Repeated;
 use super::shrink;
@@ -29,7 +29,9 @@ pub use alternatives::Alternative;
 use cases::{Case, Jury};
 use hypotheses::Hypotheses;
 use nans::KnownNans;
-pub(super) use options::{families, options as parameter_options, roundings};
+#[cfg(test)]
+pub(super) use options::options as parameter_options;
+pub(super) use options::{families, roundings};
 use refine::Changes;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -44,7 +46,7 @@ pub struct FitOptions {
     pub vectors: usize,
     /// Seed of all random choices.
     pub seed: u64,
-    /// When to stop looking for another model.
+    /// How long to ask the box and to look for another model. What was found then is made smaller for an eighth of it.
     pub time: Duration,
 }
 
@@ -79,7 +81,8 @@ pub struct Fit {
     pub vectors: u64,
     /// How many of them the model gets wrong.
     pub mismatches: u64,
-    /// Whether the search was stopped for want of time: then a model with mismatches says little.
+    /// Whether the search was stopped for want of time: then a model with mismatches says little, and one without them
+    /// has not met all that it should have.
     pub out_of_time: bool,
     /// Why no model was looked for, where 1 x 1 and the like are not what they are in every model whose alignment floor
     /// is below them.
@@ -102,6 +105,8 @@ pub(super) struct Lab<'a> {
     /// Every answer that models are tested against.
     jury: Jury<Case>,
     deadline: Instant,
+    /// Whether the box was asked less than it should have been, for want of time.
+    cut_short: bool,
     seed: u64,
 }
 
@@ -115,7 +120,7 @@ impl core::fmt::Debug for Lab<'_> {
 ///
 /// # Errors
 /// When the box fails to answer, or answers the same input in different ways (every answer that refutes
-/// a model is asked for again). A box outside the library's family is no error: the result then
+/// a model is asked for again), or is too slow to have a first model in time. A box outside the library's family is no error: the result then
 /// has mismatches and a counterexample.
 pub fn fit(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error> {
     let mut known = KnownNans::new(target);
@@ -126,13 +131,15 @@ pub fn fit(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error
 fn fit_known(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error> {
     let interface = target.interface();
     interface.check()?;
+    let deadline = super::deadline(options.time);
     let mut lab = Lab {
-        target: Repeated::new(target),
+        target: Repeated::until(target, options.time, deadline),
         interface,
         bench: Bench::new(interface),
         asked: 0,
         jury: Jury { cases: Vec::new() },
-        deadline: super::deadline(options.time),
+        deadline,
+        cut_short: false,
         seed: options.seed,
     };
     if let Some((why, inputs)) = super::features::does_not_sum(&mut lab.target)? {
@@ -162,8 +169,8 @@ const DENSE: usize = 48;
 /// Starting models polished per stage.
 const STARTS: usize = 8;
 
-/// Vectors per round trip while falsifying.
-const BATCH: usize = 8192;
+/// The part of its time that a fit takes to make a counterexample smaller.
+const GRACE: u32 = 8;
 
 /// Mismatches kept per round of falsifying.
 const KEPT: usize = 48;
@@ -173,6 +180,14 @@ impl Lab<'_> {
         let answers = self.target.dot_adds(&inputs)?;
         self.asked += inputs.len() as u64;
         Ok(inputs.into_iter().zip(answers).map(|(x, d)| Case::new(&self.interface, x, d)).collect())
+    }
+
+    /// The answers to as many of the inputs, from the first, as there is time for until then.
+    fn until(&mut self, then: Instant, inputs: &[Input]) -> Result<Vec<u64>, Error> {
+        let answers = self.target.until_then(inputs, then)?;
+        self.asked += answers.len() as u64;
+        self.cut_short |= answers.len() < inputs.len();
+        Ok(answers)
     }
 
     /// Fails unless the box gives these answers again.
@@ -276,117 +291,17 @@ impl Lab<'_> {
         }
     }
 
-    /// Fresh vectors, a third of every kind and the rest at the model's edges; returns those it gets wrong.
-    fn falsify(&mut self, recipe: &Recipe, options: &FitOptions) -> Result<Vec<Case>, Error> {
-        let seed = self.seed ^ self.asked.rotate_left(32) ^ 0xFA15E;
-        let mut generator = Generator::new(self.bench.clone(), seed);
-        let mut edges = Edges::new(recipe, &self.interface, seed);
-        let mut model = self.interface.unit(*recipe)?;
-        // As many at the edges as were asked for, and half as many of every kind.
-        let mut left = options.vectors.saturating_add(options.vectors / 2);
-        while left > 0 {
-            let count = left.min(BATCH);
-            let mut inputs = edges.batch(count - count / 3);
-            inputs.extend(generator.batch(count / 3));
-            let answers = self.target.dot_adds(&inputs)?;
-            self.asked += count as u64;
-            let expected = model.dot_adds(&inputs)?;
-            let differing = inputs.into_iter().zip(answers).zip(expected).filter(|((_, d), want)| d != want);
-            let wrong: Vec<Case> = differing.take(KEPT).map(|((x, d), _)| Case::new(&self.interface, x, d)).collect();
-            if !wrong.is_empty() {
-                return Ok(wrong);
-            }
-            left -= count;
-        }
-        Ok(Vec::new())
-    }
-
-    /// Asks, for every other value of every parameter, an input on which it would differ, unless
-    /// the answers so far refute it; returns the answers that refute the model itself.
-    fn question_neighbours(&mut self, recipe: &Recipe, cuts: &[Structure]) -> Result<Vec<Case>, Error> {
-        let interface = self.interface;
-        let mut generator = Generator::new(self.bench.clone(), self.seed ^ 0x0DD);
-        let mut pool = generator.batch(NEIGHBOUR_POOL);
-        pool.extend(generator.of_kinds(&ENDS, NEIGHBOUR_POOL));
-        pool.extend(Edges::new(recipe, &interface, self.seed ^ 0x0DD).batch(2 * NEIGHBOUR_POOL));
-        let pool = shrink::Pool::new(&interface, recipe, pool);
-        let mut model = interface.unit(*recipe)?;
-        // What will be asked, with the model's answers: one input tells many values apart.
-        let mut asking: Jury<Case> = Jury { cases: Vec::new() };
-        let mut unsettled = Vec::new();
-        for (name, mut others) in parameter_options(recipe, &interface, cuts) {
-            // Of floors below an exact sum, those that cut the most are told first, and the least of them not at all.
-            if name == "e_zero" && matches!(recipe, Recipe::Generic(x) if x.exact) {
-                others.reverse();
-            }
-            let mut open = 0;
-            for other in others.into_iter().filter(|r| r != recipe) {
-                if open == OPEN || Instant::now() > self.deadline {
-                    break;
-                }
-                let refuted = |jury: &mut Jury<Case>| jury.refutations(1, |c| c.agrees(&other, &interface, true)) > 0;
-                let settled = super::same_function(recipe, &other, &interface).is_some();
-                if settled || refuted(&mut self.jury) || refuted(&mut asking) {
-                    continue;
-                }
-                let input = match pool.separating(&other, &interface) {
-                    Some(input) => Some(input.clone()),
-                    None => self.separating(&mut model, &other, 2 * NEIGHBOUR_POOL)?,
-                };
-                if input.is_none() {
-                    open += 1;
-                    unsettled.push(other);
-                }
-                asking.cases.extend(self.expected(&mut model, input)?);
-            }
-        }
-        // Those that stay as one get more; of long sums, which take longer, fewer.
-        let share = NEIGHBOUR_EDGES.1 / unsettled.len().max(1) / interface.k.div_ceil(16);
-        for other in unsettled {
-            let input = self.separating(&mut model, &other, share.min(NEIGHBOUR_EDGES.0))?;
-            asking.cases.extend(self.expected(&mut model, input)?);
-        }
-        let mut answers = self.ask(asking.cases.into_iter().map(|case| case.input).collect())?;
-        let wrong: Vec<Case> = answers.iter().filter(|c| !c.agrees(recipe, &interface, true)).cloned().collect();
-        answers.retain(|c| c.agrees(recipe, &interface, true));
-        self.jury.cases.extend(answers);
-        Ok(wrong)
-    }
-
-    /// An input with the model's answer.
-    fn expected(&self, model: &mut Unit, input: Option<Input>) -> Result<Option<Case>, Error> {
-        let answers = model.dot_adds(input.as_slice())?;
-        Ok(input.zip(answers.into_iter().next()).map(|(x, d)| Case::new(&self.interface, x, d)))
-    }
-
-    /// An input on which a model and its neighbour differ, among many at the neighbour's edges, a third of them ties.
-    fn separating(&self, model: &mut Unit, other: &Recipe, count: usize) -> Result<Option<Input>, Error> {
-        let mut edges = Edges::new(other, &self.interface, self.asked ^ count as u64);
-        let mut other = self.interface.unit(*other)?;
-        let mut left = count;
-        while left > 0 && Instant::now() <= self.deadline {
-            let mut inputs = edges.batch(left.min(NEIGHBOUR_POOL));
-            left -= inputs.len();
-            inputs.extend(edges.ties(inputs.len() / 2));
-            let (ours, theirs) = (model.dot_adds(&inputs)?, other.dot_adds(&inputs)?);
-            if let Some(at) = (0..inputs.len()).find(|&i| ours[i] != theirs[i]) {
-                return Ok(Some(inputs.swap_remove(at)));
-            }
-        }
-        Ok(None)
-    }
-
     fn report(mut self, recipe: Recipe, options: &FitOptions) -> Result<Fit, Error> {
         let interface = self.interface;
-        let out_of_time = Instant::now() > self.deadline;
+        let late = Instant::now() > self.deadline;
         let model = interface.unit(recipe)?;
         let mut wrong: Vec<Case> =
             self.jury.cases.iter().filter(|c| !c.agrees(&recipe, &interface, true)).cloned().collect();
-        if wrong.is_empty() && Instant::now() > self.deadline {
-            wrong = self.falsify(&recipe, options)?;
-        }
-        self.confirm(&wrong)?;
-        let counterexample = match wrong.iter().min_by_key(|c| shrink::size(&c.input, &interface)) {
+        let out_of_time = self.cut_short || (late && !wrong.is_empty());
+        wrong.sort_by_key(|c| shrink::size(&c.input, &interface));
+        self.confirm(&wrong[..wrong.len().min(KEPT)])?;
+        self.target.extend(super::deadline(options.time / GRACE));
+        let counterexample = match wrong.first() {
             Some(case) => Some(self.smallest(case, &model)?),
             None => None,
         };
@@ -420,15 +335,6 @@ impl Lab<'_> {
         Ok(Counterexample { input, answer, model: wrong })
     }
 }
-
-/// Inputs searched for one that separates a model from a neighbour.
-const NEIGHBOUR_POOL: usize = 2500;
-
-/// Inputs at the own edges of a neighbour that stays as good as the model, at most; and those of all such neighbours.
-const NEIGHBOUR_EDGES: (usize, usize) = (40_000, 400_000);
-
-/// Values of one parameter that nothing tells apart from the model's, before the others are left.
-const OPEN: usize = 8;
 
 /// X - X + y and more: what alignment keeps of y shows undisturbed by the output rounding.
 fn cancelling(bench: &Bench, seed: u64, count: usize) -> Vec<Input> {
