@@ -69,6 +69,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
         error
     })?;
+    if tests.is_empty() {
+        return Err(Failure::Message(format!("{name}: there is no test in it")));
+    }
     let mut out = io::output();
     if args.json {
         let list: Vec<Value> = authenticate(&tests, &args.units)?.iter().map(to_json).collect();

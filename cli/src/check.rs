@@ -2,6 +2,7 @@
 
 use crate::io::{self, Failure, Outcome};
 use gemmulate::Unit;
+use gemmulate::arch::split_architecture;
 use gemmulate::vectors::{Line, Vector, draw};
 use std::fs;
 use std::io::Write;
@@ -10,8 +11,9 @@ use std::path::{Path, PathBuf};
 /// Compare units with the d of lines.
 ///
 /// With a unit and a file, every line's last column is compared. With a folder, every
-/// ARCH/INSTRUCTION.tsv in it is, each with the unit of that name. The first differing lines are
-/// drawn as `trace` draws them; the last line says `N passed, M failed`.
+/// ARCH/INSTRUCTION.tsv in it is (of a folder ARCH, every INSTRUCTION.tsv), each with the unit of
+/// that name. The first differing lines are drawn as `trace` draws them; the last line says `N
+/// passed, M failed`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -96,12 +98,15 @@ fn files(root: &Path) -> Result<Vec<(Unit, PathBuf)>, Failure> {
             "{what}: expected a folder of ARCH/INSTRUCTION.tsv, or a UNIT and a FILE"
         )));
     }
-    for folder in entries(root)?.into_iter().filter(|path| path.is_dir()) {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // The folder of one architecture, too.
+    let is_arch = |path: &PathBuf| split_architecture(&name(path)).is_some_and(|(_, rest)| rest.is_empty());
+    let own = fs::canonicalize(root).ok().filter(is_arch).into_iter();
+    for folder in own.chain(entries(root)?.into_iter().filter(|path| path.is_dir())) {
         for file in entries(&folder)? {
             if file.extension().is_none_or(|e| e != "tsv") {
                 continue;
             }
-            let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let unit = format!("{}/{}", name(&folder), name(&file).trim_end_matches(".tsv"));
             let unit = Unit::find(&unit).map_err(|e| Failure::Message(format!("{}: {e}", file.display())))?;
             found.push((unit, file));

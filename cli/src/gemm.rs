@@ -5,7 +5,7 @@ use crate::file::Target;
 use crate::inputs::{Inputs, Operands};
 use crate::io::{self, Failure, Outcome};
 use crate::npy::{self, Array, Vectors};
-use crate::prepared::{Against, Prepared};
+use crate::prepared::{Against, Element, Prepared};
 use crate::units::plain_table;
 use gemmulate::format::FormatSpec;
 use gemmulate::gemm::metrics;
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     /// Draw how one element of D comes about, instead of computing all: row,column, counted from 0;
     /// in a batch product,row,column
     #[arg(long, value_name = "I,J", value_parser = element, conflicts_with_all = ["output", "expect", "compare", "json"])]
-    trace: Option<[usize; 3]>,
+    trace: Option<Element>,
     /// Print errors against an f64 product, exact where possible
     #[arg(long)]
     compare: bool,
@@ -81,11 +81,11 @@ pub(crate) struct Args {
     json: bool,
 }
 
-fn element(text: &str) -> Result<[usize; 3], String> {
+fn element(text: &str) -> Result<Element, String> {
     let numbers: Result<Vec<usize>, _> = text.split(',').map(|x| x.trim().parse()).collect();
     match numbers.as_deref() {
-        Ok(&[i, j]) => Ok([0, i, j]),
-        Ok(&[t, i, j]) => Ok([t, i, j]),
+        Ok(&[i, j]) => Ok(Element { product: None, at: [i, j] }),
+        Ok(&[t, i, j]) => Ok(Element { product: Some(t), at: [i, j] }),
         _ => Err("expected row,column, as in 3,17 (in a batch product,row,column)".into()),
     }
 }

@@ -21,10 +21,10 @@ pub(crate) struct Operands {
     #[arg(long, value_name = "FILE")]
     bias: Option<PathBuf>,
     /// The factor of A B
-    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
+    #[arg(long, default_value_t = 1.0, value_parser = finite)]
     alpha: f64,
     /// The factor of C [default: 1 if there is a C, else 0]
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long, value_parser = finite)]
     beta: Option<f64>,
     /// Scales of A. On a block-scaled unit its block scales: a file of M x ceil(K / block); without,
     /// values are quantised. With a plan that takes promotion scales a file of those. Else one factor:
@@ -54,6 +54,10 @@ pub(crate) struct Operands {
     /// Threads; 0 for all there are. The result never depends on it
     #[arg(long, default_value_t = 0)]
     threads: usize,
+}
+
+fn finite(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(|| "expected a finite number".into())
 }
 
 pub(crate) fn overflow(text: &str) -> Result<Overflow, String> {

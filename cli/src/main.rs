@@ -30,7 +30,7 @@ mod validate;
 mod words;
 mod yardstick;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// The matrix units of GPUs, bit for bit, on a CPU.
@@ -85,8 +85,15 @@ enum Command {
     Bench(bench::Args),
 }
 
+/// The command line, -1 being a number wherever an option takes a value.
+fn parse() -> Cli {
+    let numbers = |command: clap::Command| command.allow_negative_numbers(true);
+    let matches = numbers(Cli::command()).mut_subcommands(numbers).get_matches();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = parse().command;
     if let Err(error) = gemmulate::simd::from_environment() {
         return io::exit(Err(error.into()));
     }

@@ -386,7 +386,13 @@ fn read_data(npy: NpyFile<BufReader<File>>, name: &str, length: u64) -> Result<D
         (TypeChar::Uint, 8) => Data::U64(all(npy, name)?),
         _ => {
             let expected = "floats of 2, 4 or 8 bytes (values) or unsigned integers (bit patterns)";
-            return Err(message(name, format!("expected {expected}, but found {ty}")));
+            let hint = if matches!(ty.type_char(), TypeChar::RawData) && matches!(ty.size_field(), 1 | 2 | 4) {
+                // As NumPy writes types of other packages, such as ml_dtypes' bfloat16.
+                format!(": if these are a format's codes, save x.view(np.uint{})", 8 * ty.size_field())
+            } else {
+                String::new()
+            };
+            return Err(message(name, format!("expected {expected}, but found {ty}{hint}")));
         }
     })
 }

@@ -12,6 +12,13 @@ use gemmulate::{Gemm, Plan, Unit};
 use ndarray::{Array2, Axis};
 use std::ops::ControlFlow;
 
+/// An element of D, and of which product of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Element {
+    pub(crate) product: Option<usize>,
+    pub(crate) at: [usize; 2],
+}
+
 /// The operands' names, their axis of K, and the option for their scales.
 const SIDES: [(&str, usize, &str); 2] = [("A", 1, "--scale-a"), ("B", 0, "--scale-b")];
 
@@ -353,13 +360,19 @@ impl Prepared<'_> {
         self.with(plan, out, 0, None, |gemm, [a, b]| Ok(gemm.elements(&a, &b, at)?))
     }
 
-    /// How element (i, j) of product t comes about.
-    pub(crate) fn trace(&self, plan: &Plan, out: &FormatSpec, [t, i, j]: [usize; 3]) -> Result<String, Failure> {
+    /// How an element of D comes about.
+    pub(crate) fn trace(&self, plan: &Plan, out: &FormatSpec, element: Element) -> Result<String, Failure> {
+        let Element { product, at } = element;
         let count = self.inputs.batch().unwrap_or(1);
+        if product.is_none() && count > 1 {
+            let [i, j] = at;
+            return Err(failure(format!("there are {count} products: --trace product,row,column, such as 0,{i},{j}")));
+        }
+        let t = product.unwrap_or(0);
         if t >= count.max(1) {
             return Err(failure(format!("--trace asks for product {t}, but there are {count}, from 0 on")));
         }
-        self.with(plan, out, t, None, |gemm, [a, b]| Ok(gemm.trace(&a, &b, [i, j])?.1))
+        self.with(plan, out, t, None, |gemm, [a, b]| Ok(gemm.trace(&a, &b, at)?.1))
     }
 
     /// The product of the files' numbers, scales, alpha, beta, C and bias in f64, product under

@@ -60,6 +60,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if args.json {
         let all: Value = units.iter().map(object).collect();
         writeln!(out, "{all:#}")?;
+    } else if units.is_empty() {
+        eprintln!("no unit is of that kind (gemmulate units lists all)");
     } else {
         writeln!(out, "{}", table(&units))?;
     }

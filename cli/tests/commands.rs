@@ -133,6 +133,11 @@ fn check_draws_what_differs() {
     assert_eq!(run.code, 1);
     let run = gemmulate(&["check", UNIT, "-"], LINE.as_bytes());
     assert!(run.err.contains("-:1: expected a last column, d") && run.code == 2, "{}", run.err);
+    // A folder of architectures, and that of one.
+    for (folder, code) in [("../tests/data/vectors", 0), ("../tests/data/vectors/volta", 0), ("../tests/data", 2)] {
+        let run = gemmulate(&["check", folder], b"");
+        assert!(run.code == code && (code == 2 || run.out.ends_with(" passed, 0 failed\n")), "{}{}", run.out, run.err);
+    }
     // The program whose output this should be has failed.
     for nothing in ["", "# a comment\n\n"] {
         let run = gemmulate(&["check", UNIT, "-"], nothing.as_bytes());

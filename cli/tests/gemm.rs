@@ -77,6 +77,8 @@ fn batches_and_vectors() {
     // The element that the batch calls (1, 2, 0).
     let drawn = gemm(&[UNIT, &a, &b, "-c", &c, "--beta", "-0.5", "--trace", "1,2,0"]);
     assert_eq!(drawn, gemm(&[UNIT, &second, &flat, "-c", &c, "--beta", "-0.5", "--trace", "2,0"]));
+    let whose = gemmulate(&["gemm", UNIT, &a, &b, "--trace", "2,0"], b"");
+    assert!(whose.code == 2 && whose.err.contains("2 products") && whose.err.contains("0,2,0"), "{}", whose.err);
     // A row by a matrix, and by a column: dimensions go, bits stay.
     gemm(&[UNIT, &second, &flat, "-o", &d]);
     let product = elements(&d);

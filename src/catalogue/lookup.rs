@@ -1,7 +1,7 @@
 //! How a name finds its unit: canonical names, SASS, PTX, WMMA and AMD spellings.
 
 use super::base_units;
-use super::sizes::{sass, sized, wmma};
+use super::sizes::{sass, sass_columns, sized, wmma};
 use super::spelling::{Spelling, refusal, short_amd_spelling};
 use crate::accumulate::Recipe;
 use crate::arch::{ARCHITECTURES, ArchInfo, split_architecture};
@@ -117,7 +117,7 @@ fn find_on(arch: &'static ArchInfo, instruction: &str, name: &str) -> Result<Uni
     let found = if spelling.canonical.starts_with("tcgen05.mma") {
         of_kind(arch, instruction)
     } else {
-        sass(arch, instruction)
+        sass(arch, instruction, name)?
     };
     match found.as_slice() {
         [] => Err(unknown_on(arch, &spelling.canonical, name)),
@@ -181,8 +181,9 @@ fn ambiguous(name: &str, units: &[Unit]) -> Error {
 
 /// No such instruction on a known architecture: suggest its nearest ones.
 fn unknown_on(arch: &ArchInfo, instruction: &str, name: &str) -> Error {
-    let wanted = format!("{}/{instruction}", arch.name);
-    Error::UnknownUnit { name: name.into(), suggestions: nearest(&wanted, |u| u.arch == arch.name) }
+    // SASS names of many columns stand in the catalogue with 8.
+    let (instruction, _) = sass_columns(instruction);
+    Error::UnknownUnit { name: name.into(), suggestions: nearest(&instruction, |u| u.arch == arch.name) }
 }
 
 fn unknown(name: &str) -> Error {
@@ -190,13 +191,15 @@ fn unknown(name: &str) -> Error {
     Error::UnknownUnit { suggestions: nearest(&short.to_lowercase(), |_| true), name: short }
 }
 
-/// The three nearest names among the chosen units: canonical ones, or aliases where those are nearer.
+/// The three nearest names among the chosen units, by any of their names, with the architecture or without.
 fn nearest(wanted: &str, among: impl Fn(&Unit) -> bool) -> Vec<String> {
     let mut scored: Vec<(f64, String)> = Vec::new();
     for unit in base_units().iter().filter(|u| among(u)) {
-        let (_, instruction) = unit.name.split_once('/').unwrap_or_default();
-        let spellings = [unit.name.as_str(), instruction].into_iter().chain(unit.aliases.iter().map(String::as_str));
-        let score = spellings.map(|s| strsim::jaro_winkler(wanted, &s.to_lowercase())).fold(0.0, f64::max);
+        let instruction = |name: &str| name.split_once(['/', ' ']).map(|(_, rest)| rest.to_ascii_lowercase());
+        let names = || [&unit.name].into_iter().chain(&unit.aliases);
+        let spellings =
+            names().map(|name| name.to_ascii_lowercase()).chain(names().filter_map(|name| instruction(name)));
+        let score = spellings.map(|s| strsim::jaro_winkler(wanted, &s)).fold(0.0, f64::max);
         scored.push((score, unit.name.clone()));
     }
     scored.sort_by(|x, y| y.0.total_cmp(&x.0));

@@ -89,7 +89,7 @@ fn resize(entry: &Unit, family: Family, shape: Shape, name: &str) -> Result<Unit
 }
 
 /// SASS names: complete, or with trailing parts left out if that stays unambiguous.
-pub(super) fn sass(arch: &ArchInfo, instruction: &str) -> Vec<Unit> {
+pub(super) fn sass(arch: &ArchInfo, instruction: &str, name: &str) -> Result<Vec<Unit>, Error> {
     let (wanted, columns) = sass_columns(instruction);
     let of_arch = || base_units().iter().zip(&catalogue().sass).filter(|(u, s)| u.arch == arch.name && !s.is_empty());
     let matches = |prefix: bool| -> Vec<&Unit> {
@@ -101,18 +101,18 @@ pub(super) fn sass(arch: &ArchInfo, instruction: &str) -> Vec<Unit> {
     };
     let found = if matches(false).is_empty() { matches(true) } else { matches(false) };
     let size = |unit: &Unit| match columns {
-        Some(n) => resize(unit, Family::Wgmma, Shape { n, ..unit.shape }, instruction).ok(),
-        None => Some(unit.clone()),
+        Some(n) => resize(unit, Family::Wgmma, Shape { n, ..unit.shape }, name),
+        None => Ok(unit.clone()),
     };
-    found.into_iter().filter_map(size).collect()
+    found.into_iter().map(size).collect()
 }
 
 /// `hgmma.64x128x16.f32` as the entry's `hgmma.64x8x16.f32`, and 128.
-fn sass_columns(instruction: &str) -> (String, Option<usize>) {
+pub(super) fn sass_columns(instruction: &str) -> (String, Option<usize>) {
     let mut words: Vec<&str> = instruction.split('.').collect();
-    let is_group = matches!(words.first(), Some(&("hgmma" | "qgmma")));
     let shape = words.get(1).map(|w| w.split('x').collect::<Vec<_>>());
-    if let (true, Some(&[m, n, k])) = (is_group, shape.as_deref())
+    // Only a warp group's products have 64 rows.
+    if let Some(&[m @ "64", n, k]) = shape.as_deref()
         && let Ok(columns) = n.parse()
     {
         let entry = format!("{m}x8x{k}");

@@ -113,6 +113,24 @@ fn amd_spellings() {
 }
 
 #[test]
+fn names_that_are_none_lead_to_those_that_are() {
+    for (name, nearest) in [
+        ("H100 HGMA.64x128x16.F32", "hopper/wgmma.m64n8k16.f32.f16.f16"),
+        ("HMMA.16816.F33", "ampere/mma.m16n8k16.f32.f16.f16.f32"),
+        ("H100 QGMMA.64x128x32.F32.E4M3.E4M2", "hopper/wgmma.m64n8k32.f32.e4m3.e4m3"),
+        ("hoper/wgmma.m64n8k16.f32.f16.f16", "hopper/wgmma.m64n8k16.f32.f16.f16"),
+        ("MI300X mfma_f32_32x32x8_f16", "cdna3/v_mfma_f32_32x32x8_f16"),
+    ] {
+        let Err(Error::UnknownUnit { suggestions, .. }) = Unit::find(name) else { panic!("{name} is none") };
+        assert_eq!(suggestions.first().map(String::as_str), Some(nearest), "{name}");
+    }
+    for name in ["H100 HGMMA.64x13x16.F32", "HGMMA.64x264x16.F32", "hopper/wgmma.m64n13k16.f32.f16.f16"] {
+        let refused = Unit::find(name);
+        assert!(matches!(&refused, Err(Error::RefusedUnit { why, .. }) if why.contains("n = 8, 16")), "{refused:?}");
+    }
+}
+
+#[test]
 fn every_legal_size_and_no_other() {
     for n in 0..300 {
         let legal = (8..=256).contains(&n) && n % 8 == 0;
