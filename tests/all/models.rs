@@ -150,6 +150,11 @@ fn fit_finds_other_widths_of_every_family_that_aligns() {
         "m1n1k8.f32.f16.f16.f32/round-down:G=4:F=20",
         "m1n1k16.f32.e4m3fnuz.e4m3fnuz.f32/round-down-grouped:G=16:F=21",
         "m1n1k64.block16.f32.e2m1.e2m1.f32.ue4m3/groups:G=16:F=30",
+        // Other roundings, and a reach of c that few answers show.
+        "m1n1k64.block32.f32.e2m1.e2m1.f32.ue8m0/groups:G=16:F=28:out=rna",
+        "m1n1k64.block16.f32.e2m1.e2m1.f32.ue8m0/groups:G=16:F=31:e_zero=emin+10:out=rne",
+        "m1n1k32.f32.e5m2fnuz.e5m2fnuz.f32/round-down-grouped:G=16:c-reach=20",
+        "m1n1k16.f32.bf16.bf16.f32/round-down-grouped:G=8:F=20:c-reach=22",
     ] {
         let unit = Unit::find(&format!("custom/{unit}")).unwrap();
         let (found, own) = (fits(&unit).recipe, unit.recipe.unwrap());

@@ -3,6 +3,7 @@
 use super::super::black_box::Interface;
 use super::cases::{Case, Jury};
 use super::options::{self, roundings};
+use super::refine::{self, Changes};
 use super::search;
 use super::structure::{LastKept, Structure, all as structures};
 use crate::accumulate::{CPosition, GenericDot, Recipe};
@@ -23,6 +24,9 @@ pub(super) struct Hypotheses {
 
 /// A start that explains less than this part of the middle-range answers is not worth refining.
 const WORTH_REFINING: f64 = 0.5;
+
+/// One in so many answers may refute a model that one parameter changes.
+const NEARLY: usize = 32;
 
 impl Hypotheses {
     /// The next stage's models, best first; None when there is no further stage.
@@ -54,19 +58,41 @@ impl Hypotheses {
         if roundings().any(exact) {
             return Vec::new();
         }
-        if found.is_empty() {
+        let several = !found.is_empty();
+        if !several {
             let mut jury = Jury { cases: self.middle.clone() };
             found = options::families_of_any_width(interface);
             found.retain(|r| jury.refutations(1, |case| case.agrees(r, interface, false)) == 0);
         }
         found.retain(|r| answers.iter().all(|case| case.agrees(r, interface, true)));
+        if found.is_empty() && !several {
+            found.extend(self.one_parameter_away(interface, answers));
+        }
         found
+    }
+
+    /// A model of a non-generic family that explains all answers, one parameter after the other changed from one that
+    /// nearly does: few answers show a parameter such as how far c reaches.
+    fn one_parameter_away(&self, interface: &Interface, answers: &[Case]) -> Option<Recipe> {
+        let few = self.middle.len() / NEARLY;
+        let mut nearly = self.families(interface, few);
+        if nearly.is_empty() {
+            nearly = self.fewest_refuted(options::families_of_any_width(interface), few, interface);
+        }
+        let mut jury = Jury { cases: answers.to_vec() };
+        let mut polish = |start| refine::refine(start, Changes::One, &mut jury, interface, &[], self.deadline);
+        nearly.into_iter().map(|start| polish(start)).find(|(_, refuted)| *refuted == 0).map(|(recipe, _)| recipe)
     }
 
     /// Non-generic families that at most `allowed` middle-range answers refute.
     fn families(&self, interface: &Interface, allowed: usize) -> Vec<Recipe> {
+        self.fewest_refuted(options::families(interface), allowed, interface)
+    }
+
+    /// The first few of these models that at most `allowed` middle-range answers refute, those with the fewest first.
+    fn fewest_refuted(&self, models: Vec<Recipe>, allowed: usize, interface: &Interface) -> Vec<Recipe> {
         let mut jury = Jury { cases: self.middle.clone() };
-        let mut scored: Vec<(usize, Recipe)> = options::families(interface)
+        let mut scored: Vec<(usize, Recipe)> = models
             .into_iter()
             .map(|r| (jury.refutations(allowed + 1, |case| case.agrees(&r, interface, false)), r))
             .filter(|(refuted, _)| *refuted <= allowed)

@@ -69,11 +69,10 @@ fn generic(x: GenericDot, interface: &Interface, structures: &[Structure]) -> Op
     all.extend(options![Recipe::Generic, x; "exact" => exact: BOTH]);
     let narrowed = GenericDot { exact: false, ..x };
     all.extend(options![Recipe::Generic, narrowed; "F" => frac_bits: nearest(WIDTHS, x.frac_bits)]);
-    // The last bit kept at the floor shows both together: another width with that bit is as near as one without.
-    if let (Floor::BelowEmin(n), false) = (x.floor, x.exact) {
-        let last = n + x.frac_bits as i32;
-        let along = |w: u32| GenericDot { frac_bits: w, floor: Floor::BelowEmin(last - w as i32), ..x };
-        all.push(("F", nearest(WIDTHS, x.frac_bits).into_iter().map(|w| Recipe::Generic(along(w))).collect()));
+    if !x.exact {
+        all.extend(along_floor(x.frac_bits, x.floor, |frac_bits, floor| {
+            Recipe::Generic(GenericDot { frac_bits, floor, ..x })
+        }));
     }
     if x.exact {
         all.push(("e_zero", low_floors(x, interface).map(Recipe::Generic).filter(|r| interface.accepts(r)).collect()));
@@ -102,6 +101,18 @@ fn generic(x: GenericDot, interface: &Interface, structures: &[Structure]) -> Op
         "nan" => nan: NANS,
     ]);
     all
+}
+
+/// The last bit kept at the floor shows both together: another width with that bit is as near as one without.
+fn along_floor(
+    frac_bits: u32,
+    floor: Floor,
+    model: impl Fn(u32, Floor) -> Recipe,
+) -> Option<(&'static str, Vec<Recipe>)> {
+    let Floor::BelowEmin(n) = floor else { return None };
+    let last = n + frac_bits as i32;
+    let along = |w: u32| model(w, Floor::BelowEmin(last - w as i32));
+    Some(("F", nearest(WIDTHS, frac_bits).into_iter().map(along).collect()))
 }
 
 /// Sums that are exact but for bits below a floor, and those a product's bits below the smallest result at most; the
@@ -150,9 +161,15 @@ pub(crate) fn options(recipe: &Recipe, interface: &Interface, structures: &[Stru
                 "c-reach" => c_reach: 0..=80, "special-c" => special_c: [BlockedC::Propagates, BlockedC::Dropped]]);
             all
         }
-        Recipe::GroupScaled(x) => options![Recipe::GroupScaled, x;
-            "G" => group: 1..=k, "F" => frac_bits: WIDTHS, "e_zero" => floor: floors(),
-            "out" => output_rounding: roundings(), "nan" => nan: NANS],
+        Recipe::GroupScaled(x) => {
+            let mut all = options![Recipe::GroupScaled, x;
+                "G" => group: 1..=k, "F" => frac_bits: WIDTHS, "e_zero" => floor: floors_about(x.floor),
+                "out" => output_rounding: roundings(), "nan" => nan: NANS];
+            all.extend(along_floor(x.frac_bits, x.floor, |frac_bits, floor| {
+                Recipe::GroupScaled(GroupScaledDot { frac_bits, floor, ..x })
+            }));
+            all
+        }
         Recipe::Software(x) => options![Recipe::Software, x; "nan" => nan: NANS],
     };
     all.iter_mut().for_each(|(_, values)| values.retain(|r| interface.accepts(r)));
@@ -176,22 +193,30 @@ pub(crate) fn families(interface: &Interface) -> Vec<Recipe> {
         Recipe::GroupedRoundDown(GroupedRoundDown { base, ..GroupedRoundDown::CDNA3 })
     }));
     if interface.scale.is_some() {
-        starts.extend(groups().map(|group| Recipe::GroupScaled(GroupScaledDot { group, ..GroupScaledDot::BLACKWELL })));
+        starts.extend(roundings().flat_map(|output_rounding| {
+            groups().map(move |group| {
+                Recipe::GroupScaled(GroupScaledDot { group, output_rounding, ..GroupScaledDot::BLACKWELL })
+            })
+        }));
     }
     starts.retain(|r| interface.accepts(r));
     starts
 }
 
-/// The families that align, with groups and widths of any size.
+/// The families that align, with groups of any size and any one width.
 pub(crate) fn families_of_any_width(interface: &Interface) -> Vec<Recipe> {
+    let one_width = |x: RoundDown, width: u32| {
+        let of_sum = RoundDown { sum_bits: width, ..x };
+        [RoundDown { frac_bits: width, ..x }, of_sum, RoundDown { total_bits: Some(width), ..x }]
+    };
     let wide = |recipe: Recipe| {
-        WIDTHS.map(move |frac_bits| match recipe {
-            Recipe::RoundDown(x) => Recipe::RoundDown(RoundDown { frac_bits, ..x }),
+        WIDTHS.flat_map(move |width| match recipe {
+            Recipe::RoundDown(x) => one_width(x, width).map(Recipe::RoundDown).to_vec(),
             Recipe::GroupedRoundDown(x) => {
-                Recipe::GroupedRoundDown(GroupedRoundDown { base: RoundDown { frac_bits, ..x.base }, ..x })
+                one_width(x.base, width).map(|base| Recipe::GroupedRoundDown(GroupedRoundDown { base, ..x })).to_vec()
             }
-            Recipe::GroupScaled(x) => Recipe::GroupScaled(GroupScaledDot { frac_bits, ..x }),
-            other => other,
+            Recipe::GroupScaled(x) => vec![Recipe::GroupScaled(GroupScaledDot { frac_bits: width, ..x })],
+            other => vec![other],
         })
     };
     let aligns = |r: &Recipe| matches!(r, Recipe::RoundDown(_) | Recipe::GroupedRoundDown(_) | Recipe::GroupScaled(_));
