@@ -203,7 +203,7 @@ pub(crate) fn families(interface: &Interface) -> Vec<Recipe> {
     starts
 }
 
-/// The families that align, with groups of any size and any one width.
+/// The families that align, with groups of any size and any one width (or reach of c).
 pub(crate) fn families_of_any_width(interface: &Interface) -> Vec<Recipe> {
     let one_width = |x: RoundDown, width: u32| {
         let of_sum = RoundDown { sum_bits: width, ..x };
@@ -212,9 +212,12 @@ pub(crate) fn families_of_any_width(interface: &Interface) -> Vec<Recipe> {
     let wide = |recipe: Recipe| {
         WIDTHS.flat_map(move |width| match recipe {
             Recipe::RoundDown(x) => one_width(x, width).map(Recipe::RoundDown).to_vec(),
-            Recipe::GroupedRoundDown(x) => {
-                one_width(x.base, width).map(|base| Recipe::GroupedRoundDown(GroupedRoundDown { base, ..x })).to_vec()
-            }
+            Recipe::GroupedRoundDown(x) => one_width(x.base, width)
+                .map(|base| GroupedRoundDown { base, ..x })
+                .into_iter()
+                .chain([GroupedRoundDown { c_reach: width as i32, ..x }])
+                .map(Recipe::GroupedRoundDown)
+                .collect(),
             Recipe::GroupScaled(x) => vec![Recipe::GroupScaled(GroupScaledDot { frac_bits: width, ..x })],
             other => vec![other],
         })
