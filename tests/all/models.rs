@@ -155,6 +155,9 @@ fn fit_finds_other_widths_of_every_family_that_aligns() {
         "m1n1k64.block16.f32.e2m1.e2m1.f32.ue8m0/groups:G=16:F=31:e_zero=emin+10:out=rne",
         "m1n1k32.f32.e5m2fnuz.e5m2fnuz.f32/round-down-grouped:G=16:c-reach=20",
         "m1n1k16.f32.bf16.bf16.f32/round-down-grouped:G=8:F=20:c-reach=22",
+        "m1n1k2.f32.tf32.tf32.f32/round-down-grouped:G=2:total=17:nan=ones",
+        // Ordinary numbers tell this from no other family.
+        "m1n1k32.f32.e4m3.e4m3.f32/fma:nan=ones",
     ] {
         let unit = Unit::find(&format!("custom/{unit}")).unwrap();
         let (found, own) = (fits(&unit).recipe, unit.recipe.unwrap());

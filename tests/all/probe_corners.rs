@@ -118,3 +118,54 @@ fn an_earlier_sums_rounding_is_no_normalisation() {
         assert_eq!(value(&probed(unit), "partial_sums_normalised"), "no", "{unit}");
     }
 }
+
+/// fp4's groups of 16 are exact sums, whatever the scales; a sum of fp8 has none.
+#[test]
+fn groups_of_scaled_products_are_told_apart() {
+    let groups = |size: usize| format!("no; in a block, groups of {size} k apart");
+    for (unit, want) in [
+        ("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3", groups(16)),
+        ("rtx-blackwell/mma.m16n8k64.block32.f32.e2m1.e2m1.f32.ue8m0", groups(16)),
+        ("custom/m1n1k64.block32.f32.e2m1.e2m1.f32.ue8m0/groups:G=4:F=12:out=rne", groups(4)),
+        ("custom/m1n1k64.block32.f32.e2m1.e2m1.f32.ue8m0/dot:block=64:F=12", "no".into()),
+        ("rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e4m3.f32.ue8m0", "no".into()),
+    ] {
+        assert_eq!(value(&probed(unit), "interleave"), want, "{unit}");
+    }
+}
+
+/// A chain of FMA from +0, c added after it: what underflows to -0 keeps its sign beside c = -0 only.
+#[derive(Debug)]
+struct LateC(Unit);
+
+impl BlackBox for LateC {
+    fn interface(&self) -> Interface {
+        BlackBox::interface(&self.0)
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
+        let first: Vec<Input> = inputs.iter().map(|x| Input { c: 0, ..x.clone() }).collect();
+        let number = |d: u64| f64::from_bits(d);
+        let sums = self.0.dot_adds(&first)?;
+        Ok(sums.into_iter().zip(inputs).map(|(d, x)| (number(d) + number(x.c)).to_bits()).collect())
+    }
+}
+
+#[test]
+fn underflow_is_tried_among_zeros_of_both_signs() {
+    let mut late = LateC(Unit::find("custom/m1n1k5.f64.f64.f64.f64/fma").unwrap());
+    let found = features(&mut late).unwrap();
+    assert_eq!(value(&found, "negative_zero"), "from underflow, not from zeros");
+    assert!(found.get("negative_zero").unwrap().evidence.iter().any(|o| o.d == 1 << 63));
+}
+
+/// A product of 2^128 is no infinity where a single product of that size, less c, is a number.
+#[test]
+fn the_product_limit_needs_one_large_term() {
+    for (unit, want) in [
+        ("custom/m1n1k1.f32.f32.f32.f32/fma", "none"),
+        ("custom/m1n1k1.f32.bf16.bf16.f32/dot:block=1:F=24:limit=yes", "2^128"),
+    ] {
+        assert_eq!(value(&probed(unit), "product_limit"), want, "{unit}");
+    }
+}

@@ -197,7 +197,7 @@ fn fasi_et_al() {
 
 /// MMA-Sim Table IV and IV-A to IV-I, and SPEC for CDNA1, which MMA-Sim leaves out: by unit the
 /// properties that its algorithm has.
-const CDNA: [(&str, &[(&str, &str)]); 16] = [
+const CDNA: [(&str, &[(&str, &str)]); 17] = [
     // Exact sums of four (two for bf16), one rounding, chained.
     (
         "cdna1/v_mfma_f32_32x32x8f16",
@@ -227,15 +227,20 @@ const CDNA: [(&str, &[(&str, &str)]); 16] = [
     ),
     ("cdna2/v_mfma_f32_32x32x4bf16", &[("tree", "((c + (p0 + p1)) + (p2 + p3))"), ("subnormals", "flushed to zero")]),
     (
+        "cdna2/v_mfma_f32_32x32x8f16",
+        &[("special_values", "subnormal x Inf gives NaN; Inf x subnormal gives NaN"), ("negative_zero", "never")],
+    ),
+    (
         "cdna2/v_mfma_f32_32x32x4bf16_1k",
         &[("tree", "(c + ((p0 + p1) + (p2 + p3)))"), ("subnormals", "flushed to zero")],
     ),
-    // FDRDA: products cut toward zero, c down, both at 24 bits; products of 2^128 overflow.
+    // FDRDA: products cut toward zero, c down, both at 24 bits; beside a larger c the sum of products is cut at 32 and the
+    // whole at 31; products of 2^128 overflow.
     (
         "cdna3/v_mfma_f32_32x32x8_f16",
         &[
-            ("alignment_rounding", "rz (products), rd (c)"),
-            ("fraction_bits", "24"),
+            ("alignment_rounding", "rz (products), rd (c), rd (products beside a larger c)"),
+            ("fraction_bits", "24 (products), 24 (c), 31 (products beside a larger c)"),
             ("block", "8"),
             ("chain", "1"),
             ("output_rounding", "rne"),
@@ -244,25 +249,38 @@ const CDNA: [(&str, &[(&str, &str)]); 16] = [
     ),
     (
         "cdna3/v_mfma_f32_32x32x8_bf16",
-        &[("alignment_rounding", "rz (products), rd (c)"), ("block", "8"), ("product_limit", "2^128")],
+        &[
+            ("alignment_rounding", "rz (products), rd (c), rd (products beside a larger c)"),
+            ("block", "8"),
+            ("product_limit", "2^128"),
+        ],
     ),
     (
         "cdna3/v_mfma_f32_32x32x4_xf32",
-        &[("alignment_rounding", "rz (products), rd (c)"), ("block", "4"), ("chain", "1"), ("product_limit", "2^128")],
+        &[
+            ("alignment_rounding", "rz (products), rd (c), rd (products beside a larger c)"),
+            ("block", "4"),
+            ("chain", "1"),
+            ("product_limit", "2^128"),
+        ],
     ),
     // CoFDRDA: a chain of two.
     (
         "cdna3/v_mfma_f32_16x16x8_xf32",
         &[
-            ("alignment_rounding", "rz (products), rd (c)"),
-            ("fraction_bits", "24"),
+            ("alignment_rounding", "rz (products), rd (c), rd (products beside a larger c)"),
+            ("fraction_bits", "24 (products), 24 (c), 31 (products beside a larger c)"),
             ("tree", "((c + p0 + p1 + p2 + p3) + p4 + p5 + p6 + p7)"),
             ("output_rounding", "rne"),
         ],
     ),
     (
         "cdna3/v_mfma_f32_16x16x16_f16",
-        &[("alignment_rounding", "rz (products), rd (c)"), ("block", "8"), ("chain", "2")],
+        &[
+            ("alignment_rounding", "rz (products), rd (c), rd (products beside a larger c)"),
+            ("block", "8"),
+            ("chain", "2"),
+        ],
     ),
     ("cdna3/v_mfma_f32_16x16x16_bf16", &[("block", "8"), ("chain", "2"), ("product_limit", "2^128")]),
     // GFDRDA and its chain: 16 products, of even and of odd k apart, which are cut toward zero beside each other and
@@ -270,8 +288,14 @@ const CDNA: [(&str, &[(&str, &str)]); 16] = [
     (
         "cdna3/v_mfma_f32_32x32x16_fp8_fp8",
         &[
-            ("alignment_rounding", "rz (products), rd (beside another group), no single rule (c)"),
-            ("fraction_bits", "24 (products), 24 (beside another group), no single rule (c)"),
+            (
+                "alignment_rounding",
+                "rz (products), rd (beside another group), no single rule (c), rd (products beside a larger c)",
+            ),
+            (
+                "fraction_bits",
+                "24 (products), 24 (beside another group), no single rule (c), 31 (products beside a larger c)",
+            ),
             ("interleave", "no; in a block, even and odd k apart"),
             ("block", "16"),
             ("chain", "1"),

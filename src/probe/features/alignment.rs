@@ -8,6 +8,8 @@ use super::super::bench::{Bench, exact, top};
 use super::super::black_box::{Input, Interface};
 use super::super::fit::roundings;
 use super::super::reach::last_bit;
+use super::below_c::below_c;
+use super::scaled_groups::scaled_groups;
 use super::structure::Site;
 use super::{Feature, Lab, Observation, Value, cannot};
 use crate::error::Error;
@@ -276,6 +278,15 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     if possible.is_empty() {
         push_unknown(all, "no single width, rounding and sticky bit explains what is left of y");
         return Ok(Widths::default());
+    }
+    if site.known
+        && let Some((width, evidence)) = below_c(lab, site)?
+        && !possible.iter().any(|w| w.bits == width.bits)
+    {
+        found.push(("products beside a larger c", (vec![width], evidence, false)));
+    }
+    if let (true, Some(bits)) = (site.known, one(possible.iter().map(|w| w.bits))) {
+        scaled_groups(lab, site, bits, all)?;
     }
     let evidence: Vec<Observation> = found.iter().flat_map(|(_, (_, evidence, _))| evidence).cloned().collect();
     report(lab, all, &found, &evidence);

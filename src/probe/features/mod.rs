@@ -6,11 +6,13 @@
 
 mod alignment;
 mod basics;
+mod below_c;
 mod floor;
 mod monotonic;
 mod normalisation;
 mod output;
 mod range;
+mod scaled_groups;
 mod special;
 mod structure;
 

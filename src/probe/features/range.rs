@@ -159,7 +159,8 @@ fn overflow(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
     Ok((text.join("; ").into(), seen))
 }
 
-/// X - X with X = 2^128: NaN where a product of that size counts as infinite.
+/// X - X with X = 2^128: NaN where a product of that size counts as infinite. Where only one of a sum's terms can be as
+/// large, X - X / 2.
 fn product_limit(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
     let i = lab.bench.interface;
     let none_meet = || Ok((cannot("no two terms of 2^128 meet in one sum"), Vec::new()));
@@ -171,7 +172,14 @@ fn product_limit(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
     });
     let seen = lab.ask(questions.into())?;
     if seen.len() < 2 {
-        return none_meet();
+        let terms = [(first, false, 1, 128), (other, true, 1, 127)];
+        let seen = lab.ask(vec![(lab.bench.scaled_terms(&terms), "2^128 - 2^127".into())])?;
+        let value = match seen.first().map(|o| o.d) {
+            Some(d) if Some(d) == lab.bench.d(false, 1, 127) => "none".into(),
+            Some(d) if i.d.decode(d).is_infinite() => "2^128".into(),
+            _ => return none_meet(),
+        };
+        return Ok((value, seen));
     }
     let nan: Vec<bool> = seen.iter().map(|o| i.d.decode(o.d).is_nan()).collect();
     let value = match nan.as_slice() {

@@ -1,6 +1,6 @@
 //! Zeros' signs, infinities and NaN.
 
-use super::super::bench::one;
+use super::super::bench::{exact, one};
 use super::super::black_box::Input;
 use super::{Feature, Lab, Observation, Value, cannot};
 use crate::error::Error;
@@ -23,7 +23,8 @@ fn sign_bit(f: &FormatSpec) -> u64 {
 }
 
 /// -0 + (+0)(-0) everywhere (MMA-Sim III-F); a negative product below the smallest result, and a c that a product takes
-/// below the smallest normal one: at every k, for what follows in a chain may forget the sign.
+/// below the smallest normal one: at every k and among zeros of both signs, for what follows in a chain may forget the
+/// sign.
 fn negative_zero(lab: &mut Lab<'_>) -> Result<(Value, Vec<Observation>), Error> {
     let i = lab.bench.interface;
     let mut zeros = lab.bench.zeros();
@@ -32,13 +33,29 @@ fn negative_zero(lab: &mut Lab<'_>) -> Result<(Value, Vec<Observation>), Error> 
         zeros.a.fill(sign_bit(&i.a));
     }
     let lone_c = Input { c: zeros.c, ..lab.bench.zeros() };
+    // c and the other products, of -0 and +0, are zeros of both signs.
+    let products = Input { c: 0, ..zeros.clone() };
+    let among = [(&lone_c, "c = -0"), (&products, "other products -0"), (&zeros, "c and other products -0")];
     let emin = i.d.emin();
     let quantum = emin - i.d.fraction_bits as i32;
-    let mut questions =
-        vec![(Some(zeros), "-0 + sum of (-0)(+0)".into()), (Some(lone_c), "-0 + sum of (+0)(+0)".into())];
+    let mut questions = vec![
+        (Some(zeros.clone()), "-0 + sum of (-0)(+0)".into()),
+        (Some(lone_c.clone()), "-0 + sum of (+0)(+0)".into()),
+    ];
     for k in 0..i.k {
         let below = [(k, true, 1, quantum - 3)];
-        questions.push((lab.bench.terms(&below), format!("a negative product below the smallest result, at k = {k}")));
+        let lone = lab.bench.terms(&below);
+        let what = format!("a negative product below the smallest result, at k = {k}");
+        if let Some(lone) = &lone {
+            for (zeros, which) in among {
+                let mut input = zeros.clone();
+                (input.a[k], input.b[k]) = (lone.a[k], lone.b[k]);
+                input.scale_a.clone_from(&lone.scale_a);
+                input.scale_b.clone_from(&lone.scale_b);
+                questions.push((Some(input), format!("{what}, {which}")));
+            }
+        }
+        questions.push((lone, what));
         let left = [(i.k, true, 3, emin - 1), (k, false, 1, emin)];
         questions.push((lab.bench.terms(&left), format!("-1.5 + 1 times the smallest normal result, at k = {k}")));
     }
@@ -77,7 +94,9 @@ fn cases(lab: &Lab<'_>) -> Vec<Case> {
     let number = |f: &FormatSpec| Some(one(f));
     let zero = |_: &FormatSpec| Some(0);
     type Operand<'a> = &'a dyn Fn(&FormatSpec) -> Option<u64>;
-    let products: [(&'static str, &'static str, [Operand<'_>; 2]); 12] = [
+    // Read as zero by some, as any other number by IEEE 754.
+    let tiny = |f: &FormatSpec| exact(f, false, 1, f.emin() - 1).filter(|_| f.subnormals);
+    let products: [(&'static str, &'static str, [Operand<'_>; 2]); 14] = [
         ("NaN x 1", "NaN", [&nan, &number]),
         ("1 x NaN", "NaN", [&number, &nan]),
         ("NaN x 0", "NaN", [&nan, &zero]),
@@ -90,6 +109,8 @@ fn cases(lab: &Lab<'_>) -> Vec<Case> {
         ("-Inf x 1", "-Inf", [&minus, &number]),
         ("1 x -Inf", "-Inf", [&number, &minus]),
         ("-Inf x -Inf", "Inf", [&minus, &minus]),
+        ("subnormal x Inf", "Inf", [&tiny, &inf]),
+        ("Inf x subnormal", "Inf", [&inf, &tiny]),
     ];
     let empty = lab.bench.zeros();
     let with_c = |c: Option<u64>, input: Input| Some(Input { c: c?, ..input });

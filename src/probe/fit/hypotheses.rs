@@ -51,37 +51,43 @@ impl Hypotheses {
         if !found.is_empty() && found.windows(2).all(|pair| family(&pair[0]) == family(&pair[1])) {
             return found;
         }
-        let exact = |output_rounding| {
-            let sum = GenericDot { block: interface.k, exact: true, output_rounding, ..GenericDot::default() };
-            self.middle.iter().all(|case| case.agrees(&Recipe::Generic(sum), interface, false))
-        };
-        if roundings().any(exact) {
-            return Vec::new();
+        let sum =
+            |output_rounding| GenericDot { block: interface.k, exact: true, output_rounding, ..GenericDot::default() };
+        let agrees =
+            |sum: &GenericDot| self.middle.iter().all(|case| case.agrees(&Recipe::Generic(*sum), interface, false));
+        if let Some(sum) = roundings().map(sum).find(agrees) {
+            // Unless only another family has its rules for zeros and the ends of the range.
+            let mut jury = Jury { cases: answers.to_vec() };
+            let sum = Recipe::Generic(search::with_edges(sum, &mut jury, interface));
+            let explains = jury.refutations(1, |case| case.agrees(&sum, interface, true)) == 0;
+            let other = self.one_parameter_away(found, interface, answers);
+            return explains.then_some(sum).into_iter().chain(other).collect();
         }
-        let several = !found.is_empty();
-        if !several {
+        // Of several families, each perhaps but for the bits of NaN.
+        let several = found.clone();
+        if several.is_empty() {
             let mut jury = Jury { cases: self.middle.clone() };
             found = options::families_of_any_width(interface);
             found.retain(|r| jury.refutations(1, |case| case.agrees(r, interface, false)) == 0);
         }
         found.retain(|r| answers.iter().all(|case| case.agrees(r, interface, true)));
-        if found.is_empty() && !several {
-            found.extend(self.one_parameter_away(interface, answers));
+        if found.is_empty() {
+            // Few answers show a parameter such as how far c reaches.
+            let few = self.middle.len() / NEARLY;
+            let mut nearly = if several.is_empty() { self.families(interface, few) } else { several };
+            if nearly.is_empty() {
+                nearly = self.fewest_refuted(options::families_of_any_width(interface), few, interface);
+            }
+            found.extend(self.one_parameter_away(nearly, interface, answers));
         }
         found
     }
 
-    /// A model of a non-generic family that explains all answers, one parameter after the other changed from one that
-    /// nearly does: few answers show a parameter such as how far c reaches.
-    fn one_parameter_away(&self, interface: &Interface, answers: &[Case]) -> Option<Recipe> {
-        let few = self.middle.len() / NEARLY;
-        let mut nearly = self.families(interface, few);
-        if nearly.is_empty() {
-            nearly = self.fewest_refuted(options::families_of_any_width(interface), few, interface);
-        }
+    /// A model that explains all answers, one parameter after the other changed from one that nearly does.
+    fn one_parameter_away(&self, nearly: Vec<Recipe>, interface: &Interface, answers: &[Case]) -> Option<Recipe> {
         let mut jury = Jury { cases: answers.to_vec() };
-        let mut polish = |start| refine::refine(start, Changes::One, &mut jury, interface, &[], self.deadline);
-        nearly.into_iter().map(|start| polish(start)).find(|(_, refuted)| *refuted == 0).map(|(recipe, _)| recipe)
+        let polish = |start| refine::refine(start, Changes::One, &mut jury, interface, &[], self.deadline);
+        nearly.into_iter().map(polish).find(|(_, refuted)| *refuted == 0).map(|(recipe, _)| recipe)
     }
 
     /// Non-generic families that at most `allowed` middle-range answers refute.
