@@ -8,7 +8,7 @@ mod generic;
 use self::generic::generic;
 use super::black_box::Interface;
 use super::reach::{Reach, last_bit};
-use crate::accumulate::{BlockedC, CPosition, GenericDot, OverflowBesideC, Recipe, RoundDown};
+use crate::accumulate::{BlockedC, CPosition, Floor, GenericDot, OverflowBesideC, Recipe, RoundDown};
 use crate::format::F32;
 use crate::round::Rounding;
 use crate::special::NanRule;
@@ -69,6 +69,17 @@ pub fn canonical(recipe: &Recipe, interface: &Interface) -> (Recipe, Vec<(&'stat
         }
         Recipe::GroupScaled(mut x) => {
             clamp("G", &mut x.group, k, &mut reasons);
+            let Interface { a, b, c, d, scale, .. } = interface;
+            let last = last_bit(a) + last_bit(b) + scale.map_or(0, |rule| 2 * last_bit(&rule.format));
+            let last = last.min(last_bit(c));
+            let floor = match x.floor {
+                Floor::BelowEmin(n) => d.emin().saturating_sub(n),
+                Floor::ZeroC | Floor::None => d.emin(),
+            };
+            if floor.saturating_sub(x.frac_bits as i32) <= last {
+                let why = format!("no term has a bit below 2^{last}");
+                plain("e_zero", &mut x.floor, Floor::None, why, &mut reasons);
+            }
             Recipe::GroupScaled(x)
         }
         other => other,

@@ -6,7 +6,7 @@ use gemmulate::Unit;
 use gemmulate::accumulate::{CPosition, Floor, GenericDot, Recipe, ZeroProducts};
 use gemmulate::format::{E4M3, E5M2, F32, FormatSpec, UE8M0};
 use gemmulate::instr::ScaleRule;
-use gemmulate::probe::{BlackBox, Interface, canonical, same_function};
+use gemmulate::probe::{BlackBox, Input, Interface, canonical, same_function};
 use gemmulate::round::Rounding;
 
 /// What `canonical` calls one function gives the same bits.
@@ -19,6 +19,25 @@ fn canonical_forms_are_the_same_function() {
         let other = unit.with_accumulator(plain).unwrap();
         assert!(same_on_vectors(&unit, &other, 700), "{unit}: {plain}");
     }
+}
+
+/// Floors below all bits of scaled groups are one, and those that are not are told apart.
+#[test]
+fn floors_of_scaled_groups_below_all_bits_are_none() {
+    let of = |floor: i32| {
+        Unit::find(&format!("custom/m1n1k64.block16.f32.e2m1.e2m1.f32.ue4m3/groups:G=16:F=35:e_zero=emin{floor:+}"))
+            .unwrap()
+    };
+    let interface = of(-7).interface();
+    let same = |x: i32, y: i32| same_function(&of(x).recipe.unwrap(), &of(y).recipe.unwrap(), &interface).is_some();
+    // emin - 7 - 35 and emin + 12 - 35 = -149: f32's last bit; e2m1's and ue4m3's products end at 2^-20.
+    assert!(same(-7, 12) && same(-7, -90) && !same(-7, 13));
+    assert!(same_on_vectors(&of(-7), &of(12), 20_000));
+    let zeros = vec![0; 64];
+    let ones = vec![0x38; 4];
+    let lone = Input { a: zeros.clone(), b: zeros, c: 1, scale_a: ones.clone(), scale_b: ones };
+    let lone_c = |x: i32| of(x).dot_adds(std::slice::from_ref(&lone)).unwrap();
+    assert_ne!(lone_c(12), lone_c(13));
 }
 
 /// Where `canonical` says that what alignment cuts off decides no rounding, it decides none: one to three terms of

@@ -155,7 +155,9 @@ fn overflow(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
         }
     };
     text.extend(of_both("twice").map(|to| format!("results overflow to {to}")));
-    text.extend(of_both("0.75u").map(|to| format!("beyond the largest number by 0.75 of its last bit: {to}")));
+    // Where the largest number's own last bits are cut off, that says nothing.
+    let beyond = of_both("0.75u").filter(|to| !to.contains("a number"));
+    text.extend(beyond.map(|to| format!("beyond the largest number by 0.75 of its last bit: {to}")));
     Ok((text.join("; ").into(), seen))
 }
 
