@@ -51,17 +51,12 @@ impl Hypotheses {
         if !found.is_empty() && found.windows(2).all(|pair| family(&pair[0]) == family(&pair[1])) {
             return found;
         }
-        let sum =
-            |output_rounding| GenericDot { block: interface.k, exact: true, output_rounding, ..GenericDot::default() };
-        let agrees =
-            |sum: &GenericDot| self.middle.iter().all(|case| case.agrees(&Recipe::Generic(*sum), interface, false));
-        if let Some(sum) = roundings().map(sum).find(agrees) {
-            // Unless only another family has its rules for zeros and the ends of the range.
-            let mut jury = Jury { cases: answers.to_vec() };
-            let sum = Recipe::Generic(search::with_edges(sum, &mut jury, interface));
-            let explains = jury.refutations(1, |case| case.agrees(&sum, interface, true)) == 0;
-            let other = self.one_parameter_away(found, interface, answers);
-            return explains.then_some(sum).into_iter().chain(other).collect();
+        let exact = |output_rounding| {
+            let sum = GenericDot { block: interface.k, exact: true, output_rounding, ..GenericDot::default() };
+            self.middle.iter().all(|case| case.agrees(&Recipe::Generic(sum), interface, false))
+        };
+        if roundings().any(exact) {
+            return Vec::new();
         }
         // Of several families, each perhaps but for the bits of NaN.
         let several = found.clone();
