@@ -8,11 +8,14 @@ use super::{Feature, Lab, Observation};
 use crate::error::Error;
 use crate::instr::ScaleRule;
 
+/// Products of which every pair is asked; of more, half a million pairs and gigabytes of inputs would be.
+const MOST: usize = 128;
+
 /// Says in `interleave` which k are summed exactly before they meet: two products, each half of the last unit that X - X
 /// leaves of others, leave one together. `bits` is how far below X that is.
 pub(super) fn scaled_groups(lab: &mut Lab<'_>, site: &Site, bits: i32, all: &mut [Feature]) -> Result<(), Error> {
     let k = lab.bench.interface.k;
-    let (Some(rule), true) = (lab.bench.interface.scale, site.with_c && site.products.len() == k) else {
+    let (Some(rule), true) = (lab.bench.interface.scale, site.with_c && site.products.len() == k && k <= MOST) else {
         return Ok(());
     };
     let blocks = k / rule.block.max(1);
