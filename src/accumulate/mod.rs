@@ -23,6 +23,7 @@ pub use group_scaled::GroupScaledDot;
 pub use narrow::{Adder, LastTerm, NarrowSum};
 pub use pairwise::PairwiseSum;
 pub use recipe::Recipe;
+pub(crate) use round_down::MAX_REACH;
 pub use round_down::{BlockedC, GroupedRoundDown, OverflowBesideC, RoundDown};
 pub use sequential::SequentialFma;
 pub use software::SoftwareDot;

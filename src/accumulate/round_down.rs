@@ -213,8 +213,8 @@ pub struct GroupedRoundDown {
     pub special_c: BlockedC,
 }
 
-/// More than any two exponents differ by.
-const MAX_REACH: u32 = 4096;
+/// More than any two exponents differ by: c counts wherever it is.
+pub(crate) const MAX_REACH: i32 = 4096;
 
 impl GroupedRoundDown {
     /// fp8 and bf8 on MI300.
@@ -276,7 +276,7 @@ impl Accumulator for GroupedRoundDown {
     }
 
     fn check(&self, signature: &Signature) -> Result<(), String> {
-        if self.c_reach.unsigned_abs() > MAX_REACH {
+        if self.c_reach.unsigned_abs() > MAX_REACH.unsigned_abs() {
             return Err(format!("c-reach {}: at most {MAX_REACH} is supported", self.c_reach));
         }
         self.base.check_widths(signature)

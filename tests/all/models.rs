@@ -165,6 +165,22 @@ fn fit_finds_other_widths_of_every_family_that_aligns() {
     }
 }
 
+/// CDNA3's three widths and the reach of c, all of them others.
+#[test]
+fn fit_finds_several_widths_at_once() {
+    for unit in [
+        "m1n1k16.f32.f16.f16.f32/round-down:G=8:F=20:sum=26:total=26",
+        "m1n1k16.f32.bf16.bf16.f32/round-down:G=4:F=28:sum=25:total=24",
+        "m1n1k32.f32.e4m3.e4m3.f32/round-down-grouped:G=16:F=20:sum=22:total=25:c-reach=22",
+        // Halves of two products and of one.
+        "m1n1k12.f32.f16.f16.f32/round-down-grouped:G=3:F=19:sum=39:total=19:c-reach=32:special-c=dropped",
+        // c counts wherever it is.
+        "m1n1k32.f32.e4m3.e4m3.f32/round-down-grouped:G=16:F=26:sum=28:total=30:c-reach=4096",
+    ] {
+        fits(&Unit::find(&format!("custom/{unit}")).unwrap());
+    }
+}
+
 /// What cuts is a zero product's exponent: F, a sticky bit and that rule together, far from an exact sum.
 #[test]
 fn fit_finds_what_only_zero_products_cut() {

@@ -197,7 +197,7 @@ fn fasi_et_al() {
 
 /// MMA-Sim Table IV and IV-A to IV-I, and SPEC for CDNA1, which MMA-Sim leaves out: by unit the
 /// properties that its algorithm has.
-const CDNA: [(&str, &[(&str, &str)]); 17] = [
+const CDNA: [(&str, &[(&str, &str)]); 18] = [
     // Exact sums of four (two for bf16), one rounding, chained.
     (
         "cdna1/v_mfma_f32_32x32x8f16",
@@ -283,6 +283,11 @@ const CDNA: [(&str, &[(&str, &str)]); 17] = [
         ],
     ),
     ("cdna3/v_mfma_f32_16x16x16_bf16", &[("block", "8"), ("chain", "2"), ("product_limit", "2^128")]),
+    // In a chain that keeps fewer bits of c, the last step shows what it keeps of products.
+    (
+        "custom/m1n1k16.f32.f16.f16.f32/round-down:G=8:F=20:sum=26:total=29",
+        &[("fraction_bits", "20 (products), 20 (c), 26 (products beside a larger c)")],
+    ),
     // GFDRDA and its chain: 16 products, of even and of odd k apart, which are cut toward zero beside each other and
     // down where their sums meet; c by no one rule (down only within 25 bits); 24 bits.
     (

@@ -15,7 +15,10 @@ const BELOW: i32 = 20;
 /// a tie, which one more bit takes away from c as long as it is kept.
 pub(super) fn below_c(lab: &mut Lab<'_>, site: &Site) -> Result<Option<(Width, Vec<Observation>)>, Error> {
     let i = lab.bench.interface;
-    let &[first, second, ..] = site.beside_c.as_slice() else { return Ok(None) };
+    // In the last sum that c comes to: a later one could cut the result again, as a c of its own.
+    let last = &site.last.products;
+    let places = if site.last.other == Some(i.k) && last.len() >= 2 { last } else { &site.beside_c };
+    let &[first, second, ..] = places.as_slice() else { return Ok(None) };
     let p = i.d.fraction_bits as i32;
     if i.c.fraction_bits != i.d.fraction_bits || i.scale.is_some() {
         return Ok(None);

@@ -83,6 +83,11 @@ impl Case {
         *got == self.want || same_nan || interface.d.encode_result(got) == self.answer
     }
 
+    /// Whether all products that are not zero are of one of the groups that follow each other in K.
+    pub(crate) fn within_one_group(&self, group: usize) -> bool {
+        self.present.windows(2).all(|pair| pair[0] / group == pair[1] / group)
+    }
+
     /// Whether operands and answer are ordinary: no special value, nothing subnormal.
     pub(crate) fn is_ordinary(&self) -> bool {
         let normal = |x: &Num| x.is_finite() && !x.is_subnormal();

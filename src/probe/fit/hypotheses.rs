@@ -7,6 +7,7 @@ use super::refine::{self, Changes};
 use super::search;
 use super::structure::{LastKept, Structure, all as structures};
 use crate::accumulate::{CPosition, GenericDot, Recipe};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// Starting models, the likeliest first.
@@ -28,6 +29,9 @@ const WORTH_REFINING: f64 = 0.5;
 /// One in so many answers may refute a model that one parameter changes.
 const NEARLY: usize = 32;
 
+/// Models of every width kept.
+const EVERY: usize = 8;
+
 impl Hypotheses {
     /// The next stage's models, best first; None when there is no further stage.
     pub(super) fn next(&mut self, interface: &Interface, answers: &[Case]) -> Option<Vec<Recipe>> {
@@ -35,10 +39,11 @@ impl Hypotheses {
         match self.stage {
             1 => Some(self.one_family(interface, answers)),
             2 => Some(self.last_kept.map_or_else(Vec::new, |last| self.generic(interface, 0, Some(last)))),
-            3 => Some(self.generic(interface, 0, None)),
-            4 => Some(self.generic(interface, self.middle.len() / 50, None)),
-            5 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
-            6 => Some(self.generic(interface, self.middle.len() / 8, None)),
+            3 => Some(self.families_of_every_width(interface, answers)),
+            4 => Some(self.generic(interface, 0, None)),
+            5 => Some(self.generic(interface, self.middle.len() / 50, None)),
+            6 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
+            7 => Some(self.generic(interface, self.middle.len() / 8, None)),
             _ => None,
         }
     }
@@ -83,6 +88,36 @@ impl Hypotheses {
         let mut jury = Jury { cases: answers.to_vec() };
         let polish = |start| refine::refine(start, Changes::One, &mut jury, interface, &[], self.deadline);
         nearly.into_iter().map(polish).find(|(_, refuted)| *refuted == 0).map(|(recipe, _)| recipe)
+    }
+
+    /// CDNA3's families with any three widths and any reach of c that explain the middle of the range; the first few, and
+    /// of these first those that explain most answers.
+    fn families_of_every_width(&self, interface: &Interface, answers: &[Case]) -> Vec<Recipe> {
+        let groups: BTreeSet<usize> = match self.allowed.as_slice() {
+            // Halves that are no pattern's blocks look like single products.
+            cuts if cuts.iter().all(|cut| cut.block == 1) => (1..=interface.k).collect(),
+            // Groups of two halves, even and odd k apart, may look like the halves.
+            cuts => cuts.iter().flat_map(|cut| [cut.block, 2 * cut.block]).filter(|&g| g <= interface.k).collect(),
+        };
+        let agree = |case: &Case, r: &Recipe| case.agrees(r, interface, false);
+        let in_time = |_: &Recipe| Instant::now() < self.deadline;
+        let mut all = Jury { cases: self.middle.clone() };
+        let of_size = |group: usize| -> Vec<Recipe> {
+            // The sum of one group's products is with c or without it, wherever that ends.
+            let alone = self.middle.iter().filter(|c| c.within_one_group(group));
+            let mut alone = Jury { cases: alone.cloned().collect() };
+            let mut with_some_reach = |r: &Recipe| {
+                let either = options::of_either_reach(*r);
+                alone.refutations(1, |case| either.iter().any(|r| agree(case, r))) == 0
+            };
+            let wide = options::of_every_width(interface, group).take_while(in_time).filter(&mut with_some_reach);
+            let reaching = wide.flat_map(options::of_every_reach).take_while(in_time);
+            reaching.filter(|r| all.refutations(1, |case| agree(case, r)) == 0).take(EVERY).collect()
+        };
+        let mut found = groups.into_iter().rev().map(of_size).find(|found| !found.is_empty()).unwrap_or_default();
+        // Rules for infinities and NaN are not among the middle's.
+        found.sort_by_cached_key(|r| answers.iter().filter(|case| !case.agrees(r, interface, true)).count());
+        found
     }
 
     /// Non-generic families that at most `allowed` middle-range answers refute.

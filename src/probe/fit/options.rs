@@ -3,8 +3,8 @@
 use super::super::black_box::Interface;
 use super::structure::Structure;
 use crate::accumulate::{
-    BlockedC, CPosition, Floor, GenericDot, GroupScaledDot, GroupedRoundDown, OverflowBesideC, PairwiseSum, Recipe,
-    RoundDown, SequentialFma, SoftwareDot, SubnormalC, ZeroProducts,
+    BlockedC, CPosition, Floor, GenericDot, GroupScaledDot, GroupedRoundDown, MAX_REACH, OverflowBesideC, PairwiseSum,
+    Recipe, RoundDown, SequentialFma, SoftwareDot, SubnormalC, ZeroProducts,
 };
 use crate::round::{ROUNDINGS, Rounding};
 use crate::special::NanRule;
@@ -17,6 +17,11 @@ pub(crate) fn roundings() -> impl Iterator<Item = Rounding> {
     use Rounding::{Down, NearestEven, TowardZero, Up};
     let known = [TowardZero, NearestEven, Down, Up];
     known.into_iter().chain(ROUNDINGS.iter().map(|(r, _)| *r).filter(move |r| !known.contains(r)))
+}
+
+/// How far c may reach: everywhere, last.
+fn reaches() -> impl Iterator<Item = i32> {
+    (0..=80).chain([MAX_REACH])
 }
 
 /// Alignment floors tried, those of known designs first.
@@ -158,7 +163,7 @@ pub(crate) fn options(recipe: &Recipe, interface: &Interface, structures: &[Stru
         Recipe::GroupedRoundDown(x) => {
             let mut all = round_down(x.base, k, |base| Recipe::GroupedRoundDown(GroupedRoundDown { base, ..x }));
             all.extend(options![Recipe::GroupedRoundDown, x;
-                "c-reach" => c_reach: 0..=80, "special-c" => special_c: [BlockedC::Propagates, BlockedC::Dropped]]);
+                "c-reach" => c_reach: reaches(), "special-c" => special_c: [BlockedC::Propagates, BlockedC::Dropped]]);
             all
         }
         Recipe::GroupScaled(x) => {
@@ -223,6 +228,54 @@ pub(crate) fn families_of_any_width(interface: &Interface) -> Vec<Recipe> {
         })
     };
     let aligns = |r: &Recipe| matches!(r, Recipe::RoundDown(_) | Recipe::GroupedRoundDown(_) | Recipe::GroupScaled(_));
-    let all = families(interface).into_iter().filter(aligns).flat_map(wide);
+    let everywhere = |recipe: &Recipe| match *recipe {
+        Recipe::GroupedRoundDown(x) => Some(Recipe::GroupedRoundDown(GroupedRoundDown { c_reach: MAX_REACH, ..x })),
+        _ => None,
+    };
+    let known: Vec<Recipe> = families(interface).into_iter().filter(aligns).collect();
+    let reaching: Vec<Recipe> = known.iter().filter_map(everywhere).collect();
+    let all = known.into_iter().flat_map(wide).chain(reaching);
     all.filter(|r| interface.accepts(r)).collect()
+}
+
+/// Widths tried in all combinations.
+const COMBINED: core::ops::RangeInclusive<u32> = 4..=48;
+
+/// CDNA3's families with groups of this size and all their widths, its own and those near them first.
+pub(crate) fn of_every_width(interface: &Interface, group: usize) -> impl Iterator<Item = Recipe> {
+    let known = RoundDown { group, ..RoundDown::CDNA3 };
+    let [fracs, sums] = [known.frac_bits, known.sum_bits].map(|now| nearest(COMBINED, now));
+    let totals: Vec<Option<u32>> =
+        nearest(COMBINED, known.total_bits.unwrap_or(0)).into_iter().map(Some).chain([None]).collect();
+    let of = move |base| {
+        [Recipe::RoundDown(base), Recipe::GroupedRoundDown(GroupedRoundDown { base, ..GroupedRoundDown::CDNA3 })]
+    };
+    let sized = fracs.into_iter().flat_map(move |frac_bits| {
+        sums.clone().into_iter().map(move |sum_bits| RoundDown { frac_bits, sum_bits, ..known })
+    });
+    let all = sized.flat_map(move |x| totals.clone().into_iter().map(move |total_bits| RoundDown { total_bits, ..x }));
+    all.flat_map(of).filter(|r| interface.accepts(r))
+}
+
+/// The model with every reach of c, CDNA3's and those near it first, where that is one of its parameters; and with the
+/// shortest and the longest.
+pub(crate) fn of_every_reach(model: Recipe) -> Vec<Recipe> {
+    let mut all: Vec<i32> = reaches().collect();
+    all.sort_by_key(|reach| reach.abs_diff(GroupedRoundDown::CDNA3.c_reach));
+    reaching(model, all)
+}
+
+/// See [`of_every_reach`].
+pub(crate) fn of_either_reach(model: Recipe) -> Vec<Recipe> {
+    reaching(model, [0, MAX_REACH])
+}
+
+fn reaching(model: Recipe, reaches: impl IntoIterator<Item = i32>) -> Vec<Recipe> {
+    match model {
+        Recipe::GroupedRoundDown(x) => {
+            let reach = |c_reach| Recipe::GroupedRoundDown(GroupedRoundDown { c_reach, ..x });
+            reaches.into_iter().map(reach).collect()
+        }
+        other => vec![other],
+    }
 }
