@@ -70,7 +70,8 @@ pub fn diff(first: &Unit, second: &Unit) -> Result<Sameness, Error> {
     let interface = first.interface();
     let other = second.interface();
     if interface != other {
-        let show = |u: &Unit| format!("{}, K = {}", u.equation(), u.shape.k);
+        let scales = |u: &Unit| u.scale.map_or_else(String::new, |s| format!(", a scale for {}", s.block));
+        let show = |u: &Unit| format!("{}, K = {}{}", u.equation(), u.shape.k, scales(u));
         return Err(Error::shape(second.to_string(), show(first), show(second)));
     }
     let recipes = first.recipe.as_ref().zip(second.recipe.as_ref());

@@ -266,7 +266,7 @@ impl Edges {
         let Interface { a, b, .. } = self.bench.interface;
         let products_reach_below_ties = (a.fraction_bits + b.fraction_bits) as i32 > self.kept;
         let odds = |often: bool, one_in: [u64; 2]| one_in[usize::from(!often)];
-        let scenes: [(u64, Make); 17] = [
+        let scenes: [(u64, Make); 19] = [
             (16, |s, i, at| s.left_over(i, at)),
             (odds(self.sticky, [12, 64]), |s, i, at| s.two_small(i, at.step, at.lead)),
             (odds(many, [24, 96]), |s, i, at| s.alike(i, at.step, at.lead)),
@@ -289,6 +289,8 @@ impl Edges {
             (odds(!self.floors.is_empty() && many, [96, 0]), |s, i, at| s.tied_at_floor(i, at.negative)),
             (odds(self.flushes, [16, 256]), |s, i, at| s.up_to_normal(i, at.step, at.negative)),
             (odds(self.flushes, [32, 96]), |s, i, at| s.barely_subnormal(i, at.step, at.negative)),
+            (odds(!self.sums.is_empty() && many, [8, 0]), |s, i, at| s.c_undone(i, at)),
+            (if many { odds(self.is_narrow(), [12, 64]) } else { 0 }, |s, i, at| s.brimming(i, at)),
         ];
         let ties: (u64, Make) =
             (odds(!self.sums.is_empty(), [4, 0]), |s, i, at| s.tie(i, at.step, at.negative, at.lead));

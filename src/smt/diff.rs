@@ -50,7 +50,8 @@ pub enum Verdict {
 pub fn diff(first: &Unit, second: &Unit, solver: &Solver, limit: Duration) -> Result<Verdict, Error> {
     let interface = first.interface();
     if interface != second.interface() {
-        let show = |u: &Unit| format!("{}, K = {}", u.equation(), u.shape.k);
+        let scales = |u: &Unit| u.scale.map_or_else(String::new, |s| format!(", a scale for {}", s.block));
+        let show = |u: &Unit| format!("{}, K = {}{}", u.equation(), u.shape.k, scales(u));
         return Err(Error::shape(second.to_string(), show(first), show(second)));
     }
     let (first, second) = (Subject::of(first)?, Subject::of(second)?);

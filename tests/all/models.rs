@@ -165,13 +165,18 @@ fn fit_finds_other_widths_of_every_family_that_aligns() {
     }
 }
 
-/// CDNA3's three widths and the reach of c, all of them others.
+/// CDNA3's three widths and the reach of c, all of them others; and what few sums show of them.
 #[test]
 fn fit_finds_several_widths_at_once() {
     for unit in [
         "m1n1k16.f32.f16.f16.f32/round-down:G=8:F=20:sum=26:total=26",
         "m1n1k16.f32.bf16.bf16.f32/round-down:G=4:F=28:sum=25:total=24",
         "m1n1k32.f32.e4m3.e4m3.f32/round-down-grouped:G=16:F=20:sum=22:total=25:c-reach=22",
+        // A c that products all but undo shows bits of theirs that the total cuts beside others.
+        "m1n1k8.f32.f16.f16.f32/round-down:G=8:sum=28:total=26",
+        "m1n1k32.f32.e5m2fnuz.e5m2fnuz.f32/round-down-grouped:G=8:sum=29:total=27",
+        // The largest sums alone have more bits than results.
+        "m1n1k4.f32.e4m3.e4m3.f32/dot:block=2:pattern=even-odd:F=21:align=rne:c=last:out=rd:flush-in=yes:nan=quiet",
         // Halves of two products and of one.
         "m1n1k12.f32.f16.f16.f32/round-down-grouped:G=3:F=19:sum=39:total=19:c-reach=32:special-c=dropped",
         // c counts wherever it is.
@@ -179,6 +184,9 @@ fn fit_finds_several_widths_at_once() {
     ] {
         fits(&Unit::find(&format!("custom/{unit}")).unwrap());
     }
+    let of = |widths: &str| Unit::find(&format!("custom/m1n1k8.f32.f16.f16.f32/round-down:G=8:{widths}")).unwrap();
+    let verdict = diff(&of("sum=28:total=26"), &of("total=26")).unwrap();
+    assert!(!matches!(verdict, Sameness::NotToldApart(_)), "{verdict:?}");
 }
 
 /// What cuts is a zero product's exponent: F, a sticky bit and that rule together, far from an exact sum.

@@ -169,3 +169,98 @@ fn the_product_limit_needs_one_large_term() {
         assert_eq!(value(&probed(unit), "product_limit"), want, "{unit}");
     }
 }
+
+/// A box that computes by itself, with the formats and K of a unit.
+struct Computed(Unit, fn(&Unit, &Input) -> u64);
+
+impl BlackBox for Computed {
+    fn interface(&self) -> Interface {
+        BlackBox::interface(&self.0)
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
+        Ok(inputs.iter().map(|x| self.1(&self.0, x)).collect())
+    }
+}
+
+impl Computed {
+    fn tells(unit: &str, rule: fn(&Unit, &Input) -> u64, feature: &str) -> String {
+        let mut own = Self(Unit::find(unit).unwrap(), rule);
+        value(&features(&mut own).unwrap(), feature)
+    }
+}
+
+fn singles(unit: &Unit, x: &Input) -> (Vec<[f32; 2]>, f32) {
+    let read = |(&a, &b): (&u64, &u64)| [unit.a.to_f64(a) as f32, unit.b.to_f64(b) as f32];
+    (x.a.iter().zip(&x.b).map(read).collect(), f32::from_bits(x.c as u32))
+}
+
+/// The last product is added first: c beside product 0 is a result on the way, and flushed as such.
+#[test]
+fn c_is_not_flushed_where_a_product_makes_it_normal() {
+    let reversed = |unit: &Unit, x: &Input| {
+        let (products, c) = singles(unit, x);
+        let flushed = |d: f32| if d.is_subnormal() { 0.0 } else { d };
+        u64::from(products.iter().rev().fold(c, |sum, [a, b]| flushed(sum + a * b)).to_bits())
+    };
+    let found = Computed::tells("custom/m1n1k4.f32.f32.f32.f32/fma", reversed, "subnormals");
+    assert_eq!(found, "flushed to zero: lone c, product of normal numbers, difference of normal numbers");
+}
+
+/// Of two products one is rounded, and may overflow, before the other is added to it.
+#[test]
+fn a_limit_of_some_products_is_not_called_none() {
+    let pairs = |unit: &Unit, x: &Input| {
+        let (products, c) = singles(unit, x);
+        let pair = |p: &[[f32; 2]]| p[1][0].mul_add(p[1][1], p[0][0] * p[0][1]);
+        u64::from(products.chunks(2).fold(c, |sum, two| sum + pair(two)).to_bits())
+    };
+    let found = Computed::tells("custom/m1n1k4.f32.bf16.bf16.f32/pairwise:G=2", pairs, "product_limit");
+    assert!(found.starts_with("cannot tell: one of two such terms"), "{found}");
+}
+
+/// Four groups of four products, each aligned to its own largest exponent, then all to the largest.
+#[test]
+fn more_than_two_groups_are_not_called_two() {
+    let groups = |unit: &Unit, x: &Input| {
+        let cut = |value: f64, bits: i32| (value / f64::from(bits).exp2()).trunc() * f64::from(bits).exp2();
+        let exponent = |f: &gemmulate::format::FormatSpec, code: u64| f.decode(code).exponent;
+        let c = f64::from(f32::from_bits(x.c as u32));
+        let mut terms: Vec<(f64, i32)> = (c != 0.0).then_some((c, exponent(&unit.c, x.c))).into_iter().collect();
+        for group in 0..4 {
+            let of = |k: usize| {
+                let value = unit.a.to_f64(x.a[k]) * unit.b.to_f64(x.b[k]);
+                (value, exponent(&unit.a, x.a[k]) + exponent(&unit.b, x.b[k]))
+            };
+            let products: Vec<(f64, i32)> = (4 * group..4 * group + 4).map(of).filter(|(v, _)| *v != 0.0).collect();
+            let Some(largest) = products.iter().map(|(_, e)| *e).max() else { continue };
+            terms.push((products.iter().map(|(v, _)| cut(*v, largest - 22)).sum(), largest));
+        }
+        let largest = terms.iter().map(|(_, e)| *e).max().unwrap_or(0);
+        let sum: f64 = terms.iter().map(|(v, _)| cut(*v, largest - 26)).sum();
+        let nearest = sum as f32;
+        let above = f64::from(nearest.abs()) > sum.abs() && nearest.is_finite();
+        u64::from(if above { nearest.to_bits() - 1 } else { nearest.to_bits() })
+    };
+    let found = Computed::tells("custom/m1n1k16.f32.f16.f16.f32/dot:block=16:F=26", groups, "interleave");
+    assert_eq!(found, "no; in a block, more than two groups apart, one of them [0, 1, 2, 3]");
+}
+
+/// Half of the last place counts where terms are rounded to nearest, with c as among themselves.
+#[test]
+fn nearest_alignment_is_one_rule_beside_c() {
+    let found = probed("custom/m1n1k8.f32.f16.f16.f32/dot:block=8:F=24:align=rna:out=rne");
+    assert_eq!([value(&found, "alignment_rounding"), value(&found, "fraction_bits")], ["rna", "24"]);
+}
+
+/// Two terms below the floor that cancel, cut down: no floor would leave nothing of them, and a lower one less.
+#[test]
+fn floors_show_where_terms_cancel() {
+    for rules in
+        ["block=8:F=30:align=rd:out=rd", "block=8:F=25:align=rd:out=rd:e_zero=emin-9", "block=4:F=28:align=ru:out=ru"]
+    {
+        let unit = format!("custom/m1n1k16.f32.bf16.bf16.f32/dot:{rules}");
+        let floor = if rules.contains("emin-9") { "-135" } else { "-133" };
+        assert_eq!(value(&probed(&unit), "e_zero"), floor, "{unit}");
+    }
+}

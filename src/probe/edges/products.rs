@@ -67,6 +67,59 @@ impl Edges {
         self.put_at(input, place.unwrap_or(k), negative, lead, Rest::Nothing);
     }
 
+    /// The largest sum of a step: products just below four times their exponent, beside c or an earlier sum of that size
+    /// with a bit where alignment begins to cut. Narrow ones round nothing else.
+    pub(super) fn brimming(&mut self, input: &mut Input, at: Spot) {
+        let Spot { step, negative, lead, rest } = at;
+        let end = lead - self.pick(|s| &s.gaps) + self.random.range(-1, 1);
+        let (earlier, members) = (self.blocks[..step].concat(), self.blocks[step].clone());
+        if earlier.len() > 1 && self.random.one_in(2) {
+            let less = self.random.range(0, 1);
+            self.put_at(input, earlier[0], negative, lead - less, rest);
+            self.put_at(input, earlier[earlier.len() - 1], negative, end, Rest::Nothing);
+        } else {
+            self.put_at(input, self.bench.interface.k, negative, lead, Rest::From(end));
+        }
+        for place in members {
+            self.put_at(input, place, negative, lead, Rest::Ones);
+        }
+    }
+
+    /// c, and products of the other sign that leave little of it: that total is cut further down than the sum of products
+    /// beside c is, which a small product shows.
+    pub(super) fn c_undone(&mut self, input: &mut Input, at: Spot) {
+        let Spot { step, negative, lead, .. } = at;
+        let mut places = self.blocks[step].clone();
+        let small = places.swap_remove(self.random.below(places.len() as u64) as usize);
+        let some = self.random.one_in(4);
+        while some && places.len() > 1 && self.random.one_in(2) {
+            places.pop();
+        }
+        // Each is of less than four times its exponent.
+        let together = 2 + places.len().next_power_of_two().ilog2() as i32;
+        let e = lead - together + self.random.range(0, 1);
+        self.put_at(input, self.bench.interface.k, negative, lead, Rest::Nothing);
+        for &place in &places {
+            let rest = if self.random.one_in(3) { Rest::Anything } else { Rest::Ones };
+            self.put_at(input, place, !negative, e, rest);
+        }
+        let end = lead - self.pick(|s| &s.sums) + self.random.range(-2, 1);
+        let (above, negative) = (self.random.range(0, 3), self.random.one_in(2));
+        // What is left may be half of c or less, and a tie of its results the top of a product that has bits below.
+        let left = lead - self.random.range(0, 4);
+        let tie = self.result_bit(left) - 1;
+        let (e, rest) = match self.random.below(3) {
+            0 => (end + above, Rest::Bit(end)),
+            1 => (end, Rest::Nothing),
+            _ => (tie + self.random.range(-1, 1), Rest::Anything),
+        };
+        self.put_at(input, small, negative, e, rest);
+        if places.len() > 1 && self.random.one_in(2) {
+            let negative = self.random.one_in(2);
+            self.put_at(input, places[0], negative, tie, Rest::Nothing);
+        }
+    }
+
     /// Beside large earlier sums, or a large term: two products p and one of -2p, of which alignment cuts a bit off
     /// the first two; or two products of different signs that differ in the bits that are cut. Either sum is nothing,
     /// or hardly anything, and shows in whatever is rounded in one direction.

@@ -202,7 +202,8 @@ type Groups = ([usize; 2], Vec<usize>);
 /// Products of one sum that are first summed in groups (CDNA3's even and odd k): where X and -X are in one group, a
 /// product of another one is aligned by another rule than one beside X.
 fn groups(lab: &mut Lab<'_>, products: &[usize], bits: i32) -> Result<Option<Groups>, Error> {
-    let (x, first) = (largest(lab, false), products[0]);
+    let Some((&first, others)) = products.split_first() else { return Ok(None) };
+    let x = largest(lab, false);
     // Just below the last place: gone, or one unit of it, or itself.
     let tails = [(true, 1, x - bits - 1), (true, 1, x - bits - 2), (false, 3, x - bits - 3)];
     let question = |lab: &Lab<'_>, [to, at]: [usize; 2], (negative, y, e)| {
@@ -221,7 +222,7 @@ fn groups(lab: &mut Lab<'_>, products: &[usize], bits: i32) -> Result<Option<Gro
         let answers = seen.chunks(tails.len()).map(|seen| seen.iter().map(|o| o.d).collect());
         Ok(pairs.iter().copied().zip(answers).collect())
     };
-    let pairs: Vec<[usize; 2]> = products[1..].iter().flat_map(|&to| few(to)).collect();
+    let pairs: Vec<[usize; 2]> = others.iter().flat_map(|&to| few(to)).collect();
     let answers = ask(&pairs)?;
     let Some((_, usual)) = answers.first() else { return Ok(None) };
     let Some(([to, at], _)) = answers.iter().find(|(_, answers)| answers != usual) else { return Ok(None) };
@@ -249,9 +250,15 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
         && let Some(([to, at], apart)) = groups(lab, p, bits)?
     {
         let other = measure(lab, [beside[0], to], at)?;
+        let more = groups(lab, &apart, bits)?.is_some();
         if let Some(interleave) = all.iter_mut().find(|f| f.name == "interleave") {
             let by_parity = apart.iter().all(|i| i % 2 == 1) && 2 * apart.len() == p.len();
-            let groups = if by_parity { "even and odd k apart".into() } else { format!("those of {apart:?} apart") };
+            let own: Vec<usize> = p.iter().copied().filter(|i| !apart.contains(i)).collect();
+            let groups = match (more, by_parity) {
+                (true, _) => format!("more than two groups apart, one of them {own:?}"),
+                (false, true) => "even and odd k apart".into(),
+                (false, false) => format!("those of {apart:?} apart"),
+            };
             interleave.value = format!("{}; in a block, {groups}", interleave.value).into();
             interleave.evidence.extend(other.1.iter().cloned());
         }
@@ -281,7 +288,7 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     }
     if site.known
         && let Some((width, evidence)) = below_c(lab, site)?
-        && !possible.iter().any(|w| w.bits == width.bits)
+        && !possible.iter().any(|w| explains(w, &width))
     {
         found.push(("products beside a larger c", (vec![width], evidence, false)));
     }
@@ -293,6 +300,12 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     let ways = || found.iter().map(|(_, (ways, _, _))| ways);
     let everywhere = if ways().any(Vec::is_empty) { Vec::new() } else { ways().flatten().copied().collect() };
     Ok(Widths { possible, everywhere })
+}
+
+/// Whether terms cut as `all` says leave what terms cut as `some` says leave: rounded to nearest, half a last place counts.
+fn explains(all: &Width, some: &Width) -> bool {
+    let directed = matches!(all.rounding, Rounding::TowardZero | Rounding::Down | Rounding::Up);
+    all.bits == some.bits || (!directed && all.bits + 1 == some.bits)
 }
 
 type Found = (&'static str, Measured);

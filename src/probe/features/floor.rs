@@ -144,7 +144,7 @@ fn models(lab: &Lab<'_>, widths: &Widths, roundings: &[Rule], with_c: bool) -> V
 }
 
 /// Powers of two alone, and beside the smallest result (or the smallest product, if that is larger), half
-/// of it, and one and a half; and c alone, of one bit or two.
+/// of it, and one and a half; two that cancel or nearly so; and c alone, of one bit or two.
 fn tiny_sums(lab: &Lab<'_>, site: &Site, with_c: bool, models: &[Model]) -> (Vec<Tiny>, Vec<(Option<Input>, String)>) {
     let Interface { k, a, b, c, d, scale } = lab.bench.interface;
     let bits = |m: &Model| m.rule.1.unwrap_or(d.fraction_bits) as i32;
@@ -165,6 +165,8 @@ fn tiny_sums(lab: &Lab<'_>, site: &Site, with_c: bool, models: &[Model]) -> (Vec
             }
         }
     }
+    // Terms that cancel leave a last bit where they are cut in one direction, others none where a sticky bit stands for each.
+    sums.extend((bottom - 45..bottom).flat_map(|e| [e, e - 1].map(|less| vec![(false, 1, e), (true, 1, less)])));
     let smallest_c = if lab.flushes.addend { c.emin() } else { last_bit(&c) };
     let powers = (smallest_c..=c.emin()).map(|e| (1, e));
     // The smallest normal one has as low bits, where subnormal ones are read as zero.

@@ -44,10 +44,13 @@ pub(super) fn subnormals(lab: &mut Lab<'_>) -> Result<Feature, Error> {
     };
     let (last, emin) = (i.k - 1, i.d.emin());
     let c = smallest(&i.c).map(|c| Input { c, ..lab.bench.zeros() });
-    let beside = c.as_ref().filter(|_| i.c.emin() == emin).and_then(|c| {
-        let product = lab.bench.terms(&[(0, false, 1, emin)]).filter(|x| lab.bench.operands_are_normal(x))?;
+    let beside = |k: usize| {
+        let c = c.as_ref().filter(|_| i.c.emin() == emin)?;
+        let product = lab.bench.terms(&[(k, false, 1, emin)]).filter(|x| lab.bench.operands_are_normal(x))?;
         Some(Input { c: c.c, ..product })
-    });
+    };
+    // Where no product comes first, c may be lost as the result of a step.
+    let (beside_first, beside_last) = (beside(0), beside(last).filter(|_| last > 0));
     let computed = lab.bench.terms(&[(last, false, 1, emin - 1)]).filter(|x| lab.bench.operands_are_normal(x));
     let sum = {
         let (low, _) = lab.bench.common_range();
@@ -56,18 +59,21 @@ pub(super) fn subnormals(lab: &mut Lab<'_>) -> Result<Feature, Error> {
     let questions = [
         ("a", one_product(lab, 0, smallest(&i.a), power(&i.b, false, top(&i.b)))),
         ("b", one_product(lab, 0, power(&i.a, false, top(&i.a)), smallest(&i.b))),
-        ("c", beside),
+        ("c", beside_first),
+        ("c", beside_last),
         ("lone c", c),
         ("product of normal numbers", computed),
         ("difference of normal numbers", sum),
     ];
-    let names: Vec<&str> = questions.iter().filter(|q| q.1.is_some()).map(|q| q.0).collect();
+    let asked_of: Vec<&str> = questions.iter().filter(|q| q.1.is_some()).map(|q| q.0).collect();
     let asked = questions.into_iter().map(|(name, x)| (x, format!("subnormal {name}"))).collect();
     let seen = lab.ask(asked)?;
     let normal = lab.bench.d(false, 1, emin);
     let is_flushed = |name: &str, d: u64| if name == "c" { Some(d) == normal } else { i.d.decode(d).is_zero() };
-    let flushed: Vec<&str> =
-        names.iter().zip(&seen).filter(|(name, o)| is_flushed(name, o.d)).map(|(name, _)| *name).collect();
+    let mut names = asked_of.clone();
+    names.dedup();
+    let everywhere = |name: &&str| asked_of.iter().zip(&seen).all(|(n, o)| n != name || is_flushed(name, o.d));
+    let flushed: Vec<&str> = names.iter().copied().filter(everywhere).collect();
     let value: Value = match (flushed.len(), names.len()) {
         (_, 0) => cannot("the formats have none"),
         (0, _) => "supported".into(),
@@ -182,6 +188,9 @@ fn product_limit(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
             _ => return none_meet(),
         };
         return Ok((value, seen));
+    }
+    if seen.iter().any(|o| i.d.decode(o.d).is_infinite()) {
+        return Ok((cannot("one of two such terms, or their sum on the way, overflows and the other does not"), seen));
     }
     let nan: Vec<bool> = seen.iter().map(|o| i.d.decode(o.d).is_nan()).collect();
     let value = match nan.as_slice() {

@@ -7,6 +7,7 @@ use super::refine::{self, Changes};
 use super::search;
 use super::structure::{LastKept, Structure, all as structures};
 use crate::accumulate::{CPosition, GenericDot, Recipe};
+use core::cell::Cell;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -18,6 +19,8 @@ pub(super) struct Hypotheses {
     /// ... this many of them for any unit, the others for one that drifts.
     pub(super) steady: usize,
     pub(super) middle: Vec<Case>,
+    /// Whether the answers to the same terms with the other sign are the same with the other sign.
+    pub(super) odd: bool,
     /// The last bit that is kept, if ordinary numbers have lower ones.
     pub(super) last_kept: Option<LastKept>,
     pub(super) deadline: Instant,
@@ -29,6 +32,9 @@ const WORTH_REFINING: f64 = 0.5;
 /// One in so many answers may refute a model that one parameter changes.
 const NEARLY: usize = 32;
 
+/// Tests of models of every width before the generic family is tried, over K.
+const TESTS: usize = 24_000_000;
+
 /// Models of every width kept.
 const EVERY: usize = 8;
 
@@ -39,11 +45,12 @@ impl Hypotheses {
         match self.stage {
             1 => Some(self.one_family(interface, answers)),
             2 => Some(self.last_kept.map_or_else(Vec::new, |last| self.generic(interface, 0, Some(last)))),
-            3 => Some(self.families_of_every_width(interface, answers)),
+            3 => Some(self.families_of_every_width(interface, answers, TESTS / interface.k)),
             4 => Some(self.generic(interface, 0, None)),
-            5 => Some(self.generic(interface, self.middle.len() / 50, None)),
-            6 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
-            7 => Some(self.generic(interface, self.middle.len() / 8, None)),
+            5 => Some(self.families_of_every_width(interface, answers, usize::MAX)),
+            6 => Some(self.generic(interface, self.middle.len() / 50, None)),
+            7 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
+            8 => Some(self.generic(interface, self.middle.len() / 8, None)),
             _ => None,
         }
     }
@@ -91,8 +98,11 @@ impl Hypotheses {
     }
 
     /// CDNA3's families with any three widths and any reach of c that explain the middle of the range; the first few, and
-    /// of these first those that explain most answers.
-    fn families_of_every_width(&self, interface: &Interface, answers: &[Case]) -> Vec<Recipe> {
+    /// of these first those that explain most answers. So many are tested.
+    fn families_of_every_width(&self, interface: &Interface, answers: &[Case], tests: usize) -> Vec<Recipe> {
+        if self.odd {
+            return Vec::new();
+        }
         let groups: BTreeSet<usize> = match self.allowed.as_slice() {
             // Halves that are no pattern's blocks look like single products.
             cuts if cuts.iter().all(|cut| cut.block == 1) => (1..=interface.k).collect(),
@@ -100,7 +110,11 @@ impl Hypotheses {
             cuts => cuts.iter().flat_map(|cut| [cut.block, 2 * cut.block]).filter(|&g| g <= interface.k).collect(),
         };
         let agree = |case: &Case, r: &Recipe| case.agrees(r, interface, false);
-        let in_time = |_: &Recipe| Instant::now() < self.deadline;
+        let left = Cell::new(tests);
+        let more = |_: &Recipe| {
+            left.set(left.get().saturating_sub(1));
+            left.get() > 0 && Instant::now() < self.deadline
+        };
         let mut all = Jury { cases: self.middle.clone() };
         let of_size = |group: usize| -> Vec<Recipe> {
             // The sum of one group's products is with c or without it, wherever that ends.
@@ -110,8 +124,8 @@ impl Hypotheses {
                 let either = options::of_either_reach(*r);
                 alone.refutations(1, |case| either.iter().any(|r| agree(case, r))) == 0
             };
-            let wide = options::of_every_width(interface, group).take_while(in_time).filter(&mut with_some_reach);
-            let reaching = wide.flat_map(options::of_every_reach).take_while(in_time);
+            let wide = options::of_every_width(interface, group).take_while(more).filter(&mut with_some_reach);
+            let reaching = wide.flat_map(options::of_every_reach).take_while(more);
             reaching.filter(|r| all.refutations(1, |case| agree(case, r)) == 0).take(EVERY).collect()
         };
         let mut found = groups.into_iter().rev().map(of_size).find(|found| !found.is_empty()).unwrap_or_default();

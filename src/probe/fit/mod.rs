@@ -23,6 +23,7 @@ use super::repeated::Repeated;
 use super::shrink;
 use crate::accumulate::{GenericDot, Recipe};
 use crate::error::Error;
+use crate::format::FormatSpec;
 use crate::random::Random;
 use crate::unit::Unit;
 pub use alternatives::Alternative;
@@ -158,7 +159,8 @@ fn fit_known(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Err
     allowed.extend(drifting);
     let middle = lab.first_answers()?;
     let last_kept = structure::last_kept(&mut lab.target)?;
-    let hypotheses = Hypotheses { stage: 0, allowed, steady, middle, last_kept, deadline: lab.deadline };
+    let odd = lab.is_odd(&middle)?;
+    let hypotheses = Hypotheses { stage: 0, allowed, steady, middle, odd, last_kept, deadline: lab.deadline };
     let best = lab.try_all(hypotheses, options)?;
     lab.report(best, options)
 }
@@ -218,6 +220,23 @@ impl Lab<'_> {
         self.jury.cases.extend(edges);
         self.jury.cases.extend(middle.iter().cloned());
         Ok(middle)
+    }
+
+    /// Whether the box answers the same terms with the other sign with the same sum with the other sign, which no design
+    /// does that rounds down.
+    fn is_odd(&mut self, middle: &[Case]) -> Result<bool, Error> {
+        let Interface { a, c, d, .. } = self.interface;
+        let other_sign = |format: FormatSpec, code: u64| match format.decode(code).is_zero() {
+            true => code,
+            false => code ^ 1 << (format.exponent_bits + format.fraction_bits + format.ignored_low_bits),
+        };
+        let mirrored = |case: &Case| {
+            let flipped = case.input.a.iter().map(|&code| other_sign(a, code)).collect();
+            Input { a: flipped, c: other_sign(c, case.input.c), ..case.input.clone() }
+        };
+        let answers: Vec<u64> = middle.iter().map(|case| other_sign(d, case.answer)).collect();
+        let mirrored = self.ask(middle.iter().map(mirrored).collect())?;
+        Ok(mirrored.iter().zip(answers).all(|(case, answer)| case.answer == answer))
     }
 
     /// Where there is nothing better.

@@ -19,10 +19,13 @@ pub(crate) fn roundings() -> impl Iterator<Item = Rounding> {
     known.into_iter().chain(ROUNDINGS.iter().map(|(r, _)| *r).filter(move |r| !known.contains(r)))
 }
 
-/// How far c may reach: everywhere, last.
+/// How far c may reach, among ordinary numbers or everywhere.
 fn reaches() -> impl Iterator<Item = i32> {
     (0..=80).chain([MAX_REACH])
 }
+
+/// Exponents differ by no more.
+const FARTHEST: i32 = 1200;
 
 /// Alignment floors tried, those of known designs first.
 pub(crate) fn floors() -> impl Iterator<Item = Floor> {
@@ -163,7 +166,7 @@ pub(crate) fn options(recipe: &Recipe, interface: &Interface, structures: &[Stru
         Recipe::GroupedRoundDown(x) => {
             let mut all = round_down(x.base, k, |base| Recipe::GroupedRoundDown(GroupedRoundDown { base, ..x }));
             all.extend(options![Recipe::GroupedRoundDown, x;
-                "c-reach" => c_reach: reaches(), "special-c" => special_c: [BlockedC::Propagates, BlockedC::Dropped]]);
+                "c-reach" => c_reach: reaches().chain(81..=FARTHEST), "special-c" => special_c: [BlockedC::Propagates, BlockedC::Dropped]]);
             all
         }
         Recipe::GroupScaled(x) => {
