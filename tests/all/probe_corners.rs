@@ -219,31 +219,48 @@ fn a_limit_of_some_products_is_not_called_none() {
     assert!(found.starts_with("cannot tell: one of two such terms"), "{found}");
 }
 
-/// Four groups of four products, each aligned to its own largest exponent, then all to the largest.
+/// Groups of products, each aligned to its own largest exponent at 22 bits, then all at 26.
+fn in_groups(unit: &Unit, x: &Input, group_of: fn(usize) -> usize) -> u64 {
+    let cut = |value: f64, bits: i32| (value / f64::from(bits).exp2()).trunc() * f64::from(bits).exp2();
+    let exponent = |f: &gemmulate::format::FormatSpec, code: u64| f.decode(code).exponent;
+    let c = f64::from(f32::from_bits(x.c as u32));
+    let mut terms: Vec<(f64, i32)> = (c != 0.0).then_some((c, exponent(&unit.c, x.c))).into_iter().collect();
+    for group in 0..4 {
+        let of = |k: usize| {
+            let value = unit.a.to_f64(x.a[k]) * unit.b.to_f64(x.b[k]);
+            (value, exponent(&unit.a, x.a[k]) + exponent(&unit.b, x.b[k]))
+        };
+        let products: Vec<(f64, i32)> =
+            (0..x.a.len()).filter(|&k| group_of(k) == group).map(of).filter(|(v, _)| *v != 0.0).collect();
+        let Some(largest) = products.iter().map(|(_, e)| *e).max() else { continue };
+        terms.push((products.iter().map(|(v, _)| cut(*v, largest - 22)).sum(), largest));
+    }
+    let largest = terms.iter().map(|(_, e)| *e).max().unwrap_or(0);
+    let sum: f64 = terms.iter().map(|(v, _)| cut(*v, largest - 26)).sum();
+    let nearest = sum as f32;
+    let above = f64::from(nearest.abs()) > sum.abs() && nearest.is_finite();
+    u64::from(if above { nearest.to_bits() - 1 } else { nearest.to_bits() })
+}
+
+/// What is said of groups is said of those that were told apart.
 #[test]
-fn more_than_two_groups_are_not_called_two() {
-    let groups = |unit: &Unit, x: &Input| {
-        let cut = |value: f64, bits: i32| (value / f64::from(bits).exp2()).trunc() * f64::from(bits).exp2();
-        let exponent = |f: &gemmulate::format::FormatSpec, code: u64| f.decode(code).exponent;
-        let c = f64::from(f32::from_bits(x.c as u32));
-        let mut terms: Vec<(f64, i32)> = (c != 0.0).then_some((c, exponent(&unit.c, x.c))).into_iter().collect();
-        for group in 0..4 {
-            let of = |k: usize| {
-                let value = unit.a.to_f64(x.a[k]) * unit.b.to_f64(x.b[k]);
-                (value, exponent(&unit.a, x.a[k]) + exponent(&unit.b, x.b[k]))
-            };
-            let products: Vec<(f64, i32)> = (4 * group..4 * group + 4).map(of).filter(|(v, _)| *v != 0.0).collect();
-            let Some(largest) = products.iter().map(|(_, e)| *e).max() else { continue };
-            terms.push((products.iter().map(|(v, _)| cut(*v, largest - 22)).sum(), largest));
-        }
-        let largest = terms.iter().map(|(_, e)| *e).max().unwrap_or(0);
-        let sum: f64 = terms.iter().map(|(v, _)| cut(*v, largest - 26)).sum();
-        let nearest = sum as f32;
-        let above = f64::from(nearest.abs()) > sum.abs() && nearest.is_finite();
-        u64::from(if above { nearest.to_bits() - 1 } else { nearest.to_bits() })
-    };
-    let found = Computed::tells("custom/m1n1k16.f32.f16.f16.f32/dot:block=16:F=26", groups, "interleave");
-    assert_eq!(found, "no; in a block, more than two groups apart, one of them [0, 1, 2, 3]");
+fn groups_of_products_are_named_where_they_are_known() {
+    type Rule = fn(&Unit, &Input) -> u64;
+    let rules: [(Rule, &str, &str); 4] = [
+        (|u, x| in_groups(u, x, |k| k / 4), "more than two groups apart, one of them [0, 1, 2, 3]", "(products)"),
+        (|u, x| in_groups(u, x, |k| k / 8), "those of [8, 9, 10, 11, 12, 13, 14, 15] apart", "(products)"),
+        (|u, x| in_groups(u, x, |k| k % 2), "even and odd k apart", "(products)"),
+        (|u, x| in_groups(u, x, |k| k / 2 % 2), "some products apart from others", "(some products)"),
+    ];
+    for (rule, groups, place) in rules {
+        let mut own = Computed(Unit::find("custom/m1n1k16.f32.f16.f16.f32/dot:block=16:F=26").unwrap(), rule);
+        let found = features(&mut own).unwrap();
+        assert_eq!(value(&found, "interleave"), format!("no; in a block, {groups}"));
+        assert!(value(&found, "fraction_bits").contains(place), "{groups}: {}", value(&found, "fraction_bits"));
+    }
+    let modulo = |unit: &Unit, x: &Input| in_groups(unit, x, |k| k % 4);
+    let found = Computed::tells("custom/m1n1k16.f32.f16.f16.f32/dot:block=16:F=26", modulo, "interleave");
+    assert_eq!(found, "no; in a block, some products apart from others");
 }
 
 /// Half of the last place counts where terms are rounded to nearest, with c as among themselves.

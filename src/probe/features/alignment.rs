@@ -204,8 +204,8 @@ type Groups = ([usize; 2], Vec<usize>);
 fn groups(lab: &mut Lab<'_>, products: &[usize], bits: i32) -> Result<Option<Groups>, Error> {
     let Some((&first, others)) = products.split_first() else { return Ok(None) };
     let x = largest(lab, false);
-    // Just below the last place: gone, or one unit of it, or itself.
-    let tails = [(true, 1, x - bits - 1), (true, 1, x - bits - 2), (false, 3, x - bits - 3)];
+    // The last place, which narrower groups do not keep; just below it: gone, or one unit of it, or itself.
+    let tails = [(true, 1, x - bits), (true, 1, x - bits - 1), (true, 1, x - bits - 2), (false, 3, x - bits - 3)];
     let question = |lab: &Lab<'_>, [to, at]: [usize; 2], (negative, y, e)| {
         lab.bench.terms(&[(first, false, 1, x), (to, true, 1, x), (at, negative, y, e)])
     };
@@ -251,18 +251,23 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     {
         let other = measure(lab, [beside[0], to], at)?;
         let more = groups(lab, &apart, bits)?.is_some();
+        let own: Vec<usize> = p.iter().copied().filter(|i| !apart.contains(i)).collect();
+        // Else the first three products are of several groups, and what was measured among them is the other rule.
+        let is_group = groups(lab, &own, bits)?.is_none();
         if let Some(interleave) = all.iter_mut().find(|f| f.name == "interleave") {
             let by_parity = apart.iter().all(|i| i % 2 == 1) && 2 * apart.len() == p.len();
-            let own: Vec<usize> = p.iter().copied().filter(|i| !apart.contains(i)).collect();
-            let groups = match (more, by_parity) {
-                (true, _) => format!("more than two groups apart, one of them {own:?}"),
-                (false, true) => "even and odd k apart".into(),
-                (false, false) => format!("those of {apart:?} apart"),
+            let groups = match (is_group, more, by_parity) {
+                (false, ..) => "some products apart from others".into(),
+                (true, true, _) => format!("more than two groups apart, one of them {own:?}"),
+                (true, false, true) => "even and odd k apart".into(),
+                (true, false, false) => format!("those of {apart:?} apart"),
             };
             interleave.value = format!("{}; in a block, {groups}", interleave.value).into();
             interleave.evidence.extend(other.1.iter().cloned());
         }
-        found.insert(1, ("beside another group", other));
+        let names = if is_group { ["products", "beside another group"] } else { ["some products", "others"] };
+        found[0].0 = names[0];
+        found.insert(1, (names[1], other));
     }
     let Some((_, (possible, _, _))) = found.first().cloned() else {
         push_unknown(all, "terms are added two at a time");
