@@ -290,7 +290,9 @@ impl Edges {
             (odds(self.flushes, [16, 256]), |s, i, at| s.up_to_normal(i, at.step, at.negative)),
             (odds(self.flushes, [32, 96]), |s, i, at| s.barely_subnormal(i, at.step, at.negative)),
             (odds(!self.sums.is_empty() && many, [8, 0]), |s, i, at| s.c_undone(i, at)),
-            (if many { odds(self.is_narrow(), [12, 64]) } else { 0 }, |s, i, at| s.brimming(i, at)),
+            (if many { odds(self.is_narrow() || !self.sums.is_empty(), [12, 64]) } else { 0 }, |s, i, at| {
+                s.brimming(i, at)
+            }),
         ];
         let ties: (u64, Make) =
             (odds(!self.sums.is_empty(), [4, 0]), |s, i, at| s.tie(i, at.step, at.negative, at.lead));

@@ -72,13 +72,21 @@ impl Edges {
     pub(super) fn brimming(&mut self, input: &mut Input, at: Spot) {
         let Spot { step, negative, lead, rest } = at;
         let end = lead - self.pick(|s| &s.gaps) + self.random.range(-1, 1);
-        let (earlier, members) = (self.blocks[..step].concat(), self.blocks[step].clone());
-        if earlier.len() > 1 && self.random.one_in(2) {
-            let less = self.random.range(0, 1);
-            self.put_at(input, earlier[0], negative, lead - less, rest);
-            self.put_at(input, earlier[earlier.len() - 1], negative, end, Rest::Nothing);
-        } else {
-            self.put_at(input, self.bench.interface.k, negative, lead, Rest::From(end));
+        let (earlier, mut members) = (self.blocks[..step].concat(), self.blocks[step].clone());
+        match self.random.below(3) {
+            0 if earlier.len() > 1 => {
+                let less = self.random.range(0, 1);
+                self.put_at(input, earlier[0], negative, lead - less, rest);
+                self.put_at(input, earlier[earlier.len() - 1], negative, end, Rest::Nothing);
+            }
+            1 => {
+                // Or c is a tie of the sum's results and a bit, which the total may not keep.
+                members.truncate(1 + self.random.below(members.len() as u64) as usize);
+                let carry = self.random.range(0, 2 + members.len().ilog2() as i32);
+                let (tie, negative) = (self.result_bit(lead + carry) - 1, self.random.one_in(2));
+                self.put_at(input, self.bench.interface.k, negative, tie, Rest::Bit(end));
+            }
+            _ => self.put_at(input, self.bench.interface.k, negative, lead, Rest::From(end)),
         }
         for place in members {
             self.put_at(input, place, negative, lead, Rest::Ones);

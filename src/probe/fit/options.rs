@@ -166,7 +166,8 @@ pub(crate) fn options(recipe: &Recipe, interface: &Interface, structures: &[Stru
         Recipe::GroupedRoundDown(x) => {
             let mut all = round_down(x.base, k, |base| Recipe::GroupedRoundDown(GroupedRoundDown { base, ..x }));
             all.extend(options![Recipe::GroupedRoundDown, x;
-                "c-reach" => c_reach: reaches().chain(81..=FARTHEST), "special-c" => special_c: [BlockedC::Propagates, BlockedC::Dropped]]);
+                "c-reach" => c_reach: reaches().chain(81..=FARTHEST),
+                "special-c" => special_c: [BlockedC::Propagates, BlockedC::Dropped]]);
             all
         }
         Recipe::GroupScaled(x) => {
@@ -260,15 +261,14 @@ pub(crate) fn of_every_width(interface: &Interface, group: usize) -> impl Iterat
     all.flat_map(of).filter(|r| interface.accepts(r))
 }
 
-/// The model with every reach of c, CDNA3's and those near it first, where that is one of its parameters; and with the
-/// shortest and the longest.
+/// The model with every reach of c, CDNA3's and those near it first, where that is one of its parameters.
 pub(crate) fn of_every_reach(model: Recipe) -> Vec<Recipe> {
     let mut all: Vec<i32> = reaches().collect();
     all.sort_by_key(|reach| reach.abs_diff(GroupedRoundDown::CDNA3.c_reach));
     reaching(model, all)
 }
 
-/// See [`of_every_reach`].
+/// The same with none and with the longest: one step's c is dropped or counts.
 pub(crate) fn of_either_reach(model: Recipe) -> Vec<Recipe> {
     reaching(model, [0, MAX_REACH])
 }
