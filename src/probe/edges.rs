@@ -291,7 +291,7 @@ impl Edges {
             (odds(self.flushes, [32, 96]), |s, i, at| s.barely_subnormal(i, at.step, at.negative)),
             (odds(!self.sums.is_empty() && many, [8, 0]), |s, i, at| s.c_undone(i, at)),
             (if many { odds(self.is_narrow() || !self.sums.is_empty(), [12, 64]) } else { 0 }, |s, i, at| {
-                s.brimming(i, at)
+                s.brimming(i, at);
             }),
         ];
         let ties: (u64, Make) =
