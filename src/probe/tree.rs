@@ -197,7 +197,7 @@ impl SummationTree {
             let far = bench.terms_in_blocks(&terms).map(|input| (input, x - y, survives));
             far.or_else(|| Some((triple(bench, (i, j, l), near)?, near.0 - near.1, bench.d(false, 1, near.1)?)))
         };
-        Ok(Self::from_triples(target, question)?.map_err(|_| why))
+        Ok(Self::from_triples(target, question)?.map_err(|then| format!("{then}, with scales too")))
     }
 
     /// The tree by the fates of y, from questions for every triple: the input, y's distance from X, and the answer if y

@@ -221,11 +221,16 @@ fn a_limit_of_some_products_is_not_called_none() {
 
 /// Groups of products, each aligned to its own largest exponent at 22 bits, then all at 26.
 fn in_groups(unit: &Unit, x: &Input, group_of: fn(usize) -> usize) -> u64 {
+    in_groups_of(unit, x, 22, group_of)
+}
+
+/// The same with another width.
+fn in_groups_of(unit: &Unit, x: &Input, bits: i32, group_of: fn(usize) -> usize) -> u64 {
     let cut = |value: f64, bits: i32| (value / f64::from(bits).exp2()).trunc() * f64::from(bits).exp2();
     let exponent = |f: &gemmulate::format::FormatSpec, code: u64| f.decode(code).exponent;
     let c = f64::from(f32::from_bits(x.c as u32));
     let mut terms: Vec<(f64, i32)> = (c != 0.0).then_some((c, exponent(&unit.c, x.c))).into_iter().collect();
-    for group in 0..4 {
+    for group in 0..8 {
         let of = |k: usize| {
             let value = unit.a.to_f64(x.a[k]) * unit.b.to_f64(x.b[k]);
             (value, exponent(&unit.a, x.a[k]) + exponent(&unit.b, x.b[k]))
@@ -233,7 +238,7 @@ fn in_groups(unit: &Unit, x: &Input, group_of: fn(usize) -> usize) -> u64 {
         let products: Vec<(f64, i32)> =
             (0..x.a.len()).filter(|&k| group_of(k) == group).map(of).filter(|(v, _)| *v != 0.0).collect();
         let Some(largest) = products.iter().map(|(_, e)| *e).max() else { continue };
-        terms.push((products.iter().map(|(v, _)| cut(*v, largest - 22)).sum(), largest));
+        terms.push((products.iter().map(|(v, _)| cut(*v, largest - bits)).sum(), largest));
     }
     let largest = terms.iter().map(|(_, e)| *e).max().unwrap_or(0);
     let sum: f64 = terms.iter().map(|(v, _)| cut(*v, largest - 26)).sum();
@@ -261,6 +266,78 @@ fn groups_of_products_are_named_where_they_are_known() {
     let modulo = |unit: &Unit, x: &Input| in_groups(unit, x, |k| k % 4);
     let found = Computed::tells("custom/m1n1k16.f32.f16.f16.f32/dot:block=16:F=26", modulo, "interleave");
     assert_eq!(found, "no; in a block, some products apart from others");
+}
+
+/// Groups as wide as the whole are told by two products that are lost beside X one by one, and not together.
+#[test]
+fn groups_that_keep_as_many_bits_are_told_apart() {
+    type Rule = fn(&Unit, &Input) -> u64;
+    let rules: [(Rule, &str); 4] = [
+        (|u, x| in_groups_of(u, x, 26, |k| k / 2), "no; in a block, groups of 2 k apart"),
+        (|u, x| in_groups_of(u, x, 26, |k| k / 4), "no; in a block, groups of 4 k apart"),
+        (
+            |u, x| in_groups_of(u, x, 26, |k| k % 2),
+            "no; in a block, those of [[0, 2, 4, 6, 8, 10, 12, 14], [1, 3, 5, 7, 9, 11, 13, 15]] apart",
+        ),
+        (|u, x| in_groups_of(u, x, 26, |_| 0), "no"),
+    ];
+    for formats in ["f16.f16", "e4m3.e4m3", "e2m1.e2m1"] {
+        for (rule, want) in rules {
+            let unit = format!("custom/m1n1k16.f32.{formats}.f32/dot:block=16:F=26");
+            assert_eq!(Computed::tells(&unit, rule, "interleave"), want, "{formats}");
+        }
+    }
+}
+
+/// CDNA3's sum of products and c, with what is below its last bit cut off and not rounded down: 32 bits are kept beside c,
+/// and then 31 of the total, rounded down.
+#[test]
+fn what_is_kept_beside_c_may_depend_on_the_sign() {
+    let truncated = |unit: &Unit, x: &Input| {
+        let (products, c) = singles(unit, x);
+        let exponent = |x: f64| if x == 0.0 { -126 } else { (x.abs().to_bits() >> 52) as i32 - 1023 };
+        let cut = |x: f64, last: i32| (x / f64::from(last).exp2()).trunc() * f64::from(last).exp2();
+        let products: Vec<f64> = products.iter().map(|[a, b]| f64::from(a * b)).collect();
+        let e_dot = products.iter().map(|&x| exponent(x)).max().unwrap();
+        let e_max = e_dot.max(exponent(f64::from(c)));
+        let dot: f64 = products.iter().map(|&x| cut(x, e_dot - 24)).sum();
+        let sum = cut(dot, e_max - 32) + cut(f64::from(c), e_max - 24);
+        let last = f64::from(exponent(sum) - 31).exp2();
+        u64::from((((sum / last).floor() * last) as f32).to_bits())
+    };
+    let unit = "custom/m1n1k8.f32.f16.f16.f32/round-down:G=8";
+    let found = Computed::tells(unit, truncated, "fraction_bits");
+    let beside = |n: i32, sign: &str| format!("{n} ({sign} products beside a larger positive c)");
+    let want = format!("24 (products), 24 (c), {}, {}", beside(31, "positive"), beside(32, "negative"));
+    assert_eq!(found, want);
+}
+
+/// Sixteen products of a block are summed and the sum aligned by what is left of it, nothing if they cancel: c is not added
+/// to the sum of all.
+#[test]
+fn c_is_not_called_late_beside_groups_that_cancel() {
+    let normalised = |unit: &Unit, x: &Input| {
+        let rule = unit.scale.unwrap();
+        let scale = |codes: &[u64], group: usize| rule.format.decode(codes[group]).exponent;
+        let c = f64::from(f32::from_bits(x.c as u32));
+        let group = |n: usize| {
+            let sum: f64 = (16 * n..16 * n + 16).map(|k| unit.a.to_f64(x.a[k]) * unit.b.to_f64(x.b[k])).sum();
+            sum * f64::from(scale(&x.scale_a, n) + scale(&x.scale_b, n)).exp2()
+        };
+        let terms: Vec<f64> = (0..4).map(group).chain([c]).filter(|&x| x != 0.0).collect();
+        let exponent = |x: &f64| (x.abs().to_bits() >> 52) as i32 - 1023;
+        let Some(largest) = terms.iter().map(exponent).max() else { return 0 };
+        let last = f64::from(largest - 30).exp2();
+        let sum: f64 = terms.iter().map(|x| (x / last).trunc() * last).sum();
+        let nearest = sum as f32;
+        let above = f64::from(nearest.abs()) > sum.abs() && nearest.is_finite();
+        u64::from(if above { nearest.to_bits() - 1 } else { nearest.to_bits() })
+    };
+    let unit = "custom/m1n1k64.block16.f32.e2m1.e2m1.f32.ue8m0/groups:G=16:F=30";
+    let mut own = Computed(Unit::find(unit).unwrap(), normalised);
+    let found = features(&mut own).unwrap();
+    assert!(value(&found, "c_position").ends_with("fits several trees, with scales too"));
+    assert_eq!([value(&found, "fraction_bits"), value(&found, "alignment_rounding")], ["30", "rz"]);
 }
 
 /// Half of the last place counts where terms are rounded to nearest, with c as among themselves.

@@ -9,9 +9,8 @@ use super::super::black_box::{Input, Interface};
 use super::super::fit::roundings;
 use super::super::reach::last_bit;
 use super::below_c::below_c;
-use super::scaled_groups::scaled_groups;
 use super::structure::Site;
-use super::{Feature, Lab, Observation, Value, cannot};
+use super::{Feature, Lab, Observation, Value, cannot, groups};
 use crate::error::Error;
 use crate::num::Fixed;
 use crate::round::{self, Rounding};
@@ -87,7 +86,7 @@ fn questions() -> Vec<Question> {
 
 /// The exponent of the smallest y at `place` that is returned as it is: subnormal, or of subnormal
 /// operands, if those are not flushed.
-fn smallest(lab: &mut Lab<'_>, place: usize) -> Result<i32, Error> {
+pub(super) fn smallest(lab: &mut Lab<'_>, place: usize) -> Result<i32, Error> {
     let Interface { k, a, b, c, d, .. } = lab.bench.interface;
     let (last, normal) = match place == k {
         true => (last_bit(&c), c.emin()),
@@ -100,7 +99,7 @@ fn smallest(lab: &mut Lab<'_>, place: usize) -> Result<i32, Error> {
 }
 
 /// X's exponent: as large as a partial sum may be, so that y can be far below and still a result.
-fn largest(lab: &Lab<'_>, with_c: bool) -> i32 {
+pub(super) fn largest(lab: &Lab<'_>, with_c: bool) -> i32 {
     let (high, product_high) = (lab.bench.common_range().1, lab.bench.product_range().1);
     let x = if with_c { high } else { product_high.min(60).min(high + 40) };
     x.min(top(&lab.bench.interface.d) - 1)
@@ -138,9 +137,15 @@ fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<Measur
 fn measure_scaled(lab: &mut Lab<'_>, products: &[usize]) -> Result<Option<Measured>, Error> {
     let Interface { d, scale: Some(rule), .. } = lab.bench.interface else { return Ok(None) };
     let block = |i: usize| i / rule.block.max(1);
-    let [to, at, ..] = *products else { return Ok(None) };
-    let Some(&place) = products.iter().find(|&&i| ![block(to), block(at)].contains(&block(i))) else {
-        return Ok(None);
+    let Some((&to, others)) = products.split_first() else { return Ok(None) };
+    let mut firsts: Vec<usize> = others.to_vec();
+    firsts.retain(|&i| block(i) != block(to));
+    firsts.dedup_by_key(|i| block(*i));
+    // In three blocks if there are as many: X and -X of one may be gone before others are aligned.
+    let [at, place] = match (firsts.as_slice(), others) {
+        (&[at, place, ..], _) => [at, place],
+        (&[place], &[at, ..]) if block(at) == block(to) => [at, place],
+        _ => return Ok(None),
     };
     // A product is 1 times two scales.
     let x = (2 * top(&rule.format)).min(WIDEST / 2).min(top(&d) - 1);
@@ -196,41 +201,6 @@ fn telling(asked: &[Question], seen: Vec<Observation>) -> Vec<Observation> {
     seen.into_iter().skip(from).take(16).collect()
 }
 
-/// The place of -X and a product that shows another group than that of X and -X; all of that group's.
-type Groups = ([usize; 2], Vec<usize>);
-
-/// Products of one sum that are first summed in groups (CDNA3's even and odd k): where X and -X are in one group, a
-/// product of another one is aligned by another rule than one beside X.
-fn groups(lab: &mut Lab<'_>, products: &[usize], bits: i32) -> Result<Option<Groups>, Error> {
-    let Some((&first, others)) = products.split_first() else { return Ok(None) };
-    let x = largest(lab, false);
-    // The last place, which narrower groups do not keep; just below it: gone, or one unit of it, or itself.
-    let tails = [(true, 1, x - bits), (true, 1, x - bits - 1), (true, 1, x - bits - 2), (false, 3, x - bits - 3)];
-    let question = |lab: &Lab<'_>, [to, at]: [usize; 2], (negative, y, e)| {
-        lab.bench.terms(&[(first, false, 1, x), (to, true, 1, x), (at, negative, y, e)])
-    };
-    let few = |to: usize| {
-        let others: Vec<usize> = products.iter().copied().filter(|&i| i != first && i != to).collect();
-        let ends = others.iter().take(3).chain(others.iter().rev().take(2));
-        ends.map(|&at| [to, at]).collect::<Vec<_>>()
-    };
-    let mut ask = |pairs: &[[usize; 2]]| -> Result<Vec<(_, Vec<u64>)>, Error> {
-        let asked = pairs.iter().flat_map(|&pair| tails.map(|tail| (pair, tail)));
-        let inputs: Option<Vec<_>> = asked.map(|(pair, tail)| question(lab, pair, tail)).collect();
-        let Some(inputs) = inputs else { return Ok(Vec::new()) };
-        let seen = lab.ask(inputs.into_iter().map(|input| (Some(input), String::new())).collect())?;
-        let answers = seen.chunks(tails.len()).map(|seen| seen.iter().map(|o| o.d).collect());
-        Ok(pairs.iter().copied().zip(answers).collect())
-    };
-    let pairs: Vec<[usize; 2]> = others.iter().flat_map(|&to| few(to)).collect();
-    let answers = ask(&pairs)?;
-    let Some((_, usual)) = answers.first() else { return Ok(None) };
-    let Some(([to, at], _)) = answers.iter().find(|(_, answers)| answers != usual) else { return Ok(None) };
-    let rest: Vec<[usize; 2]> = products.iter().filter(|i| ![first, *to].contains(i)).map(|&i| [*to, i]).collect();
-    let apart = ask(&rest)?.into_iter().filter(|(_, answers)| answers != usual).map(|([_, i], _)| i).collect();
-    Ok(Some(([*to, *at], apart)))
-}
-
 /// `fraction_bits`, `extra_alignment_bits`, `alignment_rounding` and `sticky`; and `interleave` again, where sums are of
 /// groups.
 pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -> Result<Widths, Error> {
@@ -246,26 +216,11 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
         }
     }
     let bits = found.first().and_then(|(_, (ways, _, _))| one(ways.iter().map(|w| w.bits)));
+    let mut in_groups = false;
     if let (true, Some((beside, _)), Some(bits)) = (site.known, among_products, bits)
-        && let Some(([to, at], apart)) = groups(lab, p, bits)?
+        && let Some((names, other)) = narrower_groups(lab, p, beside[0], bits, all)?
     {
-        let other = measure(lab, [beside[0], to], at)?;
-        let more = groups(lab, &apart, bits)?.is_some();
-        let own: Vec<usize> = p.iter().copied().filter(|i| !apart.contains(i)).collect();
-        // Else the first three products are of several groups, and what was measured among them is the other rule.
-        let is_group = groups(lab, &own, bits)?.is_none();
-        if let Some(interleave) = all.iter_mut().find(|f| f.name == "interleave") {
-            let by_parity = apart.iter().all(|i| i % 2 == 1) && 2 * apart.len() == p.len();
-            let groups = match (is_group, more, by_parity) {
-                (false, ..) => "some products apart from others".into(),
-                (true, true, _) => format!("more than two groups apart, one of them {own:?}"),
-                (true, false, true) => "even and odd k apart".into(),
-                (true, false, false) => format!("those of {apart:?} apart"),
-            };
-            interleave.value = format!("{}; in a block, {groups}", interleave.value).into();
-            interleave.evidence.extend(other.1.iter().cloned());
-        }
-        let names = if is_group { ["products", "beside another group"] } else { ["some products", "others"] };
+        in_groups = true;
         found[0].0 = names[0];
         found.insert(1, (names[1], other));
     }
@@ -276,7 +231,6 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     // Narrow products never reach what alignment cuts off; c may.
     found.retain(|(_, (possible, _, exact))| !exact || possible.len() == 1);
     if found.is_empty()
-        && site.known
         && let Some(measured) = measure_scaled(lab, p)?
     {
         found.extend((!measured.2).then_some(("products", measured)));
@@ -291,14 +245,13 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
         push_unknown(all, "no single width, rounding and sticky bit explains what is left of y");
         return Ok(Widths::default());
     }
-    if site.known
-        && let Some((width, evidence)) = below_c(lab, site)?
-        && !possible.iter().any(|w| explains(w, &width))
-    {
-        found.push(("products beside a larger c", (vec![width], evidence, false)));
+    if site.known {
+        let (beside, evidence) = below_c(lab, site, &possible)?;
+        found.extend(beside.into_iter().map(|(name, width)| (name, (vec![width], evidence.clone(), false))));
     }
-    if let (true, Some(bits)) = (site.known, one(possible.iter().map(|w| w.bits))) {
-        scaled_groups(lab, site, bits, all)?;
+    if site.known && !in_groups {
+        groups::scaled(lab, site, &possible, all)?;
+        groups::equal(lab, site, &possible, all)?;
     }
     let evidence: Vec<Observation> = found.iter().flat_map(|(_, (_, evidence, _))| evidence).cloned().collect();
     report(lab, all, &found, &evidence);
@@ -307,10 +260,34 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     Ok(Widths { possible, everywhere })
 }
 
-/// Whether terms cut as `all` says leave what terms cut as `some` says leave: rounded to nearest, half a last place counts.
-fn explains(all: &Width, some: &Width) -> bool {
-    let directed = matches!(all.rounding, Rounding::TowardZero | Rounding::Down | Rounding::Up);
-    all.bits == some.bits || (!directed && all.bits + 1 == some.bits)
+/// Where products of one sum are first summed in groups that keep fewer bits: says which in `interleave`, and gives the
+/// names of the places measured so far and of a product beside another group, and how that one is aligned.
+fn narrower_groups(
+    lab: &mut Lab<'_>,
+    products: &[usize],
+    beside: usize,
+    bits: i32,
+    all: &mut [Feature],
+) -> Result<Option<([&'static str; 2], Measured)>, Error> {
+    let Some(([to, at], apart)) = groups::narrower(lab, products, bits)? else { return Ok(None) };
+    let other = measure(lab, [beside, to], at)?;
+    let more = groups::narrower(lab, &apart, bits)?.is_some();
+    let own: Vec<usize> = products.iter().copied().filter(|i| !apart.contains(i)).collect();
+    // Else the first three products are of several groups, and what was measured among them is the other rule.
+    let is_group = groups::narrower(lab, &own, bits)?.is_none();
+    if let Some(interleave) = all.iter_mut().find(|f| f.name == "interleave") {
+        let by_parity = apart.iter().all(|i| i % 2 == 1) && 2 * apart.len() == products.len();
+        let groups = match (is_group, more, by_parity) {
+            (false, ..) => "some products apart from others".into(),
+            (true, true, _) => format!("more than two groups apart, one of them {own:?}"),
+            (true, false, true) => "even and odd k apart".into(),
+            (true, false, false) => format!("those of {apart:?} apart"),
+        };
+        interleave.value = format!("{}; in a block, {groups}", interleave.value).into();
+        interleave.evidence.extend(other.1.iter().cloned());
+    }
+    let names = if is_group { ["products", "beside another group"] } else { ["some products", "others"] };
+    Ok(Some((names, other)))
 }
 
 type Found = (&'static str, Measured);

@@ -8,11 +8,11 @@ mod alignment;
 mod basics;
 mod below_c;
 mod floor;
+mod groups;
 mod monotonic;
 mod normalisation;
 mod output;
 mod range;
-mod scaled_groups;
 mod special;
 mod structure;
 

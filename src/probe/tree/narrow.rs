@@ -164,17 +164,20 @@ fn by_carries(target: &mut dyn BlackBox, bench: &Bench) -> Result<Result<Summati
     for (n, block) in blocks.iter().enumerate() {
         let mut shown = evidence(block, blocks.get(n + 1));
         let products = block.iter().copied().map(Node::Product);
-        let late = if block.len() > 1 { is_late(target, bench, [block[0], block[1]], x)? } else { None };
+        let late = if block.len() > 1 { is_late(target, bench, block, x)? } else { None };
         root = match late {
             None if block.len() > 1 => {
                 return Ok(Err("nothing shows whether c is summed with them or after them".into()));
             }
-            Some((true, _)) if blocks.len() == 1 => return Ok(Err("c is added to their finished sum".into())),
-            Some((true, met)) => {
+            Some((None, _)) => {
+                return Ok(Err("c is lost beside X and -X in some products, and not in others".into()));
+            }
+            Some((Some(true), _)) if blocks.len() == 1 => return Ok(Err("c is added to their finished sum".into())),
+            Some((Some(true), met)) => {
                 shown.push(met);
                 Node::Sum(vec![root, Node::Sum(products.collect())])
             }
-            Some((false, met)) => {
+            Some((Some(false), met)) => {
                 shown.push(met);
                 Node::Sum([root].into_iter().chain(products).collect())
             }
@@ -192,13 +195,14 @@ fn by_carries(target: &mut dyn BlackBox, bench: &Bench) -> Result<Result<Summati
     Ok(Ok(SummationTree { root, loses: true, evidence, steps }))
 }
 
-/// Whether a tiny c outlives X and -X of one sum; none where it need not be tiny enough.
+/// Whether a tiny c outlives X and -X of one sum, by every product beside the first: none of both where some say so; none
+/// where it need not be tiny enough.
 fn is_late(
     target: &mut dyn BlackBox,
     bench: &Bench,
-    [to, at]: [usize; 2],
+    block: &[usize],
     x: i32,
-) -> Result<Option<(bool, Observation)>, Error> {
+) -> Result<Option<(Option<bool>, Observation)>, Error> {
     /// No sum of products is known to keep more.
     const FAR: i32 = 64;
     let i = bench.interface;
@@ -210,8 +214,14 @@ fn is_late(
     let Some((&(tiny, _, survives), _)) = asked.iter().zip(answers).find(|((.., d), answer)| d == answer) else {
         return Ok(None);
     };
-    let Some(input) = triple(bench, (to, at, i.k), (x, tiny)) else { return Ok(None) };
-    let seen = observe(target, vec![input], "X, -X and a tiny c")?.remove(0);
-    let late = seen.d == survives;
-    Ok((!late || x - tiny >= FAR).then_some((late, seen)))
+    let Some((first, others)) = block.split_first() else { return Ok(None) };
+    let inputs = others.iter().map(|&at| triple(bench, (*first, at, i.k), (x, tiny)));
+    let Some(inputs) = inputs.collect::<Option<Vec<Input>>>() else { return Ok(None) };
+    let mut seen = observe(target, inputs, "X, -X and a tiny c")?;
+    let late = seen.iter().filter(|o| o.d == survives).count();
+    let all = if late == 0 { Some(false) } else { Some(true).filter(|_| late == seen.len()) };
+    if seen.is_empty() || (late > 0 && x - tiny < FAR) {
+        return Ok(None);
+    }
+    Ok(Some((all, seen.swap_remove(0))))
 }
