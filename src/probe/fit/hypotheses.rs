@@ -32,6 +32,9 @@ const WORTH_REFINING: f64 = 0.5;
 /// One in so many answers may refute a model that one parameter changes.
 const NEARLY: usize = 32;
 
+/// A start that more than one in so many of all answers refute is not one parameter away.
+const HOPELESS: usize = 8;
+
 /// Tests of models of every width before the generic family is tried, over K.
 const TESTS: usize = 24_000_000;
 
@@ -39,6 +42,9 @@ const TESTS: usize = 24_000_000;
 const EVERY: usize = 8;
 
 impl Hypotheses {
+    /// The stage that looks for generic models without unusual floors.
+    pub(super) const GENERIC: usize = 4;
+
     /// The next stage's models, best first; None when there is no further stage.
     pub(super) fn next(&mut self, interface: &Interface, answers: &[Case]) -> Option<Vec<Recipe>> {
         self.stage += 1;
@@ -46,7 +52,7 @@ impl Hypotheses {
             1 => Some(self.one_family(interface, answers)),
             2 => Some(self.last_kept.map_or_else(Vec::new, |last| self.generic(interface, 0, Some(last)))),
             3 => Some(self.families_of_every_width(interface, answers, TESTS / interface.k)),
-            4 => Some(self.generic(interface, 0, None)),
+            Self::GENERIC => Some(self.generic(interface, 0, None)),
             5 => Some(self.families_of_every_width(interface, answers, usize::MAX)),
             6 => Some(self.generic(interface, self.middle.len() / 50, None)),
             7 => Some(self.families(interface, (self.middle.len() as f64 * WORTH_REFINING) as usize)),
@@ -93,6 +99,12 @@ impl Hypotheses {
     /// A model that explains all answers, one parameter after the other changed from one that nearly does.
     fn one_parameter_away(&self, nearly: Vec<Recipe>, interface: &Interface, answers: &[Case]) -> Option<Recipe> {
         let mut jury = Jury { cases: answers.to_vec() };
+        let few = answers.len() / HOPELESS;
+        // One parameter changes the rules for zeros or NaN, not for most of what is at the ends of the range.
+        let nearly = nearly
+            .into_iter()
+            .filter(|r| answers.iter().filter(|case| !case.agrees(r, interface, true)).take(few + 1).count() <= few);
+        let nearly: Vec<Recipe> = nearly.collect();
         let polish = |start| refine::refine(start, Changes::One, &mut jury, interface, &[], self.deadline);
         nearly.into_iter().map(polish).find(|(_, refuted)| *refuted == 0).map(|(recipe, _)| recipe)
     }

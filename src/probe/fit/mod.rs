@@ -174,6 +174,9 @@ const MIRRORED: usize = 3;
 /// Starting models polished per stage.
 const STARTS: usize = 8;
 
+/// Models of several changes that are tried in each stage before the generic family is, over K.
+const CHANGED: usize = 2_000_000;
+
 /// The part of its time that a fit takes to make a counterexample smaller.
 const GRACE: u32 = 8;
 
@@ -238,9 +241,14 @@ impl Lab<'_> {
             Input { a: flipped, c: other_sign(c, case.input.c), ..case.input.clone() }
         };
         let some = || middle.iter().step_by(MIRRORED);
-        let answers: Vec<u64> = some().map(|case| other_sign(d, case.answer)).collect();
+        let answers: Vec<u64> = some().map(|case| case.answer).collect();
         let mirrored = self.ask(some().map(mirrored).collect())?;
-        Ok(mirrored.iter().zip(answers).all(|(case, answer)| case.answer == answer))
+        // Zeros and NaNs have signs by rules of their own.
+        let same_but_sign = |x: u64, y: u64| match (d.decode(x), d.decode(y)) {
+            (v, w) if v.is_zero() || v.is_nan() => (w.is_zero(), w.is_nan()) == (v.is_zero(), v.is_nan()),
+            _ => x == other_sign(d, y),
+        };
+        Ok(mirrored.iter().zip(answers).all(|(case, answer)| same_but_sign(case.answer, answer)))
     }
 
     /// Where there is nothing better.
@@ -251,11 +259,20 @@ impl Lab<'_> {
     /// Polishes and falsifies starting models until one survives or time is up.
     fn try_all(&mut self, mut hypotheses: Hypotheses, options: &FitOptions) -> Result<Recipe, Error> {
         let mut best = (self.first_model(), usize::MAX);
+        // Starts of other families than the generic one, to which the search for several changes is to come back.
+        let mut deferred: Vec<Recipe> = Vec::new();
         while let Some(starts) = hypotheses.next(&self.interface, &self.jury.cases) {
             // Changing several parameters at once is a long search: first all starts without, then those that were left
-            // with the fewest refutations.
+            // with the fewest refutations. Narrow products let other families explain the middle of the range of a
+            // generic unit: of theirs no more than some are tried before it.
+            let few = hypotheses.stage < Hypotheses::GENERIC;
+            let several = if few {
+                Changes::Few(CHANGED / self.interface.k / starts.len().clamp(1, STARTS))
+            } else {
+                Changes::Several
+            };
             let mut starts: Vec<Recipe> = starts.into_iter().take(STARTS).collect();
-            for changes in [Changes::One, Changes::Several] {
+            for changes in [Changes::One, several] {
                 let mut stuck: Vec<(Recipe, usize)> = Vec::new();
                 for start in core::mem::take(&mut starts) {
                     let start = if changes == Changes::One { self.with_edges(start) } else { start };
@@ -271,6 +288,20 @@ impl Lab<'_> {
                 stuck.sort_by_key(|(_, refuted)| *refuted);
                 let mut seen = HashSet::new();
                 starts = stuck.into_iter().map(|(recipe, _)| recipe).filter(|r| seen.insert(*r)).collect();
+                if few && changes != Changes::One {
+                    deferred.append(&mut starts);
+                }
+            }
+            if hypotheses.stage == Hypotheses::GENERIC {
+                for start in core::mem::take(&mut deferred) {
+                    let (recipe, refuted) = self.settle(start, Changes::Several, &hypotheses.allowed, options)?;
+                    if refuted < best.1 {
+                        best = (recipe, refuted);
+                    }
+                    if refuted == 0 || Instant::now() > self.deadline {
+                        return Ok(best.0);
+                    }
+                }
             }
         }
         Ok(best.0)

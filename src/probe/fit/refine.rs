@@ -18,6 +18,8 @@ const ENOUGH: usize = 48;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Changes {
     One,
+    /// Several, of so many models.
+    Few(usize),
     Several,
 }
 
@@ -34,12 +36,17 @@ pub(crate) fn refine(
     let mut best = (start, count(jury, &start, usize::MAX));
     while best.1 > 0 && Instant::now() < deadline {
         let mut better = single(&best, jury, interface, cuts, deadline);
-        if better.is_none() && changes == Changes::Several {
+        let most = match changes {
+            Changes::One => 0,
+            Changes::Few(most) => most,
+            Changes::Several => usize::MAX,
+        };
+        if better.is_none() && most > 0 {
             let (mut sample, refuting) = sample(jury, &best.0, interface);
             let nearby = |r: &Recipe| nearby(r, interface, cuts);
-            let mut search = Search { best, refuting, interface, deadline, seen: HashSet::new() };
+            let mut search = Search { best, refuting, interface, deadline, most, seen: HashSet::new() };
             better = search.improve(nearby(&best.0), &nearby, &mut sample, jury);
-            if better.is_none() && best.1 <= ENOUGH {
+            if better.is_none() && best.1 <= ENOUGH && search.seen.len() < most {
                 let level = search.level(cuts, &mut sample);
                 better = search.improve(level, &nearby, &mut sample, jury);
             }
@@ -128,6 +135,8 @@ struct Search<'a> {
     refuting: usize,
     interface: &'a Interface,
     deadline: Instant,
+    /// How many are tried.
+    most: usize,
     /// Models tried: several changes meet in one, in whatever order they are made.
     seen: HashSet<Recipe>,
 }
@@ -146,7 +155,7 @@ impl Search<'_> {
         jury: &mut Jury<Case>,
     ) -> Option<(Recipe, usize)> {
         for model in models {
-            if Instant::now() > self.deadline {
+            if Instant::now() > self.deadline || self.seen.len() >= self.most {
                 return None;
             }
             for changed in nearby(&model) {
