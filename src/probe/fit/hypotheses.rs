@@ -128,7 +128,7 @@ impl Hypotheses {
             left.get() > 0 && Instant::now() < self.deadline
         };
         let mut all = Jury { cases: self.middle.clone() };
-        let of_size = |group: usize| -> Vec<Recipe> {
+        let mut of_size = |group: usize| -> Vec<Recipe> {
             // The sum of one group's products is with c or without it, wherever that ends.
             let alone = self.middle.iter().filter(|c| c.within_one_group(group));
             let mut alone = Jury { cases: alone.cloned().collect() };
@@ -140,7 +140,10 @@ impl Hypotheses {
             let reaching = wide.flat_map(options::of_every_reach).take_while(more);
             reaching.filter(|r| all.refutations(1, |case| agree(case, r)) == 0).take(EVERY).collect()
         };
-        let mut found = groups.into_iter().rev().map(of_size).find(|found| !found.is_empty()).unwrap_or_default();
+        // Most designs have groups of a power of two.
+        let (usual, others): (Vec<usize>, Vec<usize>) = groups.into_iter().rev().partition(|g| g.is_power_of_two());
+        let mut sizes = usual.into_iter().chain(others);
+        let mut found = sizes.find_map(|g| Some(of_size(g)).filter(|found| !found.is_empty())).unwrap_or_default();
         // Rules for infinities and NaN are not among the middle's.
         found.sort_by_cached_key(|r| answers.iter().filter(|case| !case.agrees(r, interface, true)).count());
         found
