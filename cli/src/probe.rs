@@ -3,15 +3,19 @@
 use crate::file;
 use crate::io::{self, Failure, Outcome};
 use crate::target::{Target, in_words, input_json, number};
-use gemmulate::probe::{Feature, Features, Interface, Value, features};
+use gemmulate::probe::{BlackBox, Feature, Features, FitOptions, Interface, Observation, Value, features, fit};
 use serde_json::{Map, json};
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Find out what a unit does: widths, roundings, order of additions, special values.
 ///
 /// Every property comes with the inputs and bits that show it; "cannot tell" where none can. Exit status 1 if nothing
 /// can be told, because the unit is no sum of products or answers the same input in different ways.
+///
+/// Of a command, `model` says at the end whether all of it is explained by one model of the library's family, as `fit` finds
+/// it in less time: of a unit that follows other rules, a property is true of the inputs that show it and may not be of others.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,18 +35,24 @@ pub(crate) struct Args {
     /// Print the inputs and results that show each property
     #[arg(long)]
     evidence: bool,
+    /// Seconds to look for the model that explains a command's answers; 0 for none
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    model_limit: u64,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let (mut target, name) = args.target.open()?;
     // A long probe must not end with "no such folder".
     let svg = args.svg.as_deref().map(file::Target::new).transpose()?;
-    let found = features(&mut target)?;
+    let mut found = features(&mut target)?;
     if let Some(file) = svg {
         let why = "the order of additions cannot be told: there is no tree to draw";
         let tree = found.tree.as_ref().ok_or_else(|| Failure::Message(why.into()))?;
         let drawn = tree.svg();
         file.write(|out| out.write_all(drawn.as_bytes()))?;
+    }
+    if args.target.is_command() && args.model_limit > 0 && nothing(&found).is_none() {
+        found.all.push(model(&mut *target, args.model_limit));
     }
     let mut out = io::output();
     if args.json {
@@ -55,6 +65,30 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     out.flush()?;
     Ok(nothing(&found).is_none())
+}
+
+/// Vectors at its own edges that the model of a command must pass; `fit` asks more.
+const VECTORS: usize = 20_000;
+
+/// The model of the library's family that gives a command's answers, if one is found in so many seconds.
+fn model(target: &mut dyn BlackBox, limit: u64) -> Feature {
+    let options = FitOptions { vectors: VECTORS, time: Duration::from_secs(limit), ..FitOptions::default() };
+    let found = match fit(target, &options) {
+        Ok(found) => found,
+        // What was found before stands.
+        Err(why) => return Feature { name: "model", value: Value::CannotTell(why.to_string()), evidence: Vec::new() },
+    };
+    let value = if found.mismatches == 0 && found.does_not_sum.is_none() {
+        Value::Text(found.model.to_string())
+    } else {
+        let why = "none found: each property is true of the inputs that show it, and may not be of others";
+        Value::CannotTell(why.into())
+    };
+    let counterexample = found.counterexample.map(|c| {
+        let what = format!("{} gives {:x}", found.model, c.model);
+        Observation::new(c.input, c.answer, what)
+    });
+    Feature { name: "model", value, evidence: counterexample.into_iter().collect() }
 }
 
 /// Why nothing can be told of a box, if it fails in the basics.

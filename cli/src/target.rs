@@ -49,6 +49,11 @@ fn format(name: &str) -> Result<FormatSpec, String> {
 }
 
 impl Target {
+    /// Whether it is a command, whose rules are not known.
+    pub(crate) const fn is_command(&self) -> bool {
+        self.unit.is_none()
+    }
+
     /// The box, and what to call it.
     pub(crate) fn open(&self) -> Result<(Box<dyn BlackBox>, String), Failure> {
         if let Some(unit) = &self.unit {

@@ -137,7 +137,7 @@ fn the_tool_fits_what_a_child_computes() {
     }
 }
 
-/// A child is probed as the unit itself is: the same keys, values, inputs and bits.
+/// A child is probed as the unit itself is: the same keys, values, inputs and bits, and a model of all that.
 #[test]
 fn the_tool_probes_what_a_child_computes() {
     for name in [HIDDEN[0], HIDDEN[1], "volta/mma.m8n8k4.f32.f16.f16.f32", "cdna2/v_mfma_f32_32x32x8f16"] {
@@ -145,13 +145,44 @@ fn the_tool_probes_what_a_child_computes() {
         let there = through_a_child("probe", &unit, &["--json"]);
         let here = gemmulate(&["probe", name, "--json"], b"");
         assert_eq!((there.code, here.code), (0, 0), "{name}: {}{}", there.err, here.err);
-        assert_eq!(there.out, here.out, "{name}");
+        let [mut there, here] = [there, here].map(|run| serde_json::from_str::<Value>(&run.out).unwrap());
+        let model = there.as_object_mut().unwrap().remove("model").unwrap();
+        assert_eq!(there, here, "{name}");
+        assert_same(&unit, &Unit::find(model["value"].as_str().unwrap()).unwrap());
         let words = through_a_child("probe", &unit, &[]);
         assert!(words.out.starts_with(&eval(&unit)) && words.out.contains("output rounding"), "{}", words.out);
     }
     // Every input is printed once, and what else it shows refers to it.
     let run = gemmulate(&["probe", "volta/mma.m8n8k4.f32.f16.f16.f32", "--evidence"], b"");
     assert!(run.out.contains("      X - X + 5 * ") && run.out.contains("      as for fraction bits\n"), "{}", run.out);
+}
+
+/// What a unit gives for an input in JSON.
+fn answer(unit: &Unit, input: &Value) -> String {
+    let code = |x: &Value| u64::from_str_radix(x.as_str().unwrap(), 16).unwrap();
+    let codes = |x: &Value| x.as_array().unwrap().iter().map(code).collect::<Vec<_>>();
+    format!("{:x}", unit.dot_add_bits(&codes(&input["a"]), &codes(&input["b"]), code(&input["c"])).unwrap())
+}
+
+/// Of a box with a rule of its own (no positive result of 2 or less ends with 5) `probe` does not say that its rows explain all.
+#[test]
+fn a_child_of_no_model_is_said_to_have_none() {
+    let unit = "ampere/mma.m16n8k8.f32.f16.f16.f32";
+    let child = format!("'{PROGRAM}' eval {unit} | sed -u 's/^\\(3.*\\)5$/\\17/'");
+    let formats = ["--a", "f16", "--b", "f16", "--c", "f32", "--d", "f32", "--k", "8", "--model-limit", "5", "--json"];
+    let run = gemmulate(&[&["probe", "--command", &child][..], &formats].concat(), b"");
+    let found: Value = serde_json::from_str(&run.out).unwrap();
+    let model = &found["model"];
+    assert!(model["value"].is_null() && model["cannot_tell"].as_str().unwrap().starts_with("none found"), "{model}");
+    let refuting = &model["evidence"][0];
+    let (unit_gives, shows) = (refuting["d"].as_str().unwrap(), refuting["shows"].as_str().unwrap());
+    let (nearest, model_gives) = shows.split_once(" gives ").unwrap();
+    assert_ne!(unit_gives, model_gives);
+    assert_eq!(answer(&Unit::find(nearest).unwrap(), &refuting["input"]), model_gives, "{model}");
+    // What else would make it look for one.
+    let none = [&["probe", "--command", &child][..], &formats[..10], &["--model-limit", "0"]].concat();
+    let run = gemmulate(&none, b"");
+    assert!(run.out.contains("fraction bits") && !run.out.contains("model"), "{}", run.out);
 }
 
 /// Runs `command` as a box of K = 4, f16 to f32.

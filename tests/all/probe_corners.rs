@@ -62,6 +62,17 @@ fn overflow_has_a_sign() {
     assert!(of("rne").contains("results overflow to infinity; "), "{}", of("rne"));
 }
 
+/// A block's sum may be as large as it likes, what it leaves to the next is a result.
+#[test]
+fn sums_overflow_from_block_to_block() {
+    let of = |unit: &str| value(&probed(unit), "overflow");
+    let chain = of("ampere/mma.m16n8k16.f32.bf16.bf16.f32");
+    let want = "intermediate sums do not overflow within a block, overflow to infinity from block to block; ";
+    assert!(chain.starts_with(want), "{chain}");
+    let block = of("ampere/mma.m16n8k8.f32.bf16.bf16.f32");
+    assert!(block.starts_with("intermediate sums do not overflow; "), "{block}");
+}
+
 /// What reads a subnormal c as zero is not what makes results zero.
 #[test]
 fn subnormals_are_flushed_in_or_out() {

@@ -273,8 +273,9 @@ fn narrower_groups(
     let other = measure(lab, [beside, to], at)?;
     let more = groups::narrower(lab, &apart, bits)?.is_some();
     let own: Vec<usize> = products.iter().copied().filter(|i| !apart.contains(i)).collect();
-    // Else the first three products are of several groups, and what was measured among them is the other rule.
-    let is_group = groups::narrower(lab, &own, bits)?.is_none();
+    // Else the first three products are of several groups, and what was measured among them is the other rule; or a group
+    // keeps more bits than the whole.
+    let is_group = !other.0.is_empty() && groups::narrower(lab, &own, bits)?.is_none();
     if let Some(interleave) = all.iter_mut().find(|f| f.name == "interleave") {
         let by_parity = apart.iter().all(|i| i % 2 == 1) && 2 * apart.len() == products.len();
         let groups = match (is_group, more, by_parity) {

@@ -32,8 +32,14 @@ impl Together {
         let mut sums: Vec<Vec<usize>> = products.iter().filter_map(first).collect();
         sums.retain(|group| group.len() > 1 && group.len() < products.len());
         let Some(size) = sums.first().map(Vec::len) else { return };
+        let mut seen = vec![false; self.of.len()];
+        let overlap = sums.iter().flatten().any(|&i| core::mem::replace(&mut seen[i], true));
         let runs = sums.iter().flatten().eq(products) && sums.iter().all(|group| group.len() == size);
-        let apart = if runs { format!("groups of {size} k apart") } else { format!("those of {sums:?} apart") };
+        let apart = match (overlap, runs) {
+            (true, _) => "some products apart from others".into(),
+            (false, true) => format!("groups of {size} k apart"),
+            (false, false) => format!("those of {sums:?} apart"),
+        };
         if let Some(interleave) = all.iter_mut().find(|f| f.name == "interleave") {
             interleave.value = format!("{}; in a block, {apart}", interleave.value).into();
             interleave.evidence.extend(evidence);

@@ -118,8 +118,17 @@ fn overflow(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
         let terms = [(i.k, negative, all_ones, big - p), (first, negative, 1, 0)];
         (lab.bench.terms(&terms), format!("{}((2 - u) * 2^{big} + 1)", if negative { '-' } else { '+' }))
     });
-    let seen = lab.ask(questions)?;
+    let mut seen = lab.ask(questions)?;
     let far = lab.ask(far.into())?;
+    // What one block leaves to the next is a result: c and a product of its block, then one of another block.
+    let between = match (site.beside_c.first(), site.products.first()) {
+        (Some(&early), Some(&late)) if !site.products.contains(&early) && !site.beside_c.contains(&late) => {
+            let terms = [(i.k, false, 1, big), (early, false, 1, big), (late, true, 1, big)];
+            let shows = format!("2^{big} (c) + 2^{big} (k = {early}) - 2^{big} (k = {late})");
+            lab.ask(vec![(lab.bench.scaled_terms(&terms), shows)])?.pop()
+        }
+        _ => None,
+    };
     let carried: Vec<Observation> = far.into_iter().filter(|o| i.d.decode(o.d).is_infinite()).collect();
     if seen.is_empty() {
         let far = "the largest number and a product far below its last bit overflow to infinity";
@@ -145,12 +154,19 @@ fn overflow(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
     };
     let mut text = Vec::new();
     if has_intermediate {
-        let kept = i.d.decode(seen[0].d).is_finite();
-        text.push(if kept {
-            "intermediate sums do not overflow".into()
-        } else {
-            format!("intermediate sums overflow to {}", name(seen[0].d))
+        let fate = |d: u64| match i.d.decode(d).is_finite() {
+            true => "do not overflow".to_owned(),
+            false => format!("overflow to {}", name(d)),
+        };
+        let within = fate(seen[0].d);
+        text.push(match between.as_ref().map(|o| fate(o.d)) {
+            Some(between) if between != within => {
+                format!("intermediate sums {within} within a block, {between} from block to block")
+            }
+            None if site.products.len() < i.k => format!("intermediate sums {within} within a block"),
+            _ => format!("intermediate sums {within}"),
         });
+        seen.extend(between);
     }
     // A directed rounding treats the signs differently.
     let of_both = |what: &str| {
