@@ -356,6 +356,13 @@ fn c_is_not_called_late_beside_groups_that_cancel() {
 fn nearest_alignment_is_one_rule_beside_c() {
     let found = probed("custom/m1n1k8.f32.f16.f16.f32/dot:block=8:F=24:align=rna:out=rne");
     assert_eq!([value(&found, "alignment_rounding"), value(&found, "fraction_bits")], ["rna", "24"]);
+    // Of c itself the last bit is cut.
+    for out in ["rna", "rne", "rnz"] {
+        for bits in [20, 21, 22, 23, 24, 25] {
+            let unit = format!("custom/m1n1k4.f32.tf32.tf32.f32/dot:block=4:F={bits}:out={out}");
+            assert_eq!(value(&probed(&unit), "fraction_bits"), bits.to_string(), "{unit}");
+        }
+    }
 }
 
 /// Two terms below the floor that cancel, cut down: no floor would leave nothing of them, and a lower one less.

@@ -85,9 +85,16 @@ fn above(lab: &mut Lab<'_>, places: &[usize], negative: bool, x: i32) -> Result<
     let seen = lab.ask(inputs.into_iter().map(|input| (Some(input), String::new())).collect())?;
     let unmoved = lab.bench.d(c.1, c.2, c.3);
     let lost = seen.iter().take_while(|o| Some(o.d) == unmoved).count();
+    // c itself must be kept whole, and what is not lost be seen as what it is.
+    let by = 1 << lost.saturating_sub(1);
+    let moved = lab.bench.d(c.1, if negative { c.2 - by } else { c.2 + by }, c.3);
+    let alone = lab.ask(vec![(lab.terms(&[c]), String::new())])?;
+    if alone.iter().any(|o| Some(o.d) != unmoved) || seen.get(lost).is_none_or(|o| Some(o.d) != moved) {
+        return Ok(None);
+    }
     // The half alone may be there and rounded toward zero.
     let told = lost != 1 || ties_to_even(lab, places)?;
-    Ok((told && lost < seen.len()).then_some(Some(p + 1 - lost as i32)))
+    Ok(told.then_some(Some(p + 1 - lost as i32)))
 }
 
 /// Whether products that sum to an odd number and half of its last place leave the even one above.
