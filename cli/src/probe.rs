@@ -78,11 +78,15 @@ fn model(target: &mut dyn BlackBox, limit: u64) -> Feature {
         // What was found before stands.
         Err(why) => return Feature { name: "model", value: Value::CannotTell(why.to_string()), evidence: Vec::new() },
     };
-    let value = if found.mismatches == 0 && found.does_not_sum.is_none() {
-        Value::Text(found.model.to_string())
-    } else {
-        let why = "none found: each property is true of the inputs that show it, and may not be of others";
-        Value::CannotTell(why.into())
+    let value = match (found.mismatches, &found.does_not_sum) {
+        (0, None) if found.out_of_time => {
+            Value::CannotTell(format!("time ran out before all was tried; {} explains what was", found.model))
+        }
+        (0, None) => Value::Text(found.model.to_string()),
+        _ => {
+            let why = "none found: each property is true of the inputs that show it, and may not be of others";
+            Value::CannotTell(why.into())
+        }
     };
     let counterexample = found.counterexample.map(|c| {
         let what = format!("{} gives {:x}", found.model, c.model);

@@ -142,7 +142,7 @@ fn the_tool_fits_what_a_child_computes() {
 fn the_tool_probes_what_a_child_computes() {
     for name in [HIDDEN[0], HIDDEN[1], "volta/mma.m8n8k4.f32.f16.f16.f32", "cdna2/v_mfma_f32_32x32x8f16"] {
         let unit = Unit::find(name).unwrap();
-        let there = through_a_child("probe", &unit, &["--json"]);
+        let there = through_a_child("probe", &unit, &["--json", "--model-limit", "600"]);
         let here = gemmulate(&["probe", name, "--json"], b"");
         assert_eq!((there.code, here.code), (0, 0), "{name}: {}{}", there.err, here.err);
         let [mut there, here] = [there, here].map(|run| serde_json::from_str::<Value>(&run.out).unwrap());
@@ -169,7 +169,7 @@ fn answer(unit: &Unit, input: &Value) -> String {
 fn a_child_of_no_model_is_said_to_have_none() {
     let unit = "ampere/mma.m16n8k8.f32.f16.f16.f32";
     let child = format!("'{PROGRAM}' eval {unit} | sed -u 's/^\\(3.*\\)5$/\\17/'");
-    let formats = ["--a", "f16", "--b", "f16", "--c", "f32", "--d", "f32", "--k", "8", "--model-limit", "5", "--json"];
+    let formats = ["--a", "f16", "--b", "f16", "--c", "f32", "--d", "f32", "--k", "8", "--model-limit", "20", "--json"];
     let run = gemmulate(&[&["probe", "--command", &child][..], &formats].concat(), b"");
     let found: Value = serde_json::from_str(&run.out).unwrap();
     let model = &found["model"];
@@ -179,7 +179,7 @@ fn a_child_of_no_model_is_said_to_have_none() {
     let (nearest, model_gives) = shows.split_once(" gives ").unwrap();
     assert_ne!(unit_gives, model_gives);
     assert_eq!(answer(&Unit::find(nearest).unwrap(), &refuting["input"]), model_gives, "{model}");
-    // What else would make it look for one.
+    // With no time for it, none is looked for.
     let none = [&["probe", "--command", &child][..], &formats[..10], &["--model-limit", "0"]].concat();
     let run = gemmulate(&none, b"");
     assert!(run.out.contains("fraction bits") && !run.out.contains("model"), "{}", run.out);
