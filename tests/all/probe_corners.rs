@@ -301,7 +301,7 @@ fn groups_that_keep_as_many_bits_are_told_apart() {
 }
 
 /// CDNA3's sum of products and c, with what is below its last bit cut off and not rounded down: 32 bits are kept beside c,
-/// and then 31 of the total, rounded down.
+/// and then 31 of the total, rounded down. Together that is 31, rounded down above c and to nearest below it.
 #[test]
 fn what_is_kept_beside_c_may_depend_on_the_sign() {
     let truncated = |unit: &Unit, x: &Input| {
@@ -316,11 +316,73 @@ fn what_is_kept_beside_c_may_depend_on_the_sign() {
         let last = f64::from(exponent(sum) - 31).exp2();
         u64::from((((sum / last).floor() * last) as f32).to_bits())
     };
-    let unit = "custom/m1n1k8.f32.f16.f16.f32/round-down:G=8";
-    let found = Computed::tells(unit, truncated, "fraction_bits");
-    let beside = |n: i32, sign: &str| format!("{n} ({sign} products beside a larger positive c)");
-    let want = format!("24 (products), 24 (c), {}, {}", beside(31, "positive"), beside(32, "negative"));
-    assert_eq!(found, want);
+    let unit = Unit::find("custom/m1n1k8.f32.f16.f16.f32/round-down:G=8").unwrap();
+    let found = features(&mut Computed(unit, truncated)).unwrap();
+    let beside = |plus: &str, minus: &str| {
+        let larger = "products beside a larger positive c";
+        format!("{plus} (positive {larger}), {minus} (negative {larger})")
+    };
+    assert_eq!(value(&found, "fraction_bits"), format!("24 (products), 24 (c), {}", beside("31", "31")));
+    let rounding = value(&found, "alignment_rounding");
+    assert_eq!(rounding, format!("rz (products), rz (c), {}", beside("rz or rd", "rna or rnd")));
+}
+
+/// Products cut to 24 bits among themselves, their sum by `join` beside c, which is cut to 24 bits or (late) kept whole.
+struct Joined(Unit, bool, fn(f64, i32) -> f64);
+
+impl BlackBox for Joined {
+    fn interface(&self) -> Interface {
+        BlackBox::interface(&self.0)
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
+        Ok(inputs.iter().map(|x| joined(&self.0, x, self.1, self.2)).collect())
+    }
+}
+
+fn joined(unit: &Unit, x: &Input, late: bool, join: fn(f64, i32) -> f64) -> u64 {
+    let (products, c) = singles(unit, x);
+    let (products, c): (Vec<f64>, f64) = (products.iter().map(|[a, b]| f64::from(a * b)).collect(), c.into());
+    let exponent = |x: f64| if x == 0.0 { -126 } else { (x.abs().to_bits() >> 52) as i32 - 1023 };
+    let largest = products.iter().map(|&x| exponent(x)).max().unwrap();
+    let cut = |x: f64, e: i32| (x * f64::from(24 - e).exp2()).trunc() * f64::from(e - 24).exp2();
+    let dot: f64 = products.iter().map(|&x| cut(x, largest)).sum();
+    let all = largest.max(exponent(c));
+    let c = if late { c } else { cut(c, all) };
+    u64::from(((c + join(dot, all)) as f32).to_bits())
+}
+
+/// Whatever the rounding with which a sum of products joins c, it is told by bits above and below a tie; and that there is
+/// none, if c shifts nothing out.
+#[test]
+fn how_products_join_c_is_told_by_sums_on_both_sides_of_a_tie() {
+    fn at_30(dot: f64, largest: i32, round: fn(f64) -> f64) -> f64 {
+        round(dot * f64::from(30 - largest).exp2()) * f64::from(largest - 30).exp2()
+    }
+    type Join = fn(f64, i32) -> f64;
+    let joins: [(Join, &str, &str); 6] = [
+        (|dot, e| at_30(dot, e, f64::trunc), "30", "rz"),
+        (|dot, e| at_30(dot, e, f64::round_ties_even), "30", "rne"),
+        (|dot, e| at_30(dot, e, f64::round), "30", "rna"),
+        (|dot, e| at_30(dot, e, f64::floor), "30", "rd"),
+        (|dot, e| at_30(dot, e, f64::ceil), "30", "ru"),
+        (|dot, _| dot, "at least 43", "rz"),
+    ];
+    for late in [false, true] {
+        for (join, bits, rounding) in joins {
+            let unit = Unit::find("custom/m1n1k8.f32.bf16.bf16.f32/round-down:G=8").unwrap();
+            let found = features(&mut Joined(unit, late, join)).unwrap();
+            let beside = |what: &str| format!(" {what} (products beside a larger c)");
+            // A late c that shifts nothing out of the sum is what one expects.
+            let is_told = !late || bits == "30";
+            let told = value(&found, "fraction_bits");
+            assert_eq!(told.ends_with(&beside(bits)), is_told, "{rounding}, late: {late}: {told}");
+            // Of the others it is that of products among themselves, or may be.
+            let told = value(&found, "alignment_rounding");
+            let is_told = rounding != "rz";
+            assert_eq!(told.ends_with(&beside(rounding)), is_told, "{rounding}, late: {late}: {told}");
+        }
+    }
 }
 
 /// Sixteen products of a block are summed and the sum aligned by what is left of it, nothing if they cancel: c is not added

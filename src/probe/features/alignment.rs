@@ -71,7 +71,7 @@ impl Width {
 const Y: [u128; 3] = [1, 3, 5];
 
 /// The widest alignment looked for.
-const WIDEST: i32 = 76;
+pub(super) const WIDEST: i32 = 76;
 
 /// Place, sign, magnitude and exponent.
 type Term = (usize, bool, u128, i32);
@@ -247,7 +247,7 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     }
     if site.known {
         let (beside, evidence) = below_c(lab, site, &possible)?;
-        found.extend(beside.into_iter().map(|(name, width)| (name, (vec![width], evidence.clone(), false))));
+        found.extend(beside.into_iter().map(|(name, ways)| (name, (ways, evidence.clone(), false))));
     }
     if site.known && !in_groups {
         groups::scaled(lab, site, &possible, all)?;
@@ -294,18 +294,30 @@ fn narrower_groups(
 type Found = (&'static str, Measured);
 
 fn report(lab: &Lab<'_>, all: &mut Vec<Feature>, found: &[Found], evidence: &[Observation]) {
+    // At the first place one value; at others what explains the answers there, if that is another or may not be.
     let per_place = |of: &dyn Fn(&Width) -> String| -> Value {
-        let rule = |ways: &[Width]| {
-            if ways.is_empty() { Some("no single rule".to_owned()) } else { one(ways.iter().map(of)) }
-        };
-        let told: Vec<(&str, Option<String>)> = found.iter().map(|(name, (ways, _, _))| (*name, rule(ways))).collect();
-        let first = told[0].1.clone();
-        let Some(first) = first else { return cannot("several explain the answers") };
-        let differ = told.iter().any(|(_, v)| v.as_ref().is_some_and(|v| *v != first));
-        if !differ {
+        let Some(first) = one(found[0].1.0.iter().map(of)) else { return cannot("several explain the answers") };
+        let differs = |(_, (ways, ..)): &Found| ways.iter().map(of).all(|value| value != first);
+        if !found.iter().any(differs) {
             return first.parse().map_or_else(|_| first.clone().into(), Value::Number);
         }
-        let each = told.iter().map(|(name, v)| format!("{} ({name})", v.as_deref().unwrap_or("cannot tell")));
+        let each = found.iter().map(|(name, (ways, ..))| {
+            let mut values: Vec<String> = Vec::new();
+            for value in ways.iter().map(of) {
+                if !values.contains(&value) {
+                    values.push(value);
+                }
+            }
+            let widest = ways.iter().any(|w| w.bits == WIDEST);
+            let value = match values.as_slice() {
+                [] => "no single rule".to_owned(),
+                values @ ([_] | [_, _]) => values.join(" or "),
+                // Where the widest that is looked for explains the answers, nothing was seen to be cut off.
+                [least, ..] if widest && least.parse::<i32>().is_ok() => format!("at least {least}"),
+                _ => "cannot tell".to_owned(),
+            };
+            format!("{value} ({name})")
+        });
         each.collect::<Vec<_>>().join(", ").into()
     };
     let mut push = |name, value| all.push(Feature { name, value, evidence: evidence.to_vec() });

@@ -110,8 +110,14 @@ fn overflow(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
             let shows = format!("{}((2 - u) + 0.{}u) * 2^{big}", if negative { '-' } else { '+' }, quarters * 25);
             questions.push((lab.bench.scaled_terms(&terms), shows));
         }
-        let terms = [(i.k, negative, 1, big), (first, negative, 1, big)];
-        questions.push((lab.bench.scaled_terms(&terms), format!("{}2^{big} twice", if negative { '-' } else { '+' })));
+        let sign = if negative { '-' } else { '+' };
+        let twice =
+            |lab: &Lab<'_>, at: usize| lab.bench.scaled_terms(&[(at, negative, 1, big), (first, negative, 1, big)]);
+        questions.push((twice(lab, i.k), format!("{sign}2^{big} twice")));
+        // What products leave before a late c may be rounded by another rule than the sum with it.
+        if !site.with_c && other != i.k {
+            questions.push((twice(lab, other), format!("{sign}2^{big} as two products")));
+        }
     }
     // Far below the last place of the largest number, where alignment may round up or down.
     let far = [false, true].map(|negative| {
@@ -176,7 +182,12 @@ fn overflow(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error> {
             [plus, minus] => plus.or(minus).map(str::to_owned),
         }
     };
-    text.extend(of_both("twice").map(|to| format!("results overflow to {to}")));
+    text.extend(match [of_both("twice"), of_both("as two products")] {
+        [Some(beside_c), Some(products)] if beside_c != products => {
+            Some(format!("results overflow to {beside_c} beside c, sums of products to {products}"))
+        }
+        [beside_c, products] => beside_c.or(products).map(|to| format!("results overflow to {to}")),
+    });
     // Where the largest number's own last bits are cut off, that says nothing.
     let beyond = of_both("0.75u").filter(|to| !to.contains("a number"));
     text.extend(beyond.map(|to| format!("beyond the largest number by 0.75 of its last bit: {to}")));
