@@ -438,3 +438,28 @@ fn floors_show_where_terms_cancel() {
         assert_eq!(value(&probed(&unit), "e_zero"), floor, "{unit}");
     }
 }
+
+/// CDNA3's sums with results truncated: what one rule's floor would explain of the products is none of the sum with c.
+#[test]
+fn no_floor_is_told_where_products_and_c_have_rules_of_their_own() {
+    let truncated = |unit: &Unit, x: &Input| {
+        let (products, c) = singles(unit, x);
+        let c = f64::from(c);
+        // As the operands are written: subnormal ones have the exponent of the smallest normal number.
+        let written = |code: u64| unit.a.decode(code).exponent;
+        let terms = x.a.iter().zip(&x.b).map(|(&a, &b)| written(a) + written(b)).zip(&products);
+        let terms = terms.map(|(e, [a, b])| (e, f64::from(*a) * f64::from(*b)));
+        let terms: Vec<(i32, f64)> = terms.filter(|(_, x)| *x != 0.0).collect();
+        let down = |x: f64, last: i32| (x * f64::from(-last).exp2()).floor() * f64::from(last).exp2();
+        let cut = |x: f64, last: i32| down(x.abs(), last).copysign(x);
+        let e_dot = terms.iter().map(|(e, _)| *e).max().unwrap_or(-126);
+        let e_max = if c == 0.0 { e_dot } else { e_dot.max(unit.c.decode(x.c).exponent) }.max(-126);
+        let dot: f64 = terms.iter().map(|&(_, x)| cut(x, e_dot - 24)).sum();
+        let sum = down(dot, e_max - 31) + down(c, e_max - 24);
+        let nearest = sum as f32;
+        let above = f64::from(nearest.abs()) > sum.abs() && nearest.is_finite();
+        u64::from(if above { nearest.to_bits() - 1 } else { nearest.to_bits() })
+    };
+    let found = Computed::tells("custom/m1n1k8.f32.bf16.bf16.f32/round-down:G=8", truncated, "e_zero");
+    assert_eq!(found, "cannot tell: products and c are cut by different rules");
+}

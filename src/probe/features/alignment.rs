@@ -31,6 +31,8 @@ pub(super) struct Widths {
     /// Those that explain the answers at any place measured, if every place has one; the narrowest
     /// that is wide enough, where no term was seen to lose a bit.
     pub(super) everywhere: Vec<Width>,
+    /// Whether products and c are cut by different rules.
+    pub(super) differ: bool,
 }
 
 impl Widths {
@@ -257,7 +259,8 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     report(lab, all, &found, &evidence);
     let ways = || found.iter().map(|(_, (ways, _, _))| ways);
     let everywhere = if ways().any(Vec::is_empty) { Vec::new() } else { ways().flatten().copied().collect() };
-    Ok(Widths { possible, everywhere })
+    let differ = ways().any(|ways| !ways.iter().any(|way| possible.contains(way)));
+    Ok(Widths { possible, everywhere, differ })
 }
 
 /// Where products of one sum are first summed in groups that keep fewer bits: says which in `interleave`, and gives the

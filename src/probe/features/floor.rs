@@ -110,6 +110,10 @@ pub(super) fn e_zero(lab: &mut Lab<'_>, site: &Site, widths: &Widths, roundings:
         .collect();
     let Some(&(model, floor)) = possible.first() else { return by_ties(lab, site, widths) };
     if let Some(floor) = floor {
+        // A floor that one rule needs may be what another rule leaves.
+        if widths.differ {
+            return by_ties(lab, site, widths);
+        }
         if one(possible.iter().map(|p| p.1)).is_none() {
             return Ok((cannot("several floors explain the answers"), Vec::new()));
         }
@@ -212,7 +216,16 @@ fn placed(lab: &Lab<'_>, places: &[usize], terms: &[(bool, u128, i32)]) -> Optio
 /// the floor.
 fn by_ties(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Answer, Error> {
     let Interface { k, c, d, .. } = lab.bench.interface;
-    let unexplained = || Ok((cannot("no floor explains the answers"), Vec::new()));
+    let unexplained = || {
+        Ok((
+            cannot(if widths.differ {
+                "products and c are cut by different rules"
+            } else {
+                "no floor explains the answers"
+            }),
+            Vec::new(),
+        ))
+    };
     let (&[half, small, ..], Some(narrowest)) =
         (site.last.products.as_slice(), widths.everywhere.iter().map(|w| w.bits).min())
     else {
