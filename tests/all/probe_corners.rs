@@ -232,11 +232,11 @@ fn a_limit_of_some_products_is_not_called_none() {
 
 /// Groups of products, each aligned to its own largest exponent at 22 bits, then all at 26.
 fn in_groups(unit: &Unit, x: &Input, group_of: fn(usize) -> usize) -> u64 {
-    in_groups_of(unit, x, 22, group_of)
+    in_groups_of(unit, x, [22, 26], group_of)
 }
 
-/// The same with another width.
-fn in_groups_of(unit: &Unit, x: &Input, bits: i32, group_of: fn(usize) -> usize) -> u64 {
+/// The same with other widths, of groups and of all.
+fn in_groups_of(unit: &Unit, x: &Input, [bits, all]: [i32; 2], group_of: fn(usize) -> usize) -> u64 {
     let cut = |value: f64, bits: i32| (value / f64::from(bits).exp2()).trunc() * f64::from(bits).exp2();
     let exponent = |f: &gemmulate::format::FormatSpec, code: u64| f.decode(code).exponent;
     let c = f64::from(f32::from_bits(x.c as u32));
@@ -252,7 +252,7 @@ fn in_groups_of(unit: &Unit, x: &Input, bits: i32, group_of: fn(usize) -> usize)
         terms.push((products.iter().map(|(v, _)| cut(*v, largest - bits)).sum(), largest));
     }
     let largest = terms.iter().map(|(_, e)| *e).max().unwrap_or(0);
-    let sum: f64 = terms.iter().map(|(v, _)| cut(*v, largest - 26)).sum();
+    let sum: f64 = terms.iter().map(|(v, _)| cut(*v, largest - all)).sum();
     let nearest = sum as f32;
     let above = f64::from(nearest.abs()) > sum.abs() && nearest.is_finite();
     u64::from(if above { nearest.to_bits() - 1 } else { nearest.to_bits() })
@@ -284,13 +284,13 @@ fn groups_of_products_are_named_where_they_are_known() {
 fn groups_that_keep_as_many_bits_are_told_apart() {
     type Rule = fn(&Unit, &Input) -> u64;
     let rules: [(Rule, &str); 4] = [
-        (|u, x| in_groups_of(u, x, 26, |k| k / 2), "no; in a block, groups of 2 k apart"),
-        (|u, x| in_groups_of(u, x, 26, |k| k / 4), "no; in a block, groups of 4 k apart"),
+        (|u, x| in_groups_of(u, x, [26, 26], |k| k / 2), "no; in a block, groups of 2 k apart"),
+        (|u, x| in_groups_of(u, x, [26, 26], |k| k / 4), "no; in a block, groups of 4 k apart"),
         (
-            |u, x| in_groups_of(u, x, 26, |k| k % 2),
+            |u, x| in_groups_of(u, x, [26, 26], |k| k % 2),
             "no; in a block, those of [[0, 2, 4, 6, 8, 10, 12, 14], [1, 3, 5, 7, 9, 11, 13, 15]] apart",
         ),
-        (|u, x| in_groups_of(u, x, 26, |_| 0), "no"),
+        (|u, x| in_groups_of(u, x, [26, 26], |_| 0), "no"),
     ];
     for formats in ["f16.f16", "e4m3.e4m3", "e2m1.e2m1"] {
         for (rule, want) in rules {
@@ -298,6 +298,56 @@ fn groups_that_keep_as_many_bits_are_told_apart() {
             assert_eq!(Computed::tells(&unit, rule, "interleave"), want, "{formats}");
         }
     }
+}
+
+/// Groups that keep more bits than the whole: the first two products, in two groups, show no rule of alignment.
+#[test]
+fn groups_that_keep_more_bits_are_told_apart() {
+    type Rule = fn(&Unit, &Input) -> u64;
+    let in_one = "20";
+    let rules: [(Rule, &str, &str); 3] = [
+        (
+            |u, x| in_groups_of(u, x, [24, 20], |k| k % 2),
+            "some products apart from others",
+            "20 (some products), no single rule (others), 20 (c)",
+        ),
+        (|u, x| in_groups_of(u, x, [24, 20], |k| k / 8), "those of [8, 9, 10, 11, 12, 13, 14, 15] apart", in_one),
+        (
+            |u, x| in_groups_of(u, x, [24, 20], |k| k / 4),
+            "more than two groups apart, one of them [0, 1, 2, 3]",
+            in_one,
+        ),
+    ];
+    for formats in ["f16.f16", "e4m3.e4m3"] {
+        for (rule, apart, bits) in rules {
+            let unit = Unit::find(&format!("custom/m1n1k16.f32.{formats}.f32/dot:block=16:F=26")).unwrap();
+            let found = features(&mut Computed(unit, rule)).unwrap();
+            assert_eq!(value(&found, "interleave"), format!("no; in a block, {apart}"), "{formats}");
+            assert_eq!(value(&found, "fraction_bits"), bits, "{formats}");
+        }
+    }
+}
+
+/// Sums of even and odd k that meet c without having been rounded may lose more beside it than they gained.
+#[test]
+fn sums_that_are_not_rounded_are_not_called_monotonic() {
+    let rule = |unit: &Unit, x: &Input| {
+        let (products, c) = singles(unit, x);
+        let exponent = |x: f64| (x.abs().to_bits() >> 52) as i32 - 1023;
+        let sum = |terms: &[f64]| {
+            let largest = terms.iter().filter(|x| **x != 0.0).map(|&x| exponent(x)).max().unwrap_or(0);
+            let last = f64::from(largest - 24).exp2();
+            terms.iter().map(|x| (x / last).trunc() * last).sum::<f64>()
+        };
+        let products: Vec<f64> = products.iter().map(|[a, b]| f64::from(a * b)).collect();
+        let of = |odd: usize| sum(&products.iter().copied().skip(odd).step_by(2).collect::<Vec<_>>());
+        let sum = sum(&[of(0), of(1), c.into()]);
+        let nearest = sum as f32;
+        let above = f64::from(nearest.abs()) > sum.abs() && nearest.is_finite();
+        u64::from(if above { nearest.to_bits() - 1 } else { nearest.to_bits() })
+    };
+    let found = Computed::tells("custom/m1n1k16.f32.f16.f16.f32/dot:block=16:F=24", rule, "monotonic");
+    assert!(found.starts_with("cannot tell"), "{found}");
 }
 
 /// CDNA3's sum of products and c, with what is below its last bit cut off and not rounded down: 32 bits are kept beside c,

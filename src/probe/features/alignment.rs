@@ -212,10 +212,20 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     // c's own sum need not be the one whose products are measured.
     let with_c = (site.beside_c.len() >= 2).then(|| ([site.beside_c[0], site.beside_c[1]], k));
     let mut found = Vec::new();
-    for (name, sites) in [("products", among_products), ("c", with_c)] {
-        if let Some((beside, place)) = sites {
-            found.push((name, measure(lab, beside, place)?));
+    if let &[a, b, c, ..] = p.as_slice() {
+        let last = p[p.len() - 1];
+        let mut measured = measure(lab, [a, b], c)?;
+        // What a sum of groups cuts off is no rule of X and -X in two of them; perhaps they are in one elsewhere.
+        for (to, at) in [(c, b), (last, b)] {
+            if measured.0.is_empty() && at != to {
+                let other = measure(lab, [a, to], at)?;
+                measured = if other.0.is_empty() { measured } else { other };
+            }
         }
+        found.push(("products", measured));
+    }
+    if let Some((beside, place)) = with_c {
+        found.push(("c", measure(lab, beside, place)?));
     }
     let bits = found.first().and_then(|(_, (ways, _, _))| one(ways.iter().map(|w| w.bits)));
     let mut in_groups = false;
@@ -245,6 +255,10 @@ pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -
     };
     if possible.is_empty() {
         push_unknown(all, "no single width, rounding and sticky bit explains what is left of y");
+        // Perhaps because products are summed in groups.
+        if let Some(interleave) = all.iter_mut().find(|f| f.name == "interleave" && site.known && p.len() >= 4) {
+            interleave.value = format!("{}; in a block, cannot tell", interleave.value).into();
+        }
         return Ok(Widths::default());
     }
     if site.known {

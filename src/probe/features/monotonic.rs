@@ -96,6 +96,8 @@ struct Mover {
     others: Vec<usize>,
     /// Whether the sum has two terms: what it rounds is then the exact sum.
     alone: bool,
+    /// Whether it may have more bits than results: sums that meet others need not be rounded before.
+    unrounded: bool,
 }
 
 /// The distinct movers of a tree: of each kind the one with the most others.
@@ -105,6 +107,7 @@ fn movers(lab: &Lab<'_>, root: &Node) -> Vec<Mover> {
     for sum in root.sums() {
         let Node::Sum(children) = sum else { continue };
         let leaf = |child: &Node| child.leaves(i.k).into_iter().min();
+        let several = children.len() > 2 && children.iter().filter(|x| matches!(x, Node::Sum(_))).count() > 1;
         for child in children {
             let (terms, bits) = match child {
                 Node::C => (vec![i.k], i.c.fraction_bits),
@@ -115,7 +118,8 @@ fn movers(lab: &Lab<'_>, root: &Node) -> Vec<Mover> {
                 Node::Sum(_) => (child.direct(i.k).into_iter().filter(|&k| k < i.k).collect(), i.d.fraction_bits),
             };
             let others: Vec<usize> = children.iter().filter(|x| *x != child).filter_map(leaf).collect();
-            found.insert((std::cmp::Reverse(others.len()), Mover { alone: others.len() == 1, terms, bits, others }));
+            let (alone, unrounded) = (others.len() == 1, several && matches!(child, Node::Sum(_)));
+            found.insert((std::cmp::Reverse(others.len()), Mover { terms, bits, others, alone, unrounded }));
         }
     }
     let mut kinds = BTreeSet::new();
@@ -134,6 +138,7 @@ impl Mover {
         let narrowest = widths.everywhere.iter().map(|w| w.bits).min();
         match narrowest {
             None => self.alone,
+            Some(_) if self.unrounded => false,
             Some(f) => {
                 let spare = f - self.bits as i32;
                 spare >= 0 && self.others.len() as u128 <= 1 << spare.min(100)
