@@ -45,9 +45,9 @@ impl Model {
         if x.is_zero() || (self.flushes && x.is_subnormal()) { 0 } else { code }
     }
 
-    /// The largest floor that changes no result: no bit of any term is below what it keeps, or no
-    /// term's exponent is below it.
-    fn harmless(&self, i: &Interface, with_c: bool) -> i32 {
+    /// The largest floor that changes no result: no bit of any term is below what it keeps, `narrowest` bits at
+    /// least, or no term's exponent is below it.
+    fn harmless(&self, i: &Interface, with_c: bool, narrowest: i32) -> i32 {
         let scales = |of: &dyn Fn(&FormatSpec) -> i32| i.scale.map_or(0, |rule| 2 * of(&rule.format));
         let mut last = last_bit(&i.a) + last_bit(&i.b) + scales(&last_bit);
         let mut low = i.a.emin() + i.b.emin() + scales(&FormatSpec::emin);
@@ -55,7 +55,7 @@ impl Model {
             last = last.min(last_bit(&i.c));
             low = low.min(if self.normalised_c { last_bit(&i.c) } else { i.c.emin() });
         }
-        low.max(last + self.width.bits)
+        low.max(last + self.width.bits.min(narrowest))
     }
 }
 
@@ -126,7 +126,9 @@ pub(super) fn e_zero(lab: &mut Lab<'_>, site: &Site, widths: &Widths, roundings:
     let Some(above) = answers.refuting(&model, None, highest + 1) else {
         return Ok((cannot("no result depends on a floor"), Vec::new()));
     };
-    let same = possible.iter().all(|(m, floor)| floor.is_none_or(|floor| floor <= m.harmless(&interface, with_c)));
+    let narrowest = widths.everywhere.iter().map(|w| w.bits).min().unwrap_or(i32::MAX);
+    let harmless = |m: &Model| m.harmless(&interface, with_c, narrowest);
+    let same = possible.iter().all(|(m, floor)| floor.is_none_or(|floor| floor <= harmless(m)));
     let value = match same {
         true => cannot(format!("none, or any up to {highest}: for numbers of these formats one function")),
         false => format!("none, or at most {highest}").into(),
