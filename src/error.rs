@@ -160,7 +160,11 @@ fn some(names: &[String]) -> String {
 }
 
 fn suggest(names: &[String]) -> String {
-    if names.is_empty() { String::new() } else { format!("; the nearest names are {}", names.join(", ")) }
+    if names.is_empty() {
+        "; `Unit::all` and `gemmulate units` list them".into()
+    } else {
+        format!("; the nearest names are {}", names.join(", "))
+    }
 }
 
 impl Error {

@@ -66,6 +66,9 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
         }
         return Ok(());
     }
+    if found.mismatches > 0 {
+        writeln!(out, "no model of the library's family gives these bits; of those tried the nearest is")?;
+    }
     writeln!(out, "{}", found.model)?;
     writeln!(out, "  {}", interface_in_words(interface))?;
     writeln!(out, "  {} vectors, {} mismatches", found.vectors, found.mismatches)?;

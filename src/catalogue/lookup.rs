@@ -6,6 +6,7 @@ use super::spelling::{Spelling, refusal, short_amd_spelling};
 use crate::accumulate::Recipe;
 use crate::arch::{ARCHITECTURES, ArchInfo, split_architecture};
 use crate::error::Error;
+use crate::format::{F16, F32};
 use crate::unit::{Unit, UnitInfo};
 
 /// `ARCH/INSTRUCTION` of a name that may go on with `/RECIPE`.
@@ -88,7 +89,10 @@ fn starts_with_word(text: &str, word: &str) -> bool {
 /// Some unit's name.
 fn example(arch: &ArchInfo) -> String {
     let units = || base_units().iter().filter(|u| u.arch == arch.name);
-    let common = units().find(|u| u.name.contains("f16.f16.f32") && u.shape.k >= 8).or_else(|| units().next());
+    // What libraries use on a GPU that has it; else a warp's own.
+    let wgmma = units().find(|u| u.name.contains("/wgmma.") && u.name.ends_with("f32.f16.f16"));
+    let half = || units().filter(|u| u.a == F16 && u.d == F32);
+    let common = wgmma.or_else(|| half().max_by_key(|u| u.shape.k)).or_else(|| units().next());
     common.map_or_else(String::new, |u| u.name.clone())
 }
 

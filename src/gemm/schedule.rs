@@ -155,7 +155,7 @@ impl Schedule {
             let per = self.per_slice();
             let fit = blocks.div_ceil(per.max(1));
             format!(
-                "split-k={slices} leaves a slice of K empty: there are {blocks} blocks of {}, and slices of {per} are {fit}",
+                "split-k={slices} leaves a slice of K empty: {blocks} blocks of {}, {per} a slice, fill {fit}: try split-k={fit}",
                 self.block[2]
             )
         })?;

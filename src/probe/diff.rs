@@ -72,7 +72,8 @@ pub fn diff(first: &Unit, second: &Unit) -> Result<Sameness, Error> {
     if interface != other {
         let scales = |u: &Unit| u.scale.map_or_else(String::new, |s| format!(", a scale for {}", s.block));
         let show = |u: &Unit| format!("{}, K = {}{}", u.equation(), u.shape.k, scales(u));
-        return Err(Error::shape(second.to_string(), show(first), show(second)));
+        let (expected, found) = (format!("of the formats, K and scales of {first}: {}", show(first)), show(second));
+        return Err(Error::shape(second.to_string(), expected, found));
     }
     let recipes = first.recipe.as_ref().zip(second.recipe.as_ref());
     if let Some(reasons) = recipes.and_then(|(x, y)| same_function(x, y, &interface)) {

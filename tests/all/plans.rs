@@ -120,7 +120,7 @@ fn impossible_plans_are_refused_with_the_reason() {
         (&unit, "in-order block=99999999999x8x16", "block sizes"),
         (&unit, "in-order split-k=0", "0 slices"),
         (&unit, "in-order split-k=18446744073709551615", "empty"),
-        (&unit, "in-order split-k=7", "leaves a slice of K empty: there are"),
+        (&unit, "in-order split-k=7", "leaves a slice of K empty: 6 blocks of 16, 1 a slice, fill 6: try split-k=6"),
         (&unit, "in-order split-k=2 stream-k=2", "excludes"),
         (&unit, "in-order stream-k=0", "0 workers"),
         (&unit, "in-order stream-k=99999999", "blocks of work"),

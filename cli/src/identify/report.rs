@@ -57,7 +57,10 @@ impl Question<'_> {
         if rows.len() > SHOWN || rows.iter().any(|row| row.iter().map(|c| c.plans.len()).sum::<usize>() > SHOWN) {
             writeln!(out, "--json has all of them")?;
         }
-        writeln!(out, "a unit stands for every M and N of its instruction")?;
+        writeln!(
+            out,
+            "each unit of a row goes with each of its plans, and stands for every M and N of its instruction"
+        )?;
         if answer.left > 0 {
             let why = "agree on samples and were not computed whole: --limit gives them time";
             writeln!(out, "{} more {why}", answer.left)?;
