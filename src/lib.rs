@@ -20,7 +20,8 @@
 //! ```
 //!
 //! The H100's first instruction sums k = 0 to 15, the next one 16 to 31 with the first's result as its c (the MI300X takes
-//! four, of 8 k each). The H100 cuts the millionth off; the MI300X rounds down when it aligns, so whatever is negative and too small to keep becomes minus one last place.
+//! four, of 8 k each). The H100 cuts the millionth off; the MI300X rounds down when it aligns, so whatever is negative and
+//! too small to keep becomes minus one last place.
 //!
 //! # Where to look
 //!
