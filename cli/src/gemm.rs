@@ -27,11 +27,32 @@ use std::time::Instant;
 /// NVFP4 with a factor of the whole matrix, which enters behind the unit. (Checkpoints store such
 /// factors apart: give them as --alpha.)
 ///
-/// A plan is a preset (in-order, cutlass2, cutlass3, deepgemm), then key=value among block=MxNxK,
-/// split-k=S, split-mode=parallel|serial|atomic, order=2,0,1 or seed=N, flush=yes|no, stream-k=P,
-/// promote=I|none, scales=RxKxC|none, tail=first|last, start=zero|c, epilogue=2x|3x|plain, out=TYPE.
+/// A plan is a preset and changes to it, as in "cutlass3 block=128x128x64 split-k=4"; it is all that can change a bit
+/// besides the unit and the operands. They are listed at the end.
 #[derive(clap::Args)]
 #[command(after_help = "\
+Plans: a preset, then key=value in any order.
+  in-order             one instruction after another along K
+  cutlass2, cutlass3   blocks, tail and split of CUTLASS 2.x and 3.x; cutlass3 promotes Hopper's fp8
+  deepgemm             fp8 with 1x128 and 128x128 scales, promoted every 128
+  block=MxNxK          the tile of D and the step along K of one block of threads
+  tail=first|last      whether the left-over of K (K mod block) comes first or last in a slice
+  split-k=S            K in S slices, each a sum from 0
+  split-align=E        slices are multiples of E elements, not of blocks (cuBLAS: 16 bytes)
+  split-mode=parallel  slices' sums are added in f32, and D is rounded once; serial: D is rounded
+                       after every slice; atomic: added to D in order=2,0,1, or by seed=N
+  flush=yes|no         whether f32 atomics flush subnormals
+  stream-k=P           the blocks of all tiles in P equal shares, wherever that cuts a tile's K
+  promote=I|none       every I of K the unit's sum is added to one in f32 and starts again
+  scales=RxKxC|none    promotion multiplies by one scale per R rows of A, K, and C columns of B
+  start=zero|c         whether the first sum starts at 0 or at C
+  epilogue=2x|3x|plain fma(alpha, sum, beta C), fma(beta, C, alpha sum), or neither alpha nor beta
+  out=TYPE             D's type
+
+Which one a library uses: cuBLAS and PyTorch on an H100 were seen to use \"in-order\" for most shapes,
+\"cutlass3 split-k=S promote=none\" for small ones with long K, and for fp8 without fast accumulation
+\"cutlass3\" (docs/hardware.md). `identify` finds the plan of a product.
+
 Examples:
   gemmulate gemm hopper/wgmma.m64n128k16.f32.f16.f16 a.npy b.npy -o d.npy
   gemmulate gemm hopper/wgmma.m64n128k32.f32.e4m3.e4m3 a.npy b.npy --compare \\

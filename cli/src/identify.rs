@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 ///
 /// Every unit of the catalogue whose formats hold the operands is tried (with --rounded every unit),
 /// and every block-scaled one, with the scales given or with quantised values. Plans are those that libraries use:
-/// every preset, both tails, promotion, split-K of 2 to 16 (parallel, serial, atomic in several orders), stream-K on as
+/// every preset, both tails, promotion, split-K of 2 to 256 (parallel, serial; a few atomic in several orders), stream-K on as
 /// many workers as the architecture's GPUs have. Bit patterns of 16 bits in D may be f16 or bf16.
 ///
 /// Candidates are sampled first, those that agree are computed whole while --limit lasts. If none
@@ -65,8 +65,11 @@ pub(crate) struct Args {
 }
 
 /// Runs of neighbours in D, and their length, that every candidate is tried on.
-const SAMPLE: [usize; 2] = [6, 16];
-/// Those that the ones which agree there are tried on.
+const SAMPLE: [usize; 2] = [4, 2];
+/// Those that the ones which agree there are tried on, and at least so many of the closest.
+const SECOND_SAMPLE: [usize; 2] = [6, 16];
+const SECOND: usize = 48;
+/// Those that the ones which agree there, too, are tried on.
 const LARGE_SAMPLE: [usize; 2] = [32, 64];
 /// The closest candidates that are shown where none fits.
 const CLOSEST: usize = 5;
@@ -105,9 +108,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let question = Question::new(args)?;
     let mut candidates = question.screen()?;
     let tried = candidates.len();
-    question.screen_again(&mut candidates)?;
-    candidates.sort_by(|x, y| x.misses.0.total_cmp(&y.misses.0).then(x.misses.1.total_cmp(&y.misses.1)));
-    let agree = candidates.iter().filter(|c| c.misses.0 == 0.0).count();
+    question.closest_first(&mut candidates);
+    candidates.truncate(agreeing(&candidates).max(SECOND));
+    question.screen_again(&mut candidates, SECOND_SAMPLE)?;
+    question.closest_first(&mut candidates);
+    let agree = agreeing(&candidates);
+    question.screen_again(&mut candidates[..agree], LARGE_SAMPLE)?;
+    question.closest_first(&mut candidates);
+    let agree = agreeing(&candidates);
     let rest = candidates.split_off(agree);
     let start = Instant::now();
     let (mut matches, left) = question.settle(candidates, start)?;
@@ -236,10 +244,19 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Tries candidates that agree on the sample on a larger one.
-    fn screen_again(&self, candidates: &mut [Candidate]) -> Result<(), Failure> {
-        let (sample, bar, total) = (sample(LARGE_SAMPLE, self.d.shape), Bar::new("sampling more"), candidates.len());
-        for (done, candidate) in candidates.iter_mut().enumerate().filter(|(_, c)| c.misses.0 == 0.0) {
+    /// Of those as close, units that lose less of the operands first: tf32 before f16, of values that either rounds.
+    fn closest_first(&self, candidates: &mut [Candidate]) {
+        let width = |c: &Candidate| self.groups[c.group][0].a.storage_bits;
+        candidates.sort_by(|x, y| {
+            let (near, far) = (x.misses.0.total_cmp(&y.misses.0), x.misses.1.total_cmp(&y.misses.1));
+            near.then(far).then(width(y).cmp(&width(x)))
+        });
+    }
+
+    /// Tries candidates on a larger sample.
+    fn screen_again(&self, candidates: &mut [Candidate], size: [usize; 2]) -> Result<(), Failure> {
+        let (sample, bar, total) = (sample(size, self.d.shape), Bar::new("sampling more"), candidates.len());
+        for (done, candidate) in candidates.iter_mut().enumerate() {
             bar.tell(done as u64, total as u64);
             let product = self.inputs.on(&self.groups[candidate.group][0])?;
             let codes = product.elements(&candidate.plans[0], &candidate.out, &sample)?;
@@ -293,6 +310,11 @@ impl<'a> Question<'a> {
         candidates.truncate(done as usize);
         Ok((candidates, left))
     }
+}
+
+/// How many agree with all that they were tried on, of candidates in order.
+fn agreeing(candidates: &[Candidate]) -> usize {
+    candidates.partition_point(|c| c.misses.0 == 0.0)
 }
 
 /// Runs of neighbours all over D.

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Dumps products of torch.matmul and torch._scaled_mm for `gemmulate identify`.
 
-    torch_gemm.py OUT_DIR [--seed S] [--only bf16,f16,tf32,fp8] [--shapes 128x128x128,64x64x4096]
+    torch_gemm.py OUT_DIR [--seed S] [--only bf16,f16,f16acc,tf32,f32,f64,fp8] [--shapes 128x128x128,64x64x4096]
 
-Needs a CUDA GPU and PyTorch. For every shape of the table and every type writes, into OUT_DIR,
+Needs a CUDA GPU and PyTorch; numpy draws the numbers, so that the same seed gives the same A and B anywhere.
+f16acc is f16 with torch's allow_fp16_accumulation, f32 is without tf32; both and f64 for the first eight shapes only.
+kernels: what PyTorch's profiler saw run, which often tells tile and split. For every shape of the table and every type writes, into OUT_DIR,
 
     NAME.a.npy  NAME.b.npy  NAME.d.npy     A (M x K), B (K x N) and D (M x N), row-major
-    index.tsv                              name, type, M, N, K, output type, flags, options for identify
+    index.tsv                              name, type, M, N, K, output type, flags, options for identify, kernels
     provenance.txt                         GPU, driver, PyTorch, CUDA, date, seed
 
 f16 and f32 (tf32) arrays hold values; bf16 and fp8 arrays are bit patterns (u16, u8), as the gemmulate
@@ -35,7 +37,7 @@ SHAPES = [  # M, N, K: square, skinny, deep (split-K territory), odd, one-row
     (256, 256, 264), (200, 328, 1032), (1, 1024, 1024), (8, 1024, 4096), (384, 640, 2560),
 ]
 
-RAW_ROUNDINGS = ["rz", "rna"]  # what the unit does by ignoring bits; what cvt.rna.tf32 does
+RAW_ROUNDINGS = ["rne", "rna", "rz"]  # what cuBLAS was seen to do on an H100; cvt.rna.tf32; what a unit does by ignoring bits
 
 STAND_IN_UNITS = {
     "bf16": "mma.m16n8k16.f32.bf16.bf16.f32", "f16": "mma.m16n8k16.f32.f16.f16.f32",
@@ -54,19 +56,34 @@ class Gpu:
     """PyTorch on the first GPU."""
 
     def __init__(self, torch):
-        self.torch, self.device = torch, "cuda"
+        self.torch, self.device, self.kernels = torch, "cuda", []
         self.has_fp8 = torch.cuda.get_device_capability() >= (8, 9)
+
+    def profiled(self, multiply):
+        """The product, and the names of the kernels that ran (none where the profiler does not work here)."""
+        profiler = self.torch.profiler
+        try:
+            with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as profile:
+                d = multiply()
+                self.torch.cuda.synchronize()
+            self.kernels = [event.name for event in profile.events() if event.device_type.name == "CUDA"]
+        except RuntimeError as error:
+            print(f"torch_gemm: no kernel names: {str(error).splitlines()[0]}", file=sys.stderr)
+            self.profiled = lambda multiply: multiply()
+            d = multiply()
+        return d
 
     def matmul(self, kind, a, b, reduced=True, raw=False):
         matmul = self.torch.backends.cuda.matmul
         matmul.allow_bf16_reduced_precision_reduction = matmul.allow_fp16_reduced_precision_reduction = reduced
+        matmul.allow_fp16_accumulation = kind == "f16acc"
         matmul.allow_tf32 = kind == "tf32"
-        return a @ b
+        return self.profiled(lambda: a @ b)
 
     def scaled(self, a, b, out, fast):
         one = self.torch.ones((), device=self.device)
         b = b.t().contiguous().t()  # _scaled_mm takes B column-major
-        return self.torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=out, use_fast_accum=fast)
+        return self.profiled(lambda: self.torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=out, use_fast_accum=fast))
 
     def provenance(self):
         query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
@@ -79,7 +96,7 @@ class StandIn:
 
     def __init__(self, torch, numpy, program, arch, work):
         self.torch, self.numpy, self.program, self.arch, self.work = torch, numpy, program, arch, work
-        self.device, self.has_fp8 = "cpu", arch not in NO_FP8
+        self.device, self.has_fp8, self.kernels = "cpu", arch not in NO_FP8, []
 
     def product(self, kind, a, b, out, options=()):
         files = [self.work / f"stand-in.{part}.npy" for part in "abd"]
@@ -122,7 +139,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="bf16,f16,tf32,fp8")
+    parser.add_argument("--only", default="bf16,f16,f16acc,tf32,f32,f64,fp8")
     parser.add_argument("--shapes", default=SHAPES, type=lambda text: [shape(s) for s in text.split(",")])
     parser.add_argument("--stand-in", metavar="GEMMULATE")
     parser.add_argument("--arch")
@@ -139,34 +156,43 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     wanted = set(options.only.split(","))
     gpu = Gpu(torch) if options.stand_in is None else StandIn(torch, numpy, options.stand_in, options.arch, options.out)
-    generator = torch.Generator(device=gpu.device).manual_seed(options.seed)
     rows = []
 
-    def normal(m, n):
-        return torch.randn(m, n, generator=generator, device=gpu.device, dtype=torch.float32)
+    def operands(kind, m, n, k, dtype=torch.float32):
+        """A and B, the same for the same seed, type and shape whatever else is asked for."""
+        generator = numpy.random.Generator(numpy.random.PCG64([options.seed, m, n, k, *kind.encode()]))
+        wide = numpy.float64 if dtype == torch.float64 else numpy.float32
+        return (torch.from_numpy(generator.standard_normal(size, dtype=wide)).to(dtype).to(gpu.device) for size in ((m, k), (k, n)))
 
     def dump(kind, a, b, d, flags="", identify=""):
         (m, k), n = a.shape, b.shape[1]
         name = f"{kind}-{m}x{n}x{k}" + ("-" + flags if flags else "")
         for part, tensor in (("a", a), ("b", b), ("d", d)):
             save(options.out / f"{name}.{part}.npy", tensor, torch, numpy)
-        rows.append((name, kind, m, n, k, str(d.dtype).removeprefix("torch."), flags, identify))
+        rows.append((name, kind, m, n, k, str(d.dtype).removeprefix("torch."), flags, identify, "; ".join(gpu.kernels)))
         print(name, flush=True)
 
-    for m, n, k in options.shapes:
+    for number, (m, n, k) in enumerate(options.shapes):
         for kind, dtype in (("bf16", torch.bfloat16), ("f16", torch.float16)):
             if kind in wanted:
-                a, b = normal(m, k).to(dtype), normal(k, n).to(dtype)
-                for reduced in (True, False):  # sums between slices of a split K in that type, or in f32
-                    dump(kind, a, b, gpu.matmul(kind, a, b, reduced=reduced), "reduced" if reduced else "")
+                a, b = operands(kind, m, n, k, dtype)
+                # Sums between slices of a split K in that type, if cuBLAS likes, or in f32.
+                either, wide = (gpu.matmul(kind, a, b, reduced=reduced) for reduced in (True, False))
+                dump(kind, a, b, wide)
+                if not torch.equal(either, wide):
+                    dump(kind, a, b, either, "reduced")
+        for kind, dtype in (("f16acc", torch.float16), ("f32", torch.float32), ("f64", torch.float64)):
+            if kind in wanted and number < 8 and options.stand_in is None:
+                a, b = operands(kind, m, n, k, dtype)
+                dump(kind, a, b, gpu.matmul(kind, a, b))
         if "tf32" in wanted:
-            a, b = normal(m, k), normal(k, n)
+            a, b = operands("tf32", m, n, k)
             raw = ";".join(f"--rounded --round {r}" for r in RAW_ROUNDINGS)
             dump("tf32", a, b, gpu.matmul("tf32", a, b, raw=True), "raw", raw)
             a, b = ((x.view(torch.int32) & ~0x1FFF).view(torch.float32) for x in (a, b))
             dump("tf32", a, b, gpu.matmul("tf32", a, b))
         if "fp8" in wanted and n % 16 == k % 16 == 0 and gpu.has_fp8:
-            a, b = (x.to(torch.float8_e4m3fn) for x in (normal(m, k), normal(k, n)))
+            a, b = operands("fp8", m, n, k, torch.float8_e4m3fn)
             for fast in (True, False):  # fast: no promotion of partial sums to f32 on Hopper
                 for out in (torch.float32, torch.bfloat16):
                     try:
@@ -175,7 +201,7 @@ def main():
                         print(f"fp8 {m}x{n}x{k} fast={fast} {out}: {str(error).splitlines()[0]}", file=sys.stderr)
                         continue
                     dump("fp8", a, b, d, ("fast-" if fast else "") + str(out).removeprefix("torch."))
-    head = "name\ttype\tm\tn\tk\tout\tflags\tidentify\n"
+    head = "name\ttype\tm\tn\tk\tout\tflags\tidentify\tkernels\n"
     (options.out / "index.tsv").write_text(head + "".join("\t".join(map(str, row)) + "\n" for row in rows))
     (options.out / "provenance.txt").write_text(
         gpu.provenance() + f"pytorch: {torch.__version__}\ndate: {datetime.date.today().isoformat()}\nseed: {options.seed}\n")

@@ -66,14 +66,15 @@ pub(crate) fn base_units() -> &'static [Unit] {
 /// States that architectures have an instruction, and appends the row: architecture, accumulator,
 /// its constant, evidence, and the source where it is not the file's usual one.
 macro_rules! row {
-    (@source $evidence:ident) => { source($crate::unit::Evidence::$evidence) };
-    (@source $evidence:ident $source:literal) => { $source };
+    (@source Hopper HardwareVectors) => { H100 };
+    (@source $arch:ident $evidence:ident) => { source($crate::unit::Evidence::$evidence) };
+    (@source $arch:ident $evidence:ident $source:literal) => { $source };
     ($out:ident; $instr:ty, $sass:expr; $($arch:ident $acc:ident $konst:ident $evidence:ident $($source:literal)?),+ $(,)?) => { $(
         impl $crate::mma::Supports<$instr> for $crate::arch::$arch {
             type Acc = $acc;
             const ACC: $acc = <$acc>::$konst;
             const EVIDENCE: $crate::unit::Evidence = $crate::unit::Evidence::$evidence;
-            const SOURCE: &'static str = $crate::catalogue::row!(@source $evidence $($source)?);
+            const SOURCE: &'static str = $crate::catalogue::row!(@source $arch $evidence $($source)?);
         }
         $out.push($crate::catalogue::Row::new::<$crate::arch::$arch, $instr>($sass));
     )+ };

@@ -147,6 +147,7 @@ pub struct Plan {
     pub(crate) tail: Tail,
     pub(crate) start: Start,
     pub(crate) slices: usize,
+    pub(crate) split_align: Option<usize>,
     pub(crate) mode: SplitMode,
     pub(crate) order: AtomicOrder,
     pub(crate) flush: bool,
@@ -183,6 +184,7 @@ impl Plan {
             tail: Tail::Last,
             start: Start::Zero,
             slices: 1,
+            split_align: None,
             mode: SplitMode::Parallel,
             order: AtomicOrder::Ascending,
             flush: true,
@@ -231,6 +233,16 @@ impl Plan {
     #[must_use]
     pub const fn split_k(mut self, slices: usize) -> Self {
         self.slices = slices;
+        self
+    }
+
+    /// Makes the slices of a split K multiples of so many elements, instead of blocks, all but the last.
+    ///
+    /// CUTLASS 2.x's `GemmUniversal` and cuBLAS's kernels made of it take 16 bytes: 4 of tf32, 8 of f16, with
+    /// [`Tail::First`] (seen on an H100: docs/hardware.md).
+    #[must_use]
+    pub const fn split_align(mut self, elements: usize) -> Self {
+        self.split_align = Some(elements);
         self
     }
 

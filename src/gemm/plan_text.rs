@@ -5,9 +5,10 @@ use crate::error::Error;
 use crate::format::format_named;
 
 /// Every key, with what it takes.
-const KEYS: [(&str, &str); 13] = [
+const KEYS: [(&str, &str); 14] = [
     ("block", "MxNxK, as in 128x128x64"),
     ("split-k", "a number of slices"),
+    ("split-align", "a number of elements"),
     ("split-mode", "parallel, serial or atomic"),
     ("order", "a permutation of the slices, as in 2,0,1"),
     ("seed", "a number"),
@@ -32,6 +33,9 @@ pub(crate) fn write(plan: &Plan) -> String {
     }
     if plan.slices != preset.slices {
         put("split-k", plan.slices.to_string());
+    }
+    if let Some(elements) = plan.split_align {
+        put("split-align", elements.to_string());
     }
     // An order alone would read as atomic.
     let ordered = plan.order != AtomicOrder::Ascending;
@@ -151,6 +155,7 @@ fn set(plan: &mut Plan, key: &str, value: &str) -> Option<()> {
     match key {
         "block" => plan.block = Some(three(value)?),
         "split-k" => plan.slices = number()?,
+        "split-align" => plan.split_align = Some(number()?),
         "split-mode" => plan.mode = named(&MODES, value)?,
         "order" => {
             let order: Result<Vec<usize>, _> = value.split_terminator(',').map(str::parse).collect();

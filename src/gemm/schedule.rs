@@ -19,6 +19,8 @@ pub(crate) struct Schedule {
     pub(crate) tail: Tail,
     pub(crate) start: Start,
     pub(crate) slices: usize,
+    /// The elements of a slice of a split K are a multiple of this.
+    align: usize,
     pub(crate) mode: SplitMode,
     /// The order of an atomic split; empty otherwise.
     order: Vec<usize>,
@@ -125,13 +127,10 @@ impl Schedule {
             tail: plan.tail,
             start: plan.start,
             slices: plan.slices,
+            align: plan.split_align.unwrap_or(bk),
             mode: plan.mode,
-            // More slices than blocks are refused below, however many.
-            order: if plan.mode == SplitMode::Atomic && plan.slices <= k.div_ceil(bk).max(1) {
-                plan.arrivals()
-            } else {
-                Vec::new()
-            },
+            // More slices than units of them are refused below, however many.
+            order: if plan.mode == SplitMode::Atomic && plan.slices <= k.max(1) { plan.arrivals() } else { Vec::new() },
             flush: plan.flush,
             workers: plan.stream_k,
             promotion: plan.promotion_on(unit),
@@ -148,15 +147,19 @@ impl Schedule {
     }
 
     fn check_split(&self, plan: &Plan) -> Result<(), Error> {
-        let (slices, blocks) = (self.slices, self.blocks);
-        let atomic = self.mode == SplitMode::Atomic;
+        let (slices, atomic) = (self.slices, self.mode == SplitMode::Atomic);
         refuse(slices == 0, || "there is no split into 0 slices".into())?;
-        refuse(slices > 1 && (slices - 1).saturating_mul(self.per_slice()) >= blocks, || {
-            let per = self.per_slice();
-            let fit = blocks.div_ceil(per.max(1));
+        refuse(self.align == 0 || self.align > MAX_BLOCK, || {
+            format!("slices are multiples of 1 to {MAX_BLOCK} elements, not {}", self.align)
+        })?;
+        refuse(plan.split_align.is_some() && slices == 1, || "split-align is about the slices of a split K".into())?;
+        refuse(slices > 1 && (slices - 1).saturating_mul(self.per_slice()) >= self.k, || {
+            let (what, each) =
+                if plan.split_align.is_some() { ("parts", self.align) } else { ("blocks", self.block[2]) };
+            let (per, fit) = (self.per_slice() / each, self.k.div_ceil(self.per_slice().max(1)).max(1));
+            let parts = self.k.div_ceil(each);
             format!(
-                "split-k={slices} leaves a slice of K empty: {blocks} blocks of {}, {per} a slice, fill {fit}: try split-k={fit}",
-                self.block[2]
+                "split-k={slices} leaves a slice of K empty: {parts} {what} of {each}, {per} a slice, fill {fit}: try split-k={fit}"
             )
         })?;
         refuse(self.workers.is_some() && (slices > 1 || atomic), || "stream-K excludes split-K".into())?;
@@ -215,7 +218,8 @@ impl Schedule {
 
     fn check_slots(&self, slice: &Slice, slot: usize, width: usize) -> Result<(), Error> {
         // Aligned slots cannot straddle: only the front padding, or unequal widths, move them.
-        if slot == width && self.block[2].is_multiple_of(width) && (slice.pad == 0 || slice.rest == 0) {
+        let aligned = self.block[2].is_multiple_of(width) && slice.start.is_multiple_of(width);
+        if slot == width && aligned && (slice.pad == 0 || slice.rest == 0) {
             return Ok(());
         }
         (0..slice.len())
@@ -244,8 +248,10 @@ impl Schedule {
         })
     }
 
+    /// Elements of a slice of a split K, but the last one.
     const fn per_slice(&self) -> usize {
-        self.blocks.div_ceil(self.slices)
+        let parts = self.k.div_ceil(self.align);
+        parts.div_ceil(self.slices).saturating_mul(self.align)
     }
 
     fn tile_columns(&self) -> usize {
@@ -313,21 +319,21 @@ impl Schedule {
         cuts.extend(starts.map(|s| s - from));
     }
 
-    /// The blocks of a region's pieces, in the order in which they are added up.
+    /// The elements of K of a region's pieces, in the order in which they are added up.
     pub(crate) fn pieces(&self, region: &Region, pieces: &mut Vec<Range<usize>>) {
         pieces.clear();
         if let (Some(tile), Some(workers)) = (region.tile, self.workers) {
             let mut cuts = Vec::new();
             self.cuts(tile, workers, &mut cuts);
             let mut from = 0;
-            for cut in cuts.into_iter().chain([self.blocks]) {
+            for cut in cuts.into_iter().map(|blocks| blocks * self.block[2]).chain([self.k]) {
                 pieces.push(from..cut);
                 from = cut;
             }
             return;
         }
         let per = self.per_slice();
-        let slice = |s: usize| s * per..((s + 1) * per).min(self.blocks);
+        let slice = |s: usize| s * per..(s + 1).saturating_mul(per).min(self.k);
         if self.order.is_empty() {
             pieces.extend((0..self.slices).map(slice));
         } else {
@@ -336,15 +342,13 @@ impl Schedule {
     }
 
     /// The positions of a piece.
-    pub(crate) fn slice(&self, blocks: &Range<usize>) -> Slice {
-        let bk = self.block[2];
-        let start = blocks.start * bk;
-        let length = (blocks.end * bk).min(self.k) - start;
+    pub(crate) const fn slice(&self, piece: &Range<usize>) -> Slice {
+        let (bk, start, length) = (self.block[2], piece.start, piece.end - piece.start);
         let left = length % bk;
         if left == 0 {
             return Slice { start, head: length, pad: 0, rest: 0 };
         }
-        let head = if self.tail == Tail::Last { length } else { left };
+        let head = if matches!(self.tail, Tail::Last) { length } else { left };
         Slice { start, head, pad: bk - left, rest: length - head }
     }
 }
@@ -389,12 +393,12 @@ mod tests {
         let unit = Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32").expect("known");
         let plan = Plan::in_order().block(16, 8, 32).tail(Tail::First);
         let s = Schedule::new(&plan, &unit, 1, 1, 70).expect("possible");
-        let slice = s.slice(&(0..3));
+        let slice = s.slice(&(0..70));
         assert_eq!(slice, Slice { start: 0, head: 6, pad: 26, rest: 64 });
         assert_eq!(slice.runs(0, 16)[0], (0, 0..6));
         assert!(slice.runs(0, 16)[1].1.is_empty());
         assert_eq!(slice.runs(16, 48)[1], (16, 6..22));
-        let last = Schedule::new(&plan.tail(Tail::Last), &unit, 1, 1, 70).expect("possible").slice(&(1..3));
+        let last = Schedule::new(&plan.tail(Tail::Last), &unit, 1, 1, 70).expect("possible").slice(&(32..70));
         assert_eq!(last, Slice { start: 32, head: 38, pad: 26, rest: 0 });
         assert_eq!(last.runs(32, 48)[0], (0, 64..70));
     }
@@ -417,8 +421,27 @@ mod tests {
             ("in-order", "in-order promote=128", 128, false),
             ("in-order", "in-order epilogue=2x", 128, false),
             ("in-order stream-k=2", "in-order stream-k=4", 128, false),
+            ("in-order split-k=2 split-align=8", "in-order split-k=2", 128, true),
+            ("in-order split-k=2 split-align=8", "in-order split-k=2", 144, false),
+            ("cutlass3 split-k=2 split-align=16", "in-order split-k=2", 256, true),
         ] {
             assert_eq!(schedule(x, k).meaning() == schedule(y, k).meaning(), same, "{x}; {y}; {k}");
+        }
+    }
+
+    /// 260, 260, 260 and 252 of 1032, as cuBLAS cuts it (docs/hardware.md).
+    #[test]
+    fn slices_are_as_long_as_the_plan_says() {
+        let unit = Unit::find("hopper/mma.m16n8k8.f32.tf32.tf32.f32").expect("known");
+        let plan = Plan::cutlass2().block(64, 64, 32).split_k(4).split_align(4);
+        let s = Schedule::new(&plan, &unit, 1, 1, 1032).expect("possible");
+        let mut pieces = Vec::new();
+        s.pieces(&Region { rows: 0..1, columns: 0..1, tile: None }, &mut pieces);
+        assert_eq!(pieces, [0..260, 260..520, 520..780, 780..1032]);
+        assert_eq!(s.slice(&pieces[1]), Slice { start: 260, head: 4, pad: 28, rest: 256 });
+        for (slices, align) in [(1, 4), (4, 0), (4, 1000), (300, 4), (2, usize::MAX)] {
+            let plan = Plan::in_order().split_k(slices).split_align(align);
+            assert!(Schedule::new(&plan, &unit, 1, 1, 1032).is_err(), "{slices} {align}");
         }
     }
 
@@ -431,7 +454,7 @@ mod tests {
             let (mut covered, mut pieces) = (0, Vec::new());
             s.for_each_region(&mut |r| {
                 s.pieces(&r, &mut pieces);
-                assert_eq!(pieces.iter().map(ExactSizeIterator::len).sum::<usize>(), 4);
+                assert_eq!(pieces.iter().map(ExactSizeIterator::len).sum::<usize>(), 64);
                 covered += r.rows.len() * r.columns.len();
                 Ok(())
             })

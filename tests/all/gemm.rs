@@ -80,7 +80,9 @@ fn random_split(rng: &mut Rng, plan: &mut Plan, o: &mut want::Options) {
             o.slices = 1 + rng.below(3);
             o.reduce = rng.pick(&[0, 1]).pair([want::Reduce::Parallel, want::Reduce::Serial]);
             let mode = if o.reduce == want::Reduce::Serial { SplitMode::Serial } else { SplitMode::Parallel };
-            p.split_k(o.slices).split_mode(mode)
+            let split = p.split_k(o.slices).split_mode(mode);
+            o.align = (o.slices > 1 && rng.one_in(2)).then(|| 1 + rng.below(12));
+            if let Some(elements) = o.align { split.split_align(elements) } else { split }
         }
         2 => {
             o.slices = 1 + rng.below(3);

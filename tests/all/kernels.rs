@@ -176,6 +176,28 @@ impl Case {
     }
 }
 
+/// The d of every vector from every set's kernel: row i meets column i of a product of one step.
+pub(crate) fn on_the_diagonal(unit: &Unit, vectors: &[Vector]) -> Vec<(Isa, Vec<u64>)> {
+    let (n, k) = (vectors.len(), unit.shape.k);
+    let each = |take: fn(&Vector) -> &[u64]| vectors.iter().flat_map(|v| take(v).iter().copied()).collect::<Vec<_>>();
+    let rows = each(|v| &v.input.b);
+    let mut case = Case {
+        unit: unit.clone(),
+        size: [n, n, k],
+        a: each(|v| &v.input.a),
+        b: vec![0; k * n],
+        c: vec![0; n * n],
+        scale_a: each(|v| &v.input.scale_a),
+        scale_b: each(|v| &v.input.scale_b),
+    };
+    for (i, v) in vectors.iter().enumerate() {
+        case.c[i * n + i] = v.input.c;
+        (0..k).for_each(|p| case.b[p * n + i] = rows[i * k + p]);
+    }
+    let diagonal = |isa| case.fast(isa, true).into_iter().step_by(n + 1).collect();
+    sets().into_iter().map(|isa| (isa, diagonal(isa))).collect()
+}
+
 #[test]
 fn fast_kernels_are_the_reference() {
     let rounds = std::env::var("GEMMULATE_FRESH").map_or(1, |n| (n.parse::<usize>().unwrap() / 600).max(1));

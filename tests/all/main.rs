@@ -36,6 +36,7 @@ mod probe_corners;
 mod probe_papers;
 mod probe_trees;
 mod problem;
+mod recorded;
 use custom::rng;
 #[cfg(feature = "smt")]
 mod smt;

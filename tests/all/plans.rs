@@ -10,6 +10,7 @@ fn plans_print_and_parse() {
     let texts = [
         "in-order",
         "cutlass2 split-k=3",
+        "cutlass2 block=64x64x32 split-k=4 split-align=4 split-mode=parallel",
         "cutlass3 block=128x128x64 split-k=4",
         "deepgemm",
         "cutlass2 split-k=2 out=bf16",
@@ -43,7 +44,7 @@ fn plans_print_and_parse() {
         assert_eq!(plan.to_string().parse::<Plan>().unwrap(), plan, "{plan}");
     }
     let same: Plan = " CUTLASS3  seed=9 split-k=3 ".parse().unwrap();
-    assert_eq!(same, texts[9].parse().unwrap());
+    assert_eq!(same, texts[10].parse().unwrap());
     let bad = [
         "",
         "cutlass",
@@ -122,6 +123,9 @@ fn impossible_plans_are_refused_with_the_reason() {
         (&unit, "in-order split-k=18446744073709551615", "empty"),
         (&unit, "in-order split-k=7", "leaves a slice of K empty: 6 blocks of 16, 1 a slice, fill 6: try split-k=6"),
         (&unit, "in-order split-k=2 stream-k=2", "excludes"),
+        (&unit, "in-order split-k=5 split-align=24", "empty: 4 parts of 24, 1 a slice, fill 4: try split-k=4"),
+        (&unit, "in-order split-k=2 split-align=0", "multiples of 1 to"),
+        (&unit, "in-order split-align=8", "slices of a split K"),
         (&unit, "in-order stream-k=0", "0 workers"),
         (&unit, "in-order stream-k=99999999", "blocks of work"),
         (&unit, "in-order split-k=2 order=1,1", "no permutation"),

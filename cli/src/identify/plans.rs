@@ -3,6 +3,12 @@
 use gemmulate::gemm::{Epilogue, SplitMode, Start, Tail};
 use gemmulate::{Plan, Unit};
 
+/// Slices of a split K. cuBLAS was seen to take 2 to 57 on an H100 (docs/hardware.md).
+const MOST_SLICES: usize = 64;
+const MORE_SLICES: [usize; 5] = [72, 80, 96, 128, 256];
+/// Those of plans that fewer kernels have.
+const FEW_SLICES: [usize; 7] = [2, 3, 4, 5, 6, 8, 16];
+
 /// Them, for units of one function; those where c takes part, if it does.
 pub(super) fn usual(units: &[Unit], reads_c: bool) -> Vec<Plan> {
     let mut bases = vec![
@@ -19,13 +25,23 @@ pub(super) fn usual(units: &[Unit], reads_c: bool) -> Vec<Plan> {
         bases.push(Plan::in_order().epilogue(Epilogue::TwoX));
         plans.push(Plan::in_order().start(Start::C));
     }
+    // Of plans that are one loop the first stands before the others: the plain ones.
+    plans.extend(bases.iter().cloned());
+    let both = |split: Plan| [SplitMode::Parallel, SplitMode::Serial].map(|mode| split.clone().split_mode(mode));
     for base in &bases {
-        plans.push(base.clone());
-        for slices in [2, 3, 4, 5, 6, 8, 16] {
+        for slices in FEW_SLICES {
             let split = base.clone().split_k(slices);
-            plans.extend([SplitMode::Parallel, SplitMode::Serial].map(|mode| split.clone().split_mode(mode)));
+            plans.extend(both(split.clone()));
             plans.extend(arrivals(slices).iter().map(|order| split.clone().atomic_order(order)));
         }
+    }
+    // GemmUniversal cuts K at 16 bytes; its blocks are of 64 or 128 bytes.
+    let universal = Plan::cutlass2().split_align((128 / units[0].a.storage_bits as usize).max(1));
+    let [m, n, k] = Plan::cutlass3().block_on(&units[0]);
+    let wider = universal.clone().block(m, n, k);
+    let often = [Plan::in_order(), Plan::cutlass3().no_promotion(), Plan::cutlass2(), universal, wider];
+    for slices in (2..=MOST_SLICES).chain(MORE_SLICES) {
+        plans.extend(often.iter().flat_map(|base| both(base.clone().split_k(slices))));
     }
     let mut workers: Vec<usize> = units.iter().flat_map(|unit| processors(unit.arch)).copied().collect();
     workers.extend([2, 4, 8]);

@@ -51,6 +51,8 @@ pub(crate) struct Options {
     pub(crate) tail: Tail,
     pub(crate) start_at_c: bool,
     pub(crate) slices: usize,
+    /// Slices are multiples of so many elements, instead of blocks.
+    pub(crate) align: Option<usize>,
     pub(crate) reduce: Reduce,
     /// Number of workers.
     pub(crate) stream_k: Option<usize>,
@@ -77,6 +79,7 @@ impl Options {
             tail: Tail::Last,
             start_at_c: false,
             slices: 1,
+            align: None,
             reduce: Reduce::Parallel,
             stream_k: None,
             promotion: None,

@@ -86,6 +86,12 @@ impl Run<'_> {
         self.x.k.div_ceil(self.o.bk)
     }
 
+    /// Elements of every slice but the last.
+    fn per_slice(&self) -> usize {
+        let unit = self.o.align.unwrap_or(self.o.bk).max(1);
+        self.x.k.div_ceil(unit).div_ceil(self.o.slices) * unit
+    }
+
     fn check(&self) -> Result<(), String> {
         let (o, x) = (self.o, &self.x);
         let multiple = |n: usize| n > 0 && n.is_multiple_of(self.unit.k);
@@ -94,8 +100,8 @@ impl Run<'_> {
         refuse(x.a.len() != x.m * x.k || x.b.len() != x.k * x.n, "shape of A or B")?;
         refuse((o.beta != 0.0 || o.start_at_c) && x.c.len() != x.m * x.n, "C is missing")?;
         refuse(o.slices == 0, "no slice")?;
-        let per = self.blocks().div_ceil(o.slices);
-        refuse(o.slices > 1 && (o.slices - 1) * per >= self.blocks(), "an empty slice")?;
+        refuse(o.slices > 1 && (o.slices - 1) * self.per_slice() >= x.k, "an empty slice")?;
+        refuse(o.align == Some(0) || (o.align.is_some() && o.slices == 1), "an alignment of nothing")?;
         refuse(o.stream_k.is_some() && (o.slices > 1 || atomic), "stream-K excludes split-K")?;
         refuse(atomic && !["f32", "f64"].contains(&o.d_type), "atomics need D in f32 or f64")?;
         refuse(o.promotion.as_ref().is_some_and(|p| !multiple(p.interval)), "promotion interval")?;
@@ -142,13 +148,13 @@ impl Run<'_> {
             None => Val::zero(false),
         };
         if self.o.start_at_c {
-            return Ok(self.store(&self.chain(i, j, 0, self.blocks(), Some(&c))?));
+            return Ok(self.store(&self.chain(i, j, 0, self.x.k, Some(&c))?));
         }
         if let Some(workers) = self.o.stream_k {
             return Ok(self.store(&self.epilogue(&self.stream_k(i, j, workers)?, &self.beta, &c, [i, j])));
         }
-        let per = self.blocks().div_ceil(self.o.slices);
-        let slice = |s: usize| self.chain(i, j, s * per, ((s + 1) * per).min(self.blocks()), None);
+        let per = self.per_slice();
+        let slice = |s: usize| self.chain(i, j, s * per, ((s + 1) * per).min(self.x.k), None);
         let parts = (0..self.o.slices).map(slice).collect::<Result<Vec<_>, _>>()?;
         Ok(match &self.o.reduce {
             Reduce::Atomic { order, flush } => self.atomic(&parts, order, *flush, &c, [i, j]),
@@ -222,15 +228,16 @@ impl Run<'_> {
             }
         }
         cuts.push((tile + 1) * blocks);
-        let piece = |p: &[usize]| self.chain(i, j, p[0] - tile * blocks, p[1] - tile * blocks, None);
+        let k = |cut: usize| ((cut - tile * blocks) * o.bk).min(x.k);
+        let piece = |p: &[usize]| self.chain(i, j, k(p[0]), k(p[1]), None);
         let pieces = cuts.windows(2).map(piece).collect::<Result<Vec<_>, _>>()?;
         Ok(pieces[1..].iter().fold(pieces[0].clone(), |x, p| ieee_add(self.wide, &x, p)))
     }
 
-    /// The k of every position of a slice of blocks; None is padding.
+    /// The k of every position of a slice; None is padding.
     fn positions(&self, first: usize, last: usize) -> Vec<Option<usize>> {
         let bk = self.o.bk;
-        let real: Vec<Option<usize>> = (first * bk..(last * bk).min(self.x.k)).map(Some).collect();
+        let real: Vec<Option<usize>> = (first..last).map(Some).collect();
         let r = real.len() % bk;
         let padding = vec![None; if r == 0 { 0 } else { bk - r }];
         match self.o.tail {
