@@ -3,7 +3,7 @@
 use crate::io::{self, Failure, Outcome};
 use gemmulate::Unit;
 use gemmulate::arch::split_architecture;
-use gemmulate::vectors::{Line, Vector, draw};
+use gemmulate::vectors::{Expected, Line, Vector, draw};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,13 @@ fn check(unit: &Unit, file: &Path, show: u64, tally: &mut Tally, out: &mut impl 
         let Some(expected) = vector.d else {
             return Err(Failure::Message(format!("{place}: expected a last column, d, to compare with")));
         };
-        if expected.accepts(vector.eval(unit)?, &unit.d) {
+        let d = vector.eval(unit)?;
+        // Recorded output has the GPU's own NaN, of which these units specify no bits.
+        let any_nan = unit.d.name == "f64" || unit.arch.starts_with("cdna");
+        let either = any_nan && unit.d.decode(d).is_nan();
+        if expected.accepts(d, &unit.d)
+            || matches!(expected, Expected::Bits(theirs) if either && unit.d.decode(theirs).is_nan())
+        {
             tally.passed += 1;
             continue;
         }
@@ -99,10 +105,11 @@ fn files(root: &Path) -> Result<Vec<(Unit, PathBuf)>, Failure> {
         )));
     }
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    // The folder of one architecture, too.
-    let is_arch = |path: &PathBuf| split_architecture(&name(path)).is_some_and(|(_, rest)| rest.is_empty());
-    let own = fs::canonicalize(root).ok().filter(is_arch).into_iter();
-    for folder in own.chain(entries(root)?.into_iter().filter(|path| path.is_dir())) {
+    let folders: Vec<PathBuf> = entries(root)?.into_iter().filter(|path| path.is_dir()).collect();
+    // The folder of one architecture, too; one with folders in it may bear a GPU's name.
+    let is_arch = |path: &Path| split_architecture(&name(path)).is_some_and(|(_, rest)| rest.is_empty());
+    let own = fs::canonicalize(root).ok().filter(|path| folders.is_empty() && is_arch(path)).into_iter();
+    for folder in own.chain(folders) {
         for file in entries(&folder)? {
             if file.extension().is_none_or(|e| e != "tsv") {
                 continue;
