@@ -163,6 +163,19 @@ impl Side<'_> {
         (count > 0).then(|| format!("{count} {why}, and became {becomes} (but for --overflow saturate)"))
     }
 
+    /// Values that the unit's format turns into zeros, told in words.
+    fn underflowing(&self, name: &str, inputs: &Inputs) -> Option<String> {
+        let (format, file) = (&self.format, self.file);
+        let smallest = 2f64.powi(format.emin() - format.fraction_bits as i32);
+        let lost = |x: f64| {
+            let code = format.encode_f64(x, inputs.round, inputs.overflow);
+            code.is_ok_and(|code| format.to_f64(code) == 0.0)
+        };
+        let count = file.count(|x| x != 0.0 && x.abs() < smallest && lost(x));
+        let why = format!("of {} values of {name} are below {format}, whose smallest is {smallest:e}", file.len());
+        (count > 0).then(|| format!("{count} {why}, and became 0 (scale them, and D by --alpha)"))
+    }
+
     /// The scale of values that were not quantised.
     fn block_scale(&self, t: usize, [i, j]: [usize; 2], format: &FormatSpec) -> f64 {
         match (&self.ready.unswizzled, self.scales) {
@@ -225,6 +238,7 @@ impl Prepared<'_> {
         for (side, (name, ..)) in self.sides.iter().zip(SIDES) {
             let Some(q) = side.quantised(0) else {
                 notes.extend(side.overflowing(name, self.inputs));
+                notes.extend(side.underflowing(name, self.inputs));
                 continue;
             };
             let kind = format!("{} in blocks of {} with {} scales", q.format, q.block, q.scale_format);

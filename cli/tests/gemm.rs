@@ -376,6 +376,21 @@ fn overflowing_operands_are_told() {
 }
 
 #[test]
+fn underflowing_operands_are_told() {
+    let folder = Folder::new();
+    let (a, b) = (folder.floats("a.npy", &[2, 32], |t| 1e-4 * t as f32), folder.floats("b.npy", &[32, 2], wave));
+    let fp8 = "hopper/wgmma.m64n8k32.f32.e4m3.e4m3";
+    // Up to half of the smallest number, 2^-10; zeros are no loss.
+    let told = "9 of 64 values of A are below e4m3, whose smallest is 1.953125e-3, and became 0";
+    assert!(gemm(&[fp8, &a, &b]).contains(told), "{}", gemm(&[fp8, &a, &b]));
+    assert!(gemm(&[fp8, &a, &b, "--json"]).contains(told));
+    for quiet in [&[fp8, &a, &b, "--round", "ra"][..], &[UNIT, &a, &b]] {
+        let run = gemm(quiet);
+        assert!(!run.contains("became"), "{run}");
+    }
+}
+
+#[test]
 fn comparison_counts_bits_of_nan() {
     let folder = Folder::new();
     let a = folder.floats("a.npy", &[2, 16], |t| if t == 3 { f32::NAN } else { 1.0 });

@@ -49,6 +49,16 @@ fn special_values_are_asked_for_everywhere() {
     assert_eq!(value(&probed("hopper/wgmma.m64n8k16.f32.f16.f16"), "special_values"), "as in IEEE 754");
 }
 
+/// A sum of products before a late c overflows by the unit's rounding, beside c by the addition's.
+#[test]
+fn sums_before_a_late_c_overflow_by_their_own_rule() {
+    let found = probed("custom/m1n1k8.f16.f16.f16.f16/dot:block=4:F=24:out=rd:c=late");
+    let told = value(&found, "overflow");
+    let both =
+        "results overflow to infinity beside c, sums of products to the largest number (positive), infinity (negative)";
+    assert!(told.contains(both), "{told}");
+}
+
 /// A directed rounding overflows in one direction.
 #[test]
 fn overflow_has_a_sign() {
