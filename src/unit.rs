@@ -6,7 +6,7 @@ mod bits;
 use crate::accumulate::{Accumulator, Recipe, Signature};
 use crate::catalogue;
 use crate::error::Error;
-use crate::format::{Format, FormatSpec, format_named};
+use crate::format::{F64, Format, FormatSpec, format_named};
 use crate::instr::{MAX_DIMENSION, ScaleRule, Shape};
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -286,6 +286,12 @@ impl Unit {
     /// The kernel that computes products of more than a few rows on this unit here, and why that one.
     pub fn kernel(&self) -> crate::simd::KernelChoice {
         crate::simd::choice(self, None, usize::MAX)
+    }
+
+    /// Whether the bits of its NaNs are this library's choice: no source says which ones f64 instructions and AMD's give,
+    /// so recorded output may hold any (docs/numerics.md, section 3).
+    pub fn has_any_nan(&self) -> bool {
+        self.d == F64 || self.arch.starts_with("cdna")
     }
 
     /// Scales per operand and dot-add; 0 without block scales.

@@ -79,12 +79,9 @@ fn check(unit: &Unit, file: &Path, show: u64, tally: &mut Tally, out: &mut impl 
             return Err(Failure::Message(format!("{place}: expected a last column, d, to compare with")));
         };
         let d = vector.eval(unit)?;
-        // Recorded output has the GPU's own NaN, of which these units specify no bits.
-        let any_nan = unit.d.name == "f64" || unit.arch.starts_with("cdna");
-        let either = any_nan && unit.d.decode(d).is_nan();
-        if expected.accepts(d, &unit.d)
-            || matches!(expected, Expected::Bits(theirs) if either && unit.d.decode(theirs).is_nan())
-        {
+        let is_nan = |code: u64| unit.d.decode(code).is_nan();
+        let any_nan = matches!(expected, Expected::Bits(theirs) if unit.has_any_nan() && is_nan(theirs) && is_nan(d));
+        if any_nan || expected.accepts(d, &unit.d) {
             tally.passed += 1;
             continue;
         }
@@ -105,16 +102,20 @@ fn files(root: &Path) -> Result<Vec<(Unit, PathBuf)>, Failure> {
         )));
     }
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let folders: Vec<PathBuf> = entries(root)?.into_iter().filter(|path| path.is_dir()).collect();
-    // The folder of one architecture, too; one with folders in it may bear a GPU's name.
-    let is_arch = |path: &Path| split_architecture(&name(path)).is_some_and(|(_, rest)| rest.is_empty());
-    let own = fs::canonicalize(root).ok().filter(|path| folders.is_empty() && is_arch(path)).into_iter();
-    for folder in own.chain(folders) {
-        for file in entries(&folder)? {
-            if file.extension().is_none_or(|e| e != "tsv") {
-                continue;
-            }
-            let unit = format!("{}/{}", name(&folder), name(&file).trim_end_matches(".tsv"));
+    // `lab/capture/run` writes its counts beside the vectors.
+    let is_vectors = |file: &PathBuf| file.extension().is_some_and(|e| e == "tsv") && name(file) != "summary.tsv";
+    let vectors = |folder: &Path| Ok::<_, Failure>(entries(folder)?.into_iter().filter(is_vectors).collect::<Vec<_>>());
+    // The folder of one architecture, too.
+    let is_arch = |path: &PathBuf| split_architecture(&name(path)).is_some_and(|(_, rest)| rest.is_empty());
+    let own = fs::canonicalize(root).ok().filter(is_arch);
+    let folders = match own {
+        Some(own) if !vectors(&own)?.is_empty() => vec![own],
+        _ => entries(root)?.into_iter().filter(|path| path.is_dir()).collect(),
+    };
+    for folder in folders {
+        for file in vectors(&folder)? {
+            let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+            let unit = format!("{}/{stem}", name(&folder));
             let unit = Unit::find(&unit).map_err(|e| Failure::Message(format!("{}: {e}", file.display())))?;
             found.push((unit, file));
         }

@@ -131,7 +131,7 @@ impl Row {
 /// In how many elements two results differ: in their bits, or across formats as numbers.
 fn differ(x: &Row, y: &Row) -> usize {
     if x.out == y.out {
-        return x.d.differences(&y.d).0;
+        return x.d.differences(&y.d, None).0;
     }
     let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
     x.values.iter().zip(&y.values).filter(|(a, b)| !same(**a, **b)).count()

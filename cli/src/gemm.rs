@@ -4,7 +4,7 @@ use crate::bar::Bar;
 use crate::file::Target;
 use crate::inputs::{Inputs, Operands};
 use crate::io::{self, Failure, Outcome};
-use crate::npy::{self, Array, Vectors};
+use crate::npy::{self, Array, Vectors, differ};
 use crate::prepared::{Against, Element, Prepared};
 use crate::units::plain_table;
 use gemmulate::format::FormatSpec;
@@ -38,7 +38,7 @@ Plans: a preset, then key=value in any order.
   block=MxNxK          the tile of D and the step along K of one block of threads
   tail=first|last      whether the left-over of K (K mod block) comes first or last in a slice
   split-k=S            K in S slices, each a sum from 0
-  split-align=E        slices are multiples of E elements, not of blocks (cuBLAS: 16 bytes)
+  split-align=E        slices are multiples of E elements, not of blocks (CUTLASS 2.x: 16 bytes)
   split-mode=parallel  slices' sums are added in f32, and D is rounded once; serial: D is rounded
                        after every slice; atomic: added to D in order=2,0,1, or by seed=N
   flush=yes|no         whether f32 atomics flush subnormals
@@ -202,7 +202,12 @@ struct Report<'a> {
 
 impl Report<'_> {
     fn differences(&self) -> Option<(usize, Option<[usize; 3]>)> {
-        self.expected.as_ref().map(|expected| self.d.differences(expected))
+        self.expected.as_ref().map(|expected| self.d.differences(expected, self.any_nan()))
+    }
+
+    /// D's format, if its NaNs are any NaN.
+    fn any_nan(&self) -> Option<&FormatSpec> {
+        self.args.unit.has_any_nan().then_some(&self.format)
     }
 
     /// An element's place as the user writes it.
@@ -286,9 +291,10 @@ impl Report<'_> {
 
     fn compare(&self, out: &mut impl Write, expected: &Array) -> Result<(), Failure> {
         let (d, total) = (self.d, self.d.len());
-        let (count, first) = d.differences(expected);
+        let (count, first) = d.differences(expected, self.any_nan());
         let Some(first) = first else {
-            writeln!(out, "all {total} elements are bit-identical")?;
+            let nans = if d.differences(expected, None).0 == 0 { "" } else { ", but for which NaN a NaN is" };
+            writeln!(out, "all {total} elements are bit-identical{nans}")?;
             return Ok(());
         };
         writeln!(out, "{count} of {total} elements differ; the first:")?;
@@ -297,7 +303,7 @@ impl Report<'_> {
             header.insert(0, "product");
         }
         let mut table = plain_table(&header);
-        for at in d.places().filter(|&at| d.code(at) != expected.code(at)).take(10) {
+        for at in d.places().filter(|&at| differ(d.code(at), expected.code(at), self.any_nan())).take(10) {
             let codes = [d.code(at), expected.code(at)];
             let values = codes.map(|code| format!("{:e}", self.format.to_f64(code)));
             let place = self.place(at).into_iter().map(|n| n.to_string());

@@ -6,7 +6,7 @@ mod report;
 use crate::bar::Bar;
 use crate::inputs::{Inputs, Operands};
 use crate::io::{self, Failure, Outcome};
-use crate::npy::{Array, Vectors};
+use crate::npy::{Array, Vectors, differ};
 use crate::prepared::Prepared;
 use crate::units;
 use gemmulate::arch::ArchInfo;
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// Try these plans, divided by semicolons, instead of the usual ones
     #[arg(long, value_name = "PLANS", value_delimiter = ';')]
     plans: Vec<Plan>,
-    /// Seconds after which no further product is computed whole
+    /// Seconds after which no further product is computed whole; samples of all are taken before
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     limit: u64,
     /// Print JSON: {exact, tried, not_computed, matches, left_out}
@@ -152,7 +152,8 @@ impl<'a> Question<'a> {
         let [m, n] = [inputs.a.shape[0], inputs.b.shape[1]];
         if d.batch.is_some() || d.shape != [m, n] || d.len() == 0 {
             let [rows, columns] = d.shape;
-            let why = format!("the product of A and B is {m} x {n} (not empty), but D is {rows} x {columns}");
+            let empty = if d.len() == 0 { ", and empty: nothing tells plans apart" } else { "" };
+            let why = format!("the product of A and B is {m} x {n}, D is {rows} x {columns}{empty}");
             return Err(Failure::Message(why));
         }
         let sample = sample(SAMPLE, d.shape);
@@ -234,8 +235,11 @@ impl<'a> Question<'a> {
             for out in self.outputs(&units[0]).into_iter().filter(|out| named.is_none_or(|named| named == *out)) {
                 match product.elements(&plans[0], &out, &self.sample) {
                     Ok(codes) => {
-                        let (misses, plans) = (self.misses(&self.sample, &codes, &out), plans.clone());
-                        candidates.push(Candidate { group, plans, out, misses, differ: 0, first: None, found: 0 });
+                        let plans = plans.clone();
+                        let mut new =
+                            Candidate { group, plans, out, misses: (0.0, 0.0), differ: 0, first: None, found: 0 };
+                        new.misses = self.misses(&self.sample, &codes, &new);
+                        candidates.push(new);
                     }
                     // What the plan or the scales exclude.
                     Err(why) => *refused = Some(why),
@@ -244,25 +248,48 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Of those as close, units that lose less of the operands first: tf32 before f16, of values that either rounds.
+    /// Of those as close, the narrowest operands first; if they are rounded, the widest: tf32 before f16.
     fn closest_first(&self, candidates: &mut [Candidate]) {
-        let width = |c: &Candidate| self.groups[c.group][0].a.storage_bits;
+        let width = |c: &Candidate| {
+            let bits = i64::from(self.groups[c.group][0].a.storage_bits);
+            if self.args.rounded { -bits } else { bits }
+        };
         candidates.sort_by(|x, y| {
             let (near, far) = (x.misses.0.total_cmp(&y.misses.0), x.misses.1.total_cmp(&y.misses.1));
-            near.then(far).then(width(y).cmp(&width(x)))
+            near.then(far).then(width(x).cmp(&width(y)))
         });
     }
 
     /// Tries candidates on a larger sample.
     fn screen_again(&self, candidates: &mut [Candidate], size: [usize; 2]) -> Result<(), Failure> {
         let (sample, bar, total) = (sample(size, self.d.shape), Bar::new("sampling more"), candidates.len());
+        // Preparing operands may take longer than sampling them: a group's candidates one after another.
+        candidates.sort_by_key(|candidate| candidate.group);
+        let mut last = None;
         for (done, candidate) in candidates.iter_mut().enumerate() {
             bar.tell(done as u64, total as u64);
-            let product = self.inputs.on(&self.groups[candidate.group][0])?;
+            let product = self.product(candidate.group, &mut last)?;
             let codes = product.elements(&candidate.plans[0], &candidate.out, &sample)?;
-            candidate.misses = self.misses(&sample, &codes, &candidate.out);
+            candidate.misses = self.misses(&sample, &codes, candidate);
         }
         Ok(())
+    }
+
+    /// D's format, if a candidate's NaNs are any NaN.
+    fn any_nan<'c>(&self, candidate: &'c Candidate) -> Option<&'c FormatSpec> {
+        self.groups[candidate.group][0].has_any_nan().then_some(&candidate.out)
+    }
+
+    /// The product on a group's units; the last one is kept.
+    fn product<'q, 'l>(
+        &'q self,
+        group: usize,
+        last: &'l mut Option<(usize, Prepared<'q>)>,
+    ) -> Result<&'l Prepared<'q>, Failure> {
+        if last.as_ref().is_none_or(|(known, _)| *known != group) {
+            *last = Some((group, self.inputs.on(&self.groups[group][0])?));
+        }
+        last.as_ref().map(|(_, product)| product).ok_or_else(|| Failure::Message("no product".into()))
     }
 
     /// The formats in which a unit may have given D.
@@ -280,9 +307,10 @@ impl<'a> Question<'a> {
         formats
     }
 
-    fn misses(&self, sample: &[[usize; 2]], codes: &[u64], format: &FormatSpec) -> (f64, f64) {
+    fn misses(&self, sample: &[[usize; 2]], codes: &[u64], candidate: &Candidate) -> (f64, f64) {
+        let (format, any_nan) = (&candidate.out, self.any_nan(candidate));
         let wanted = sample.iter().map(|&[i, j]| self.d.code([0, i, j]));
-        let differing = codes.iter().zip(wanted).filter(|(x, y)| *x != y);
+        let differing = codes.iter().zip(wanted).filter(|&(&x, y)| differ(x, y, any_nan));
         let (mut count, mut far) = (0.0, 0.0);
         for (&x, y) in differing {
             count += 1.0;
@@ -294,15 +322,16 @@ impl<'a> Question<'a> {
     /// Computes candidates whole while there is time, and counts those that were not.
     fn settle(&self, mut candidates: Vec<Candidate>, start: Instant) -> Result<(Vec<Candidate>, usize), Failure> {
         let (limit, total) = (Duration::from_secs(self.args.limit), candidates.len() as u64);
-        let (bar, mut done) = (Bar::new("whole products"), 0);
+        let (bar, mut done, mut last) = (Bar::new("whole products"), 0, None);
         for candidate in &mut candidates {
             if done > 0 && start.elapsed() > limit {
                 break;
             }
-            let product = self.inputs.on(&self.groups[candidate.group][0])?;
+            let any_nan = self.any_nan(candidate).copied();
+            let product = self.product(candidate.group, &mut last)?;
             let tell = |part: u64, of: u64| bar.tell(done * of + part, total * of);
             let found = product.run(&candidate.plans[0], &candidate.out, &tell)?;
-            (candidate.differ, candidate.first) = found.differences(&self.d);
+            (candidate.differ, candidate.first) = found.differences(&self.d, any_nan.as_ref());
             candidate.found = candidate.first.map_or(0, |at| found.code(at));
             done += 1;
         }

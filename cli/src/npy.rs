@@ -75,6 +75,11 @@ fn room<T: Clone + Default>(size: usize) -> Option<Vec<T>> {
     Some(zeros)
 }
 
+/// Whether two codes differ; of a format whose NaNs are any NaN, those do not.
+pub(crate) fn differ(x: u64, y: u64, any_nan: Option<&FormatSpec>) -> bool {
+    x != y && any_nan.is_none_or(|format| !(format.to_f64(x).is_nan() && format.to_f64(y).is_nan()))
+}
+
 impl Array {
     /// Reads an array of up to 3 dimensions; a single number is a 1 x 1 matrix.
     pub(crate) fn read(path: &Path, vectors: Vectors) -> Result<Self, Failure> {
@@ -302,9 +307,10 @@ impl Array {
         each!(&self.data, x => x.len())
     }
 
-    /// In how many elements two arrays of one shape differ in their bits, and where first.
-    pub(crate) fn differences(&self, other: &Self) -> (usize, Option<[usize; 3]>) {
-        let mut differ = self.places().filter(|&at| self.code(at) != other.code(at));
+    /// In how many elements two arrays of one shape differ in their bits, and where first; of a format whose NaNs are
+    /// any NaN, those do not.
+    pub(crate) fn differences(&self, other: &Self, any_nan: Option<&FormatSpec>) -> (usize, Option<[usize; 3]>) {
+        let mut differ = self.places().filter(|&at| differ(self.code(at), other.code(at), any_nan));
         let first = differ.next();
         (differ.count() + usize::from(first.is_some()), first)
     }

@@ -172,7 +172,10 @@ impl Side<'_> {
             code.is_ok_and(|code| format.to_f64(code) == 0.0)
         };
         let count = file.count(|x| x != 0.0 && x.abs() < smallest && lost(x));
-        let why = format!("of {} values of {name} are below {format}, whose smallest is {smallest:e}", file.len());
+        let why = format!(
+            "of {} values of {name} are below {format} in magnitude, whose smallest is {smallest:e}",
+            file.len()
+        );
         (count > 0).then(|| format!("{count} {why}, and became 0 (scale them, and D by --alpha)"))
     }
 

@@ -36,10 +36,10 @@ dot: aligned sums (NVIDIA's tensor cores, and anything like them)
   negative-zero=yes             a negative sum that rounds to 0 gives -0
   nan=ones|quiet   the NaN: all fraction bits, or the first one
 fma: a chain of fused multiply-adds (round=R)
-pairwise: sums of G products, rounded product by product (CDNA2)
+pairwise: sums of G=N products, rounded product by product (CDNA2)
 round-down, round-down-grouped: G products cut to F bits, their sum and c to sum, then total bits,
   rounding down (CDNA3; overflow-beside-c=infinity|c-wins, c-reach=N, special-c=propagates|dropped)
-groups: sums of G products exactly, then aligned to F bits by their scales (mxf4, nvf4)
+groups: exact sums of G=N products, aligned to F=N bits by their scales (fp4: mxf4, nvf4)
 software: mma.m8n8k4 as CUDA cores do it
 docs/numerics.md, section 4, has the equations; `probe` and `fit` find them in a program or GPU.
 

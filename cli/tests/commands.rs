@@ -147,6 +147,14 @@ fn check_draws_what_differs() {
 
 #[test]
 fn check_takes_folders() {
+    // Folders in an architecture's are nobody's.
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("ampere");
+    std::fs::create_dir_all(own.join("notes")).unwrap();
+    let file = "mma.m16n8k8.f32.f16.f16.f32.tsv";
+    std::fs::copy(format!("../tests/data/vectors/ampere/{file}"), own.join(file)).unwrap();
+    let run = gemmulate(&["check", &own.display().to_string()], b"");
+    assert_eq!((run.out.as_str(), run.code), ("40 passed, 0 failed\n", 0), "{}", run.err);
     // The folder is named after a GPU, and some of its NaNs are not this library's.
     let run = gemmulate(&["check", "../tests/data/h100-80gb-hbm3"], b"");
     assert_eq!((run.out.as_str(), run.code), ("17719 passed, 0 failed\n", 0));

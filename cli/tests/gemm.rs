@@ -185,6 +185,9 @@ fn plans_are_found_again() {
     for (plan, out, extra, name) in [
         ("cutlass3 block=128x128x64 stream-k=8", "f32", &[][..], "stream-k=8"),
         ("in-order split-k=3 order=1,2,0", "f32", &[], "order=1,2,0"),
+        // Beside C the first two do not commute.
+        ("in-order split-k=3 order=1,0,2", "f32", &["-c", &c], "order=1,0,2"),
+        ("cutlass2 split-k=3 split-align=8", "f16", &[], "split-k=3 split-align=8"),
         ("cutlass2 split-k=2", "f16", &["-c", &c, "--alpha", "1.5", "--beta", "-0.75"], "cutlass2 split-k=2"),
         ("in-order start=c", "bf16", &["-c", &c], "start=c"),
         ("in-order split-k=4", "f16", &["--bias", &bias, "--scale-a", "0.3"], "in-order split-k=4"),
@@ -381,12 +384,57 @@ fn underflowing_operands_are_told() {
     let (a, b) = (folder.floats("a.npy", &[2, 32], |t| 1e-4 * t as f32), folder.floats("b.npy", &[32, 2], wave));
     let fp8 = "hopper/wgmma.m64n8k32.f32.e4m3.e4m3";
     // Up to half of the smallest number, 2^-10; zeros are no loss.
-    let told = "9 of 64 values of A are below e4m3, whose smallest is 1.953125e-3, and became 0";
+    let told = "9 of 64 values of A are below e4m3 in magnitude, whose smallest is 1.953125e-3, and became 0";
     assert!(gemm(&[fp8, &a, &b]).contains(told), "{}", gemm(&[fp8, &a, &b]));
     assert!(gemm(&[fp8, &a, &b, "--json"]).contains(told));
     for quiet in [&[fp8, &a, &b, "--round", "ra"][..], &[UNIT, &a, &b]] {
         let run = gemm(quiet);
         assert!(!run.contains("became"), "{run}");
+    }
+}
+
+/// 0 x Inf is 0xFFF8000000000000 on an H100, and 0x7FF8000000000000 here.
+#[test]
+fn nans_that_no_source_specifies_are_any_nan() {
+    let folder = Folder::new();
+    let f64s = |name: &str, shape: &[usize], x: &[u64]| {
+        folder.npy(name, "<f8", shape, false, &x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())
+    };
+    let (one, infinity) = (1f64.to_bits(), f64::INFINITY.to_bits());
+    let a = f64s("a.npy", &[2, 2], &[0, one, one, one]);
+    let b = f64s("b.npy", &[2, 2], &[infinity, one, one, one]);
+    let d = f64s("d.npy", &[2, 2], &[0xFFF8_0000_0000_0000, one, infinity, 2f64.to_bits()]);
+    let unit = "hopper/mma.m8n8k4.f64.f64.f64.f64";
+    let run = gemmulate(&["gemm", unit, &a, &b, "--expect", &d], b"");
+    assert_eq!((run.out.as_str(), run.code), ("all 4 elements are bit-identical, but for which NaN a NaN is\n", 0));
+    let run = gemmulate(&["identify", &a, &b, &d, "--arch", "hopper"], b"");
+    assert!(run.code == 0 && run.out.contains(unit), "{}{}", run.out, run.err);
+    // The tensor cores' own is specified.
+    let quiet = folder.npy("q.npy", "<f4", &[1, 1], false, &0x7FC0_0000u32.to_le_bytes());
+    let [x, y] = [("x.npy", 0.0), ("y.npy", f32::INFINITY)].map(|(name, x)| folder.floats(name, &[1, 1], |_| x));
+    assert_eq!(gemmulate(&["gemm", UNIT, &x, &y, "--expect", &quiet], b"").code, 1);
+}
+
+/// What PyTorch computed on an H100, by the plans that docs/hardware.md gives, and by no plainer one.
+#[test]
+fn products_of_pytorch_are_reproduced() {
+    for (name, unit, plan, out) in [
+        ("bf16", "wgmma.m64n8k16.f32.bf16.bf16", "cutlass3 split-k=3", "bf16"),
+        (
+            "tf32",
+            "mma.m16n8k8.f32.tf32.tf32.f32",
+            "cutlass2 block=128x128x32 split-k=4 split-align=4 split-mode=parallel",
+            "f32",
+        ),
+        ("fp8", "wgmma.m64n8k32.f32.e4m3.e4m3", "cutlass3", "f32"),
+        ("f16acc", "wgmma.m64n8k16.f16.f16.f16", "cutlass3 split-k=22 split-mode=serial", "f16"),
+    ] {
+        let [a, b, d] = ["a", "b", "d"].map(|part| format!("../tests/data/torch-h100/{name}.{part}.npy"));
+        let unit = format!("hopper/{unit}");
+        let with = |plan| gemmulate(&["gemm", &unit, &a, &b, "--plan", plan, "--out", out, "--expect", &d], b"");
+        let run = with(plan);
+        assert_eq!(run.code, 0, "{name}: {}{}", run.out, run.err);
+        assert_eq!(with("in-order").code, 1, "{name}");
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Schedule {
     pub(crate) tail: Tail,
     pub(crate) start: Start,
     pub(crate) slices: usize,
-    /// The elements of a slice of a split K are a multiple of this.
+    /// The elements of every slice of a split K but the last are a multiple of this: BK, unless the plan says otherwise.
     align: usize,
     pub(crate) mode: SplitMode,
     /// The order of an atomic split; empty otherwise.
@@ -129,7 +129,7 @@ impl Schedule {
             slices: plan.slices,
             align: plan.split_align.unwrap_or(bk),
             mode: plan.mode,
-            // More slices than units of them are refused below, however many.
+            // More slices than elements are refused below, however many.
             order: if plan.mode == SplitMode::Atomic && plan.slices <= k.max(1) { plan.arrivals() } else { Vec::new() },
             flush: plan.flush,
             workers: plan.stream_k,
@@ -150,16 +150,18 @@ impl Schedule {
         let (slices, atomic) = (self.slices, self.mode == SplitMode::Atomic);
         refuse(slices == 0, || "there is no split into 0 slices".into())?;
         refuse(self.align == 0 || self.align > MAX_BLOCK, || {
-            format!("slices are multiples of 1 to {MAX_BLOCK} elements, not {}", self.align)
+            format!("split-align is 1 to {MAX_BLOCK} elements, not {}", self.align)
         })?;
         refuse(plan.split_align.is_some() && slices == 1, || "split-align is about the slices of a split K".into())?;
         refuse(slices > 1 && (slices - 1).saturating_mul(self.per_slice()) >= self.k, || {
-            let (what, each) =
-                if plan.split_align.is_some() { ("parts", self.align) } else { ("blocks", self.block[2]) };
-            let (per, fit) = (self.per_slice() / each, self.k.div_ceil(self.per_slice().max(1)).max(1));
-            let parts = self.k.div_ceil(each);
+            let what = if plan.split_align.is_some() { "part" } else { "block" };
+            let (each, per, parts) = (self.align, self.per_slice() / self.align, self.k.div_ceil(self.align));
+            if parts < 2 {
+                return format!("split-k={slices} leaves a slice of K empty: {parts} {what} of {each} cannot be split");
+            }
+            let fit = parts.div_ceil(per);
             format!(
-                "split-k={slices} leaves a slice of K empty: {parts} {what} of {each}, {per} a slice, fill {fit}: try split-k={fit}"
+                "split-k={slices} leaves a slice of K empty: {parts} {what}s of {each}, {per} a slice, fill {fit}: try split-k={fit}"
             )
         })?;
         refuse(self.workers.is_some() && (slices > 1 || atomic), || "stream-K excludes split-K".into())?;

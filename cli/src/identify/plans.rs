@@ -3,7 +3,7 @@
 use gemmulate::gemm::{Epilogue, SplitMode, Start, Tail};
 use gemmulate::{Plan, Unit};
 
-/// Slices of a split K. cuBLAS was seen to take 2 to 57 on an H100 (docs/hardware.md).
+/// Slices of a split K. On tensor cores cuBLAS was seen to take 2 to 57 on an H100 (docs/hardware.md).
 const MOST_SLICES: usize = 64;
 const MORE_SLICES: [usize; 5] = [72, 80, 96, 128, 256];
 /// Those of plans that fewer kernels have.
@@ -32,11 +32,12 @@ pub(super) fn usual(units: &[Unit], reads_c: bool) -> Vec<Plan> {
         for slices in FEW_SLICES {
             let split = base.clone().split_k(slices);
             plans.extend(both(split.clone()));
-            plans.extend(arrivals(slices).iter().map(|order| split.clone().atomic_order(order)));
+            plans.extend(arrivals(slices, reads_c).iter().map(|order| split.clone().atomic_order(order)));
         }
     }
     // GemmUniversal cuts K at 16 bytes; its blocks are of 64 or 128 bytes.
-    let universal = Plan::cutlass2().split_align((128 / units[0].a.storage_bits as usize).max(1));
+    let bits = units[0].a.storage_bits.min(units[0].b.storage_bits);
+    let universal = Plan::cutlass2().split_align(128 / bits as usize);
     let [m, n, k] = Plan::cutlass3().block_on(&units[0]);
     let wider = universal.clone().block(m, n, k);
     let often = [Plan::in_order(), Plan::cutlass3().no_promotion(), Plan::cutlass2(), universal, wider];
@@ -56,8 +57,9 @@ pub(super) fn usual(units: &[Unit], reads_c: bool) -> Vec<Plan> {
     plans
 }
 
-/// Orders in which slices may arrive: up to 4, all that differ (the first two commute); else up and down.
-fn arrivals(slices: usize) -> Vec<Vec<usize>> {
+/// Orders in which slices may arrive: up to 4, all that differ (the first two commute, unless D starts at beta C); else up
+/// and down.
+fn arrivals(slices: usize, reads_c: bool) -> Vec<Vec<usize>> {
     let up: Vec<usize> = (0..slices).collect();
     if slices > 4 {
         return vec![up.clone(), up.into_iter().rev().collect()];
@@ -70,7 +72,7 @@ fn arrivals(slices: usize) -> Vec<Vec<usize>> {
         };
         orders = orders.iter().flat_map(longer).collect();
     }
-    orders.retain(|order| order[0] < order[1]);
+    orders.retain(|order| reads_c || order[0] < order[1]);
     orders
 }
 
