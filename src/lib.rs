@@ -103,7 +103,9 @@ pub mod prelude {
     pub use crate::arch::{self, *};
     pub use crate::error::Error;
     pub use crate::format::{Format, FormatSpec, Overflow};
-    pub use crate::gemm::{DotOn, Epilogue, Gemm, Plan, Preset, Scaling, SplitMode, Start, Tail, general_mat_mul_on};
+    pub use crate::gemm::{
+        DotOn, Epilogue, Gemm, Plan, Preset, Scaling, Slices, SplitMode, Start, Tail, general_mat_mul_on,
+    };
     pub use crate::instr::{self, *};
     pub use crate::mma::{MmaUnit, Supports};
     pub use crate::round::Rounding;

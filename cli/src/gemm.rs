@@ -39,6 +39,7 @@ Plans: a preset, then key=value in any order.
   tail=first|last      whether the left-over of K (K mod block) comes first or last in a slice
   split-k=S            K in S slices, each a sum from 0
   split-align=E        slices are multiples of E elements, not of blocks (CUTLASS 2.x: 16 bytes)
+  slices=interleaved   slices take the blocks in turn: s, s + S, s + 2S, ... (cuBLAS's xmma kernels)
   split-mode=parallel  slices' sums are added in f32, and D is rounded once; serial: D is rounded
                        after every slice; atomic: added to D in order=2,0,1, or by seed=N
   flush=yes|no         whether f32 atomics flush subnormals

@@ -428,9 +428,12 @@ fn products_of_pytorch_are_reproduced() {
         ),
         ("fp8", "wgmma.m64n8k32.f32.e4m3.e4m3", "cutlass3", "f32"),
         ("f16acc", "wgmma.m64n8k16.f16.f16.f16", "cutlass3 split-k=22 split-mode=serial", "f16"),
+        ("f64", "mma.m16n8k16.f64.f64.f64.f64", "in-order block=64x64x32 split-k=8 slices=interleaved", "f64"),
+        // CUDA cores: a chain of FMAs, which is the function of this unit.
+        ("f32", "cdna3/v_mfma_f32_32x32x1_2b_f32", "in-order block=32x32x8 split-k=4 slices=interleaved", "f32"),
     ] {
         let [a, b, d] = ["a", "b", "d"].map(|part| format!("../tests/data/torch-h100/{name}.{part}.npy"));
-        let unit = format!("hopper/{unit}");
+        let unit = if unit.contains('/') { unit.into() } else { format!("hopper/{unit}") };
         let with = |plan| gemmulate(&["gemm", &unit, &a, &b, "--plan", plan, "--out", out, "--expect", &d], b"");
         let run = with(plan);
         assert_eq!(run.code, 0, "{name}: {}{}", run.out, run.err);

@@ -477,5 +477,5 @@ impl Side<'_> {
 }
 
 fn real_runs(slice: &Slice, from: usize, to: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
-    slice.runs(from, to).into_iter().filter(|(_, run)| !run.is_empty())
+    slice.runs(from, to).filter(|(_, run)| !run.is_empty())
 }

@@ -30,6 +30,16 @@ pub enum Start {
     C,
 }
 
+/// Which blocks of K the slices of a split K take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Slices {
+    /// Slice after slice.
+    Contiguous,
+    /// In turn: slice s of S takes blocks s, s + S, s + 2 S, ... (cuBLAS's xmma kernels, seen on an H100: docs/hardware.md).
+    Interleaved,
+}
+
 /// How the partial sums of a split K are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -148,6 +158,7 @@ pub struct Plan {
     pub(crate) start: Start,
     pub(crate) slices: usize,
     pub(crate) split_align: Option<usize>,
+    pub(crate) slicing: Slices,
     pub(crate) mode: SplitMode,
     pub(crate) order: AtomicOrder,
     pub(crate) flush: bool,
@@ -185,6 +196,7 @@ impl Plan {
             start: Start::Zero,
             slices: 1,
             split_align: None,
+            slicing: Slices::Contiguous,
             mode: SplitMode::Parallel,
             order: AtomicOrder::Ascending,
             flush: true,
@@ -243,6 +255,13 @@ impl Plan {
     #[must_use]
     pub const fn split_align(mut self, elements: usize) -> Self {
         self.split_align = Some(elements);
+        self
+    }
+
+    /// Says which blocks the slices of a split K take.
+    #[must_use]
+    pub const fn slices(mut self, slices: Slices) -> Self {
+        self.slicing = slices;
         self
     }
 

@@ -1,14 +1,15 @@
 //! Plans as text: a preset, then what differs from it as `key=value`.
 
-use super::plan::{AtomicOrder, Epilogue, Plan, Preset, Promotion, ScaleBlocks, SplitMode, Start, Tail};
+use super::plan::{AtomicOrder, Epilogue, Plan, Preset, Promotion, ScaleBlocks, Slices, SplitMode, Start, Tail};
 use crate::error::Error;
 use crate::format::format_named;
 
 /// Every key, with what it takes.
-const KEYS: [(&str, &str); 14] = [
+const KEYS: [(&str, &str); 15] = [
     ("block", "MxNxK, as in 128x128x64"),
     ("split-k", "a number of slices"),
     ("split-align", "a number of elements"),
+    ("slices", "contiguous or interleaved"),
     ("split-mode", "parallel, serial or atomic"),
     ("order", "a permutation of the slices, as in 2,0,1"),
     ("seed", "a number"),
@@ -36,6 +37,9 @@ pub(crate) fn write(plan: &Plan) -> String {
     }
     if let Some(elements) = plan.split_align {
         put("split-align", elements.to_string());
+    }
+    if plan.slicing != preset.slicing {
+        put("slices", name_of(&SLICES, plan.slicing).into());
     }
     // An order alone would read as atomic.
     let ordered = plan.order != AtomicOrder::Ascending;
@@ -97,6 +101,7 @@ impl TryFrom<String> for Plan {
 
 const MODES: [(SplitMode, &str); 3] =
     [(SplitMode::Parallel, "parallel"), (SplitMode::Serial, "serial"), (SplitMode::Atomic, "atomic")];
+const SLICES: [(Slices, &str); 2] = [(Slices::Contiguous, "contiguous"), (Slices::Interleaved, "interleaved")];
 const TAILS: [(Tail, &str); 2] = [(Tail::Last, "last"), (Tail::First, "first")];
 const STARTS: [(Start, &str); 2] = [(Start::Zero, "zero"), (Start::C, "c")];
 const EPILOGUES: [(Epilogue, &str); 3] = [(Epilogue::TwoX, "2x"), (Epilogue::ThreeX, "3x"), (Epilogue::Plain, "plain")];
@@ -156,6 +161,7 @@ fn set(plan: &mut Plan, key: &str, value: &str) -> Option<()> {
         "block" => plan.block = Some(three(value)?),
         "split-k" => plan.slices = number()?,
         "split-align" => plan.split_align = Some(number()?),
+        "slices" => plan.slicing = named(&SLICES, value)?,
         "split-mode" => plan.mode = named(&MODES, value)?,
         "order" => {
             let order: Result<Vec<usize>, _> = value.split_terminator(',').map(str::parse).collect();

@@ -1,6 +1,6 @@
 //! The K schedule of an output element: slices, pieces, padding, promotion. docs/numerics.md, section 6.
 
-use super::plan::{Epilogue, Plan, ScaleBlocks, SplitMode, Start, Tail};
+use super::plan::{AtomicOrder, Epilogue, Plan, ScaleBlocks, Slices, SplitMode, Start, Tail};
 use crate::error::Error;
 use crate::unit::Unit;
 use core::ops::Range;
@@ -21,6 +21,8 @@ pub(crate) struct Schedule {
     pub(crate) slices: usize,
     /// The elements of every slice of a split K but the last are a multiple of this: BK, unless the plan says otherwise.
     align: usize,
+    /// Whether slices take the blocks in turn.
+    interleaved: bool,
     pub(crate) mode: SplitMode,
     /// The order of an atomic split; empty otherwise.
     order: Vec<usize>,
@@ -48,7 +50,7 @@ impl Region {
     }
 }
 
-/// A contiguous stretch of K with its padding: positions `0..len`, some of them zeros.
+/// A stretch of K with its padding: positions `0..len`, some of them zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
     /// The k of the first element.
@@ -59,6 +61,8 @@ pub(crate) struct Slice {
     pad: usize,
     /// Elements behind the zeros.
     rest: usize,
+    /// If it takes every so many blocks only: a block's elements, and how far one begins behind the other.
+    every: Option<[usize; 2]>,
 }
 
 impl Slice {
@@ -67,31 +71,47 @@ impl Slice {
         self.head + self.pad + self.rest
     }
 
-    /// The elements at positions `from..to`: up to two runs, each with its offset from `from`.
-    pub(crate) fn runs(&self, from: usize, to: usize) -> [(usize, Range<usize>); 2] {
-        let clip = |low: usize, high: usize, minus: usize| {
+    /// The elements at positions `from..to`: runs, some of them empty, each with its offset from `from`.
+    pub(crate) fn runs(&self, from: usize, to: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let Self { start, head, pad, .. } = *self;
+        let (len, every) = (self.len(), self.every);
+        let numbers = every.map_or(0..2, |[width, _]| from / width..to.div_ceil(width));
+        numbers.map(move |i| {
+            // Positions, and how far before them their elements are counted from `start`.
+            let (low, high, minus, plus) = match every {
+                Some([width, stride]) => (i * width, ((i + 1) * width).min(head), i * width, i * stride),
+                None if i == 0 => (0, head, 0, 0),
+                None => (head + pad, len, pad, 0),
+            };
             let (low, high) = (low.clamp(from, to), high.clamp(from, to));
-            (low - from, self.start + low - minus.min(low)..self.start + high - minus.min(low))
+            (low - from, start + plus + low - minus.min(low)..start + plus + high - minus.min(high))
+        })
+    }
+
+    /// The elements of K it holds, and where zeros stand among them, for people.
+    pub(crate) fn words(&self) -> String {
+        let end = self.start + self.head + self.rest;
+        let elements = match self.every {
+            Some([width, stride]) => {
+                format!(
+                    "{}..{} and the {width} that begin every {stride} behind, {} in all",
+                    self.start,
+                    self.start + width,
+                    self.head
+                )
+            }
+            None => format!("{}..{end}", self.start),
         };
-        let back = self.head + self.pad;
-        [clip(0, self.head, 0), clip(back, self.len(), self.pad)]
-    }
-
-    /// The elements of K it holds.
-    pub(crate) const fn elements(&self) -> Range<usize> {
-        self.start..self.start + self.head + self.rest
-    }
-
-    /// How many zeros stand where, for people.
-    pub(crate) fn padding(&self) -> String {
-        if self.pad == 0 { String::new() } else { format!(", {} zeros behind {} of them", self.pad, self.head) }
+        let zeros =
+            if self.pad == 0 { String::new() } else { format!(", {} zeros behind {} of them", self.pad, self.head) };
+        format!("k = {elements}{zeros}")
     }
 
     /// The one block of `width` that the elements at `from..to` belong to; `None` for zeros only.
     pub(crate) fn block_of(&self, from: usize, to: usize, width: usize) -> Result<Option<usize>, Error> {
-        let mut blocks = self.runs(from, to).into_iter().filter(|(_, r)| !r.is_empty());
+        let mut blocks = self.runs(from, to).filter(|(_, r)| !r.is_empty());
         let Some((_, first)) = blocks.next() else { return Ok(None) };
-        let last = blocks.next().map_or(first.end, |(_, r)| r.end) - 1;
+        let last = blocks.last().map_or(first.end, |(_, r)| r.end) - 1;
         if first.start / width != last / width {
             return Err(Error::Plan(format!(
                 "elements {} to {last} of K fall together, but belong to two scale blocks of {width}",
@@ -128,6 +148,7 @@ impl Schedule {
             start: plan.start,
             slices: plan.slices,
             align: plan.split_align.unwrap_or(bk),
+            interleaved: plan.slicing == Slices::Interleaved,
             mode: plan.mode,
             // More slices than elements are refused below, however many.
             order: if plan.mode == SplitMode::Atomic && plan.slices <= k.max(1) { plan.arrivals() } else { Vec::new() },
@@ -153,7 +174,8 @@ impl Schedule {
             format!("split-align is 1 to {MAX_BLOCK} elements, not {}", self.align)
         })?;
         refuse(plan.split_align.is_some() && slices == 1, || "split-align is about the slices of a split K".into())?;
-        refuse(slices > 1 && (slices - 1).saturating_mul(self.per_slice()) >= self.k, || {
+        self.check_interleaved(plan)?;
+        refuse(slices > 1 && !self.interleaved && (slices - 1).saturating_mul(self.per_slice()) >= self.k, || {
             let what = if plan.split_align.is_some() { "part" } else { "block" };
             let (each, per, parts) = (self.align, self.per_slice() / self.align, self.k.div_ceil(self.align));
             if parts < 2 {
@@ -170,15 +192,25 @@ impl Schedule {
         refuse(atomic && !sorted.iter().copied().eq(0..slices), || {
             format!("the atomic order {:?} is no permutation of 0 to {}", self.order, slices - 1)
         })?;
-        refuse(!atomic && plan.order != super::plan::AtomicOrder::Ascending, || {
-            "only atomic splits have an order".into()
-        })?;
+        refuse(!atomic && plan.order != AtomicOrder::Ascending, || "only atomic splits have an order".into())?;
         let plain = slices == 1 && !atomic && self.workers.is_none() && self.promotion.is_none();
         refuse(self.start == Start::C && !plain, || "a start at C excludes split-K, stream-K and promotion".into())?;
         let Some(workers) = self.workers else { return Ok(()) };
         let total = self.total_blocks()?;
         refuse(workers == 0 || total < workers, || {
             format!("stream-K with {workers} workers, but there are {total} blocks of work")
+        })
+    }
+
+    fn check_interleaved(&self, plan: &Plan) -> Result<(), Error> {
+        let (slices, blocks, bk) = (self.slices, self.blocks, self.block[2]);
+        refuse(self.interleaved && slices == 1, || "interleaved slices are those of a split K".into())?;
+        refuse(self.interleaved && plan.split_align.is_some(), || {
+            "interleaved slices are of whole blocks: no split-align".into()
+        })?;
+        refuse(self.interleaved && self.tail == Tail::First, || "interleaved slices have their tail last".into())?;
+        refuse(self.interleaved && slices > blocks, || {
+            format!("split-k={slices} leaves a slice of K empty: there are {blocks} blocks of {bk} to deal out")
         })
     }
 
@@ -321,7 +353,8 @@ impl Schedule {
         cuts.extend(starts.map(|s| s - from));
     }
 
-    /// The elements of K of a region's pieces, in the order in which they are added up.
+    /// The elements of K of a region's pieces, or the numbers of slices that are interleaved, in the order in which they are
+    /// added up.
     pub(crate) fn pieces(&self, region: &Region, pieces: &mut Vec<Range<usize>>) {
         pieces.clear();
         if let (Some(tile), Some(workers)) = (region.tile, self.workers) {
@@ -335,7 +368,8 @@ impl Schedule {
             return;
         }
         let per = self.per_slice();
-        let slice = |s: usize| s * per..(s + 1).saturating_mul(per).min(self.k);
+        let contiguous = |s: usize| s * per..(s + 1).saturating_mul(per).min(self.k);
+        let slice = |s: usize| if self.interleaved { s..s + 1 } else { contiguous(s) };
         if self.order.is_empty() {
             pieces.extend((0..self.slices).map(slice));
         } else {
@@ -346,12 +380,20 @@ impl Schedule {
     /// The positions of a piece.
     pub(crate) const fn slice(&self, piece: &Range<usize>) -> Slice {
         let (bk, start, length) = (self.block[2], piece.start, piece.end - piece.start);
+        if self.interleaved {
+            let blocks = (self.blocks - start).div_ceil(self.slices);
+            // The last block of K may be short.
+            let pad =
+                if (start + (blocks - 1) * self.slices) + 1 == self.blocks { self.blocks * bk - self.k } else { 0 };
+            let every = Some([bk, self.slices * bk]);
+            return Slice { start: start * bk, head: blocks * bk - pad, pad, rest: 0, every };
+        }
         let left = length % bk;
         if left == 0 {
-            return Slice { start, head: length, pad: 0, rest: 0 };
+            return Slice { start, head: length, pad: 0, rest: 0, every: None };
         }
         let head = if matches!(self.tail, Tail::Last) { length } else { left };
-        Slice { start, head, pad: bk - left, rest: length - head }
+        Slice { start, head, pad: bk - left, rest: length - head, every: None }
     }
 }
 
@@ -396,13 +438,14 @@ mod tests {
         let plan = Plan::in_order().block(16, 8, 32).tail(Tail::First);
         let s = Schedule::new(&plan, &unit, 1, 1, 70).expect("possible");
         let slice = s.slice(&(0..70));
-        assert_eq!(slice, Slice { start: 0, head: 6, pad: 26, rest: 64 });
-        assert_eq!(slice.runs(0, 16)[0], (0, 0..6));
-        assert!(slice.runs(0, 16)[1].1.is_empty());
-        assert_eq!(slice.runs(16, 48)[1], (16, 6..22));
+        assert_eq!(slice, Slice { start: 0, head: 6, pad: 26, rest: 64, every: None });
+        let runs = |slice: &Slice, from, to| slice.runs(from, to).collect::<Vec<_>>();
+        assert_eq!(runs(&slice, 0, 16)[0], (0, 0..6));
+        assert!(runs(&slice, 0, 16)[1].1.is_empty());
+        assert_eq!(runs(&slice, 16, 48)[1], (16, 6..22));
         let last = Schedule::new(&plan.tail(Tail::Last), &unit, 1, 1, 70).expect("possible").slice(&(32..70));
-        assert_eq!(last, Slice { start: 32, head: 38, pad: 26, rest: 0 });
-        assert_eq!(last.runs(32, 48)[0], (0, 64..70));
+        assert_eq!(last, Slice { start: 32, head: 38, pad: 26, rest: 0, every: None });
+        assert_eq!(runs(&last, 32, 48)[0], (0, 64..70));
     }
 
     #[test]
@@ -440,10 +483,30 @@ mod tests {
         let mut pieces = Vec::new();
         s.pieces(&Region { rows: 0..1, columns: 0..1, tile: None }, &mut pieces);
         assert_eq!(pieces, [0..260, 260..520, 520..780, 780..1032]);
-        assert_eq!(s.slice(&pieces[1]), Slice { start: 260, head: 4, pad: 28, rest: 256 });
+        assert_eq!(s.slice(&pieces[1]), Slice { start: 260, head: 4, pad: 28, rest: 256, every: None });
         for (slices, align) in [(1, 4), (4, 0), (4, 1000), (300, 4), (2, usize::MAX)] {
             let plan = Plan::in_order().split_k(slices).split_align(align);
             assert!(Schedule::new(&plan, &unit, 1, 1, 1032).is_err(), "{slices} {align}");
+        }
+    }
+
+    /// Three slices of the blocks 0..8, 8..16, ... 64..70.
+    #[test]
+    fn slices_may_take_blocks_in_turn() {
+        let unit = Unit::find("hopper/mma.m16n8k8.f32.tf32.tf32.f32").expect("known");
+        let plan = Plan::in_order().split_k(3).slices(Slices::Interleaved);
+        let s = Schedule::new(&plan, &unit, 1, 1, 70).expect("possible");
+        let mut pieces = Vec::new();
+        s.pieces(&Region { rows: 0..1, columns: 0..1, tile: None }, &mut pieces);
+        let slices: Vec<Slice> = pieces.iter().map(|p| s.slice(p)).collect();
+        assert_eq!(slices.iter().map(Slice::len).collect::<Vec<_>>(), [24, 24, 24]);
+        let runs = |i: usize, from, to| slices[i].runs(from, to).filter(|(_, r)| !r.is_empty()).collect::<Vec<_>>();
+        assert_eq!(runs(0, 0, 24), [(0, 0..8), (8, 24..32), (16, 48..56)]);
+        assert_eq!(runs(2, 8, 24), [(0, 40..48), (8, 64..70)]);
+        assert_eq!(runs(1, 4, 12), [(0, 12..16), (4, 32..36)]);
+        for plan in ["split-k=10", "split-k=1", "split-k=2 split-align=8", "split-k=2 tail=first"] {
+            let plan: Plan = format!("in-order slices=interleaved {plan}").parse().expect("a plan");
+            assert!(Schedule::new(&plan, &unit, 1, 1, 70).is_err(), "{plan}");
         }
     }
 

@@ -136,8 +136,8 @@ impl<W: Wide> Tile<W> {
         shared.say(|| {
             let (slice, start) = (&chunk.slice, shared.schedule.start);
             let from = if start == Start::C { "C" } else { "+0" };
-            let (piece, pieces, k) = (chunk.piece + 1, chunk.pieces, slice.elements());
-            format!("== piece {piece} of {pieces}: k = {k:?}{}, from {from}", slice.padding())
+            let (piece, pieces) = (chunk.piece + 1, chunk.pieces);
+            format!("== piece {piece} of {pieces}: {}, from {from}", slice.words())
         });
         if shared.schedule.start == Start::C {
             let spec = &shared.unit.c;

@@ -81,8 +81,18 @@ fn random_split(rng: &mut Rng, plan: &mut Plan, o: &mut want::Options) {
             o.reduce = rng.pick(&[0, 1]).pair([want::Reduce::Parallel, want::Reduce::Serial]);
             let mode = if o.reduce == want::Reduce::Serial { SplitMode::Serial } else { SplitMode::Parallel };
             let split = p.split_k(o.slices).split_mode(mode);
-            o.align = (o.slices > 1 && rng.one_in(2)).then(|| 1 + rng.below(12));
-            if let Some(elements) = o.align { split.split_align(elements) } else { split }
+            match rng.below(4) {
+                0 | 1 if o.slices > 1 => {
+                    let elements = 1 + rng.below(12);
+                    o.align = Some(elements);
+                    split.split_align(elements)
+                }
+                2 if o.slices > 1 => {
+                    (o.interleaved, o.tail) = (true, want::Tail::Last);
+                    split.slices(Slices::Interleaved).tail(Tail::Last)
+                }
+                _ => split,
+            }
         }
         2 => {
             o.slices = 1 + rng.below(3);
@@ -91,7 +101,9 @@ fn random_split(rng: &mut Rng, plan: &mut Plan, o: &mut want::Options) {
             order.rotate_left(turn);
             let flush = rng.one_in(2);
             o.reduce = want::Reduce::Atomic { order: order.clone(), flush };
-            p.split_k(o.slices).atomic_order(&order).atomic_flush(flush)
+            let split = p.split_k(o.slices).atomic_order(&order).atomic_flush(flush);
+            o.interleaved = o.slices > 1 && o.tail == want::Tail::Last && rng.one_in(3);
+            if o.interleaved { split.slices(Slices::Interleaved) } else { split }
         }
         3 => {
             let workers = 1 + rng.below(12);

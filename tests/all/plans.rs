@@ -12,6 +12,7 @@ fn plans_print_and_parse() {
         "cutlass2 split-k=3",
         "cutlass2 block=64x64x32 split-k=4 split-align=4 split-mode=parallel",
         "cutlass3 block=128x128x64 split-k=4",
+        "in-order block=32x32x32 split-k=8 slices=interleaved",
         "deepgemm",
         "cutlass2 split-k=2 out=bf16",
         "deepgemm promote=none",
@@ -37,6 +38,7 @@ fn plans_print_and_parse() {
     vary(&[&Plan::no_promotion, &|p| p.promote(64)]);
     vary(&[&|p| p.scale_blocks(None), &|p| p.scale_blocks(Some(ScaleBlocks::DEEPGEMM))]);
     vary(&[&|p| p.block(128, 64, 32).split_k(2), &|p| p.resolved(&Unit::all().next().unwrap())]);
+    vary(&[&|p| p.slices(Slices::Interleaved)]);
     vary(&[&|p| p.tail(Tail::First).start(Start::C), &|p| p.epilogue(Epilogue::Plain).atomic_flush(false).stream_k(7)]);
     vary(&[&|p| p.output(*format_named("f16").unwrap()), &|p| p.output(*format_named("e5m2").unwrap())]);
     plans.push(Plan::in_order().atomic_order(&[]));
@@ -44,7 +46,7 @@ fn plans_print_and_parse() {
         assert_eq!(plan.to_string().parse::<Plan>().unwrap(), plan, "{plan}");
     }
     let same: Plan = " CUTLASS3  seed=9 split-k=3 ".parse().unwrap();
-    assert_eq!(same, texts[10].parse().unwrap());
+    assert_eq!(same, texts[11].parse().unwrap());
     let bad = [
         "",
         "cutlass",
@@ -126,6 +128,10 @@ fn impossible_plans_are_refused_with_the_reason() {
         (&unit, "in-order split-k=5 split-align=24", "empty: 4 parts of 24, 1 a slice, fill 4: try split-k=4"),
         (&unit, "in-order split-k=2 split-align=0", "split-align is 1 to"),
         (&unit, "in-order split-align=8", "slices of a split K"),
+        (&unit, "in-order slices=interleaved", "those of a split K"),
+        (&unit, "in-order split-k=7 slices=interleaved", "6 blocks of 16 to deal out"),
+        (&unit, "cutlass2 split-k=2 slices=interleaved", "tail last"),
+        (&unit, "in-order split-k=2 slices=interleaved split-align=8", "no split-align"),
         (&unit, "in-order split-k=2 split-align=96", "1 part of 96 cannot be split"),
         (&unit, "in-order stream-k=0", "0 workers"),
         (&unit, "in-order stream-k=99999999", "blocks of work"),

@@ -1,6 +1,6 @@
 //! The plans that libraries use.
 
-use gemmulate::gemm::{Epilogue, SplitMode, Start, Tail};
+use gemmulate::gemm::{Epilogue, Slices, SplitMode, Start, Tail};
 use gemmulate::{Plan, Unit};
 
 /// Slices of a split K. On tensor cores cuBLAS was seen to take 2 to 57 on an H100 (docs/hardware.md).
@@ -43,6 +43,12 @@ pub(super) fn usual(units: &[Unit], reads_c: bool) -> Vec<Plan> {
     let often = [Plan::in_order(), Plan::cutlass3().no_promotion(), Plan::cutlass2(), universal, wider];
     for slices in (2..=MOST_SLICES).chain(MORE_SLICES) {
         plans.extend(often.iter().flat_map(|base| both(base.clone().split_k(slices))));
+    }
+    // cuBLAS's xmma kernels deal blocks out in turn.
+    let step = units[0].shape.k;
+    for block in [8, 16, 32, 64, 128].into_iter().filter(|block| block % step == 0) {
+        let base = Plan::in_order().block(64, 64, block).slices(Slices::Interleaved);
+        plans.extend((2..=16).map(|slices| base.clone().split_k(slices)));
     }
     let mut workers: Vec<usize> = units.iter().flat_map(|unit| processors(unit.arch)).copied().collect();
     workers.extend([2, 4, 8]);

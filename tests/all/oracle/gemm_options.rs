@@ -53,6 +53,8 @@ pub(crate) struct Options {
     pub(crate) slices: usize,
     /// Slices are multiples of so many elements, instead of blocks.
     pub(crate) align: Option<usize>,
+    /// Slices take blocks in turn.
+    pub(crate) interleaved: bool,
     pub(crate) reduce: Reduce,
     /// Number of workers.
     pub(crate) stream_k: Option<usize>,
@@ -80,6 +82,7 @@ impl Options {
             start_at_c: false,
             slices: 1,
             align: None,
+            interleaved: false,
             reduce: Reduce::Parallel,
             stream_k: None,
             promotion: None,

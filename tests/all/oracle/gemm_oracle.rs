@@ -100,7 +100,10 @@ impl Run<'_> {
         refuse(x.a.len() != x.m * x.k || x.b.len() != x.k * x.n, "shape of A or B")?;
         refuse((o.beta != 0.0 || o.start_at_c) && x.c.len() != x.m * x.n, "C is missing")?;
         refuse(o.slices == 0, "no slice")?;
-        refuse(o.slices > 1 && (o.slices - 1) * self.per_slice() >= x.k, "an empty slice")?;
+        let empty = if o.interleaved { o.slices > self.blocks() } else { (o.slices - 1) * self.per_slice() >= x.k };
+        refuse(o.slices > 1 && empty, "an empty slice")?;
+        let possible = o.slices > 1 && o.align.is_none() && o.tail == Tail::Last;
+        refuse(o.interleaved && !possible, "slices that cannot be interleaved")?;
         refuse(o.align == Some(0) || (o.align.is_some() && o.slices == 1), "an alignment of nothing")?;
         refuse(o.stream_k.is_some() && (o.slices > 1 || atomic), "stream-K excludes split-K")?;
         refuse(atomic && !["f32", "f64"].contains(&o.d_type), "atomics need D in f32 or f64")?;
@@ -148,13 +151,14 @@ impl Run<'_> {
             None => Val::zero(false),
         };
         if self.o.start_at_c {
-            return Ok(self.store(&self.chain(i, j, 0, self.x.k, Some(&c))?));
+            return Ok(self.store(&self.chain(i, j, &self.positions(0, self.x.k), Some(&c))?));
         }
         if let Some(workers) = self.o.stream_k {
             return Ok(self.store(&self.epilogue(&self.stream_k(i, j, workers)?, &self.beta, &c, [i, j])));
         }
         let per = self.per_slice();
-        let slice = |s: usize| self.chain(i, j, s * per, ((s + 1) * per).min(self.x.k), None);
+        let contiguous = |s: usize| self.positions(s * per, ((s + 1) * per).min(self.x.k));
+        let slice = |s: usize| self.chain(i, j, &if self.o.interleaved { self.dealt(s) } else { contiguous(s) }, None);
         let parts = (0..self.o.slices).map(slice).collect::<Result<Vec<_>, _>>()?;
         Ok(match &self.o.reduce {
             Reduce::Atomic { order, flush } => self.atomic(&parts, order, *flush, &c, [i, j]),
@@ -229,9 +233,15 @@ impl Run<'_> {
         }
         cuts.push((tile + 1) * blocks);
         let k = |cut: usize| ((cut - tile * blocks) * o.bk).min(x.k);
-        let piece = |p: &[usize]| self.chain(i, j, k(p[0]), k(p[1]), None);
+        let piece = |p: &[usize]| self.chain(i, j, &self.positions(k(p[0]), k(p[1])), None);
         let pieces = cuts.windows(2).map(piece).collect::<Result<Vec<_>, _>>()?;
         Ok(pieces[1..].iter().fold(pieces[0].clone(), |x, p| ieee_add(self.wide, &x, p)))
+    }
+
+    /// Every `slices`-th block from block `s` on, the one that K does not fill with zeros behind.
+    fn dealt(&self, s: usize) -> Vec<Option<usize>> {
+        let blocks = (s..self.blocks()).step_by(self.o.slices);
+        blocks.flat_map(|b| (b * self.o.bk..(b + 1) * self.o.bk).map(|k| (k < self.x.k).then_some(k))).collect()
     }
 
     /// The k of every position of a slice; None is padding.
@@ -247,9 +257,8 @@ impl Run<'_> {
     }
 
     /// One slice from +0, or from C: the unit's steps in order, with promotion.
-    fn chain(&self, i: usize, j: usize, first: usize, last: usize, start: Option<&Val>) -> Result<Val, String> {
+    fn chain(&self, i: usize, j: usize, positions: &[Option<usize>], start: Option<&Val>) -> Result<Val, String> {
         let unit = self.unit;
-        let positions = self.positions(first, last);
         let mut fresh = true;
         let mut acc = start.map_or(Ok(0), |c| self.as_unit_c(c))?;
         let mut master = Val::zero(false);
