@@ -121,6 +121,18 @@ pub(crate) struct Avx512(());
 #[allow(dead_code, reason = "some targets have no such kernels")]
 pub(crate) struct Avx2(());
 
+/// Proof that a kernel of [`Isa::Portable`] may use what every x86-64 processor has.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sse2(());
+
+#[cfg(target_arch = "x86_64")]
+impl Sse2 {
+    pub(crate) fn new(isa: Isa) -> Option<Self> {
+        (isa == Isa::Portable).then_some(Self(()))
+    }
+}
+
 #[allow(dead_code, reason = "some targets have no such kernels")]
 impl Avx512 {
     /// The proof, for kernels of this set on this machine.

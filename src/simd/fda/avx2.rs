@@ -1,9 +1,8 @@
-//! The FDA micro-kernel for AVX2: 8 rows by 64 columns in three passes over a few KiB. Whole tiles of usual units are
-//! `stream_avx2`'s.
+//! The FDA micro-kernel for AVX2 where f32 accumulators do: 8 rows by 64 columns in three passes over a few KiB. Other
+//! units are `aligned`'s.
 //!
 //! First e_max and where accumulators begin, and what to add to their sums: c, and a unit for each negative product.
-//! Then the products, rounded toward zero (`round_to_zero`). Last, sums become results; where they are truncated to
-//! f32, the second pass has done so.
+//! Then the products, rounded toward zero (`round_to_zero`). Last, sums become results.
 //!
 //! No closures here: the library's functions that would call them lack the instructions, so they would not be inlined.
 
@@ -11,25 +10,14 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::micro::Advance;
-use super::round_to_zero::{Buffers, HALF, OFFSET, sums_f32, sums_f64};
+use super::round_to_zero::{Buffers, HALF, sums_f32};
 use super::step::{Consts, EXP32, Step};
-use super::stream_avx2::{self, Ahead};
-use super::{GROUPS, MR, NR, out};
+use super::{MR, NR, out};
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
 /// Rows whose exponents are found together.
 const ROWS: usize = 4;
-
-/// What the products' pass leaves.
-mod sums {
-    /// f32 accumulators.
-    pub(super) const NARROW: u8 = 0;
-    /// Integers, and their f32.
-    pub(super) const INTEGERS: u8 = 1;
-    /// Results.
-    pub(super) const SCALED: u8 = 2;
-}
 
 /// `COUNTS[a][b]`: ones in `a ^ b`.
 #[repr(align(64))]
@@ -45,36 +33,17 @@ static COUNTS: Counts = {
     Counts(counts)
 };
 
-/// FDA steps of row groups of 8 by 64 columns for operands within the window and states within range, as `Micro` says.
+/// Steps of row groups of 8 by 64 columns for operands within the window and states within range, as `Micro` says: one.
 ///
 /// # Safety
-/// `p` points into panels of at least these steps and to `MR` rows of state, for every group.
+/// `p` points into panels of at least this step and to `MR` rows of state, for every group.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
-    // Groups that a stream takes; the others' steps are single ones.
-    let (mut groups, mut count, mut others) = ([0; GROUPS], 0, 0);
-    let streams = p.vectors == 4 && stream_avx2::takes::<OUT>(q);
-    for (g, skip) in skip.iter().enumerate() {
-        if streams && *skip == 0 && q.tiny >> g & 1 == 0 {
-            (groups[count], count) = (g, count + 1);
-        } else if *skip != !0 {
-            others |= 1 << g;
-        }
+pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [u32]) -> Advance {
+    for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
+        // SAFETY: the caller's promise, handed on.
+        *skip = unsafe { step::<OUT>(&p.group(g, q), &q.group(g), *skip) };
     }
-    let steps = if others == 0 { steps } else { 1 };
-    for g in (0..skip.len()).filter(|g| others >> g & 1 == 1) {
-        // SAFETY (whole function): the caller's promise, handed on.
-        skip[g] = unsafe { step_fast::<OUT>(&p.group(g, q), &q.group(g), skip[g]) };
-    }
-    let groups = &groups[..count];
-    unsafe {
-        match q.block {
-            _ if count == 0 => Advance::by(steps),
-            4 => stream_avx2::steps::<OUT, 4>(p, q, skip, groups, steps),
-            8 => stream_avx2::steps::<OUT, 8>(p, q, skip, groups, steps),
-            _ => stream_avx2::steps::<OUT, 16>(p, q, skip, groups, steps),
-        }
-    }
+    Advance::by(1)
 }
 
 /// One FDA step of 8 rows by 64 columns for operands within the window and a state within range.
@@ -82,47 +51,19 @@ pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut 
 ///
 /// # Safety
 /// `p` points into panels of at least this step and to `MR` rows of state.
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn step_fast<const OUT: u8>(p: &Step, q: &Consts, skip: u32) -> u32 {
-    // SAFETY: the caller's promise, handed on. Steps of more than 16 products look at their sums.
-    unsafe {
-        match (q.narrow, q.block) {
-            (true, _) => step::<OUT, false>(p, q, skip),
-            (_, 0..=16) => step::<OUT, false>(p, q, skip),
-            _ => step::<OUT, true>(p, q, skip),
-        }
-    }
-}
-
-/// # Safety
-/// As `step_fast`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn step<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
+unsafe fn step<const OUT: u8>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
     let mut buffers = MaybeUninit::<Buffers>::uninit();
     let to = buffers.as_mut_ptr();
     // SAFETY: the caller's promise, handed on.
     unsafe {
         for row in (0..MR).step_by(ROWS) {
-            skip |= begin::<OUT, CHECK>(p, q, row, to);
+            skip |= begin::<OUT>(p, q, row, to);
         }
-        let by_four = q.block.is_multiple_of(4);
-        if q.narrow {
-            let sums = if by_four { sums_f32::<4> } else { sums_f32::<1> };
-            sums(to, p.a_val32, p.b_val32, q.block, p.vectors);
-            return end::<OUT, false, { sums::NARROW }>(p, q, skip, to);
-        }
-        let buffer = (&raw mut (*to).rounded).cast();
-        if OUT == out::F32_RZ && q.keep == -1 {
-            let direct = !CHECK && skip == 0;
-            let d = if direct { p.c } else { buffer };
-            let sums = if by_four { sums_f64::<4, CHECK, true> } else { sums_f64::<1, CHECK, true> };
-            sums(to, d, [p.a_val, p.b_val], [q.block, p.vectors], q.frac_bits);
-            return if direct { 0 } else { end::<OUT, CHECK, { sums::SCALED }>(p, q, skip, to) };
-        }
-        let sums = if by_four { sums_f64::<4, CHECK, false> } else { sums_f64::<1, CHECK, false> };
-        sums(to, buffer, [p.a_val, p.b_val], [q.block, p.vectors], q.frac_bits);
-        end::<OUT, CHECK, { sums::INTEGERS }>(p, q, skip, to)
+        let sums = if q.block.is_multiple_of(4) { sums_f32::<4> } else { sums_f32::<1> };
+        sums(to, p.a_val32, p.b_val32, q.block, p.vectors);
+        end::<OUT>(p, q, skip, to)
     }
 }
 
@@ -190,7 +131,7 @@ unsafe fn pair(from: *const u8) -> [__m256i; 2] {
 /// `planes` points to a step's.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn nibbles(planes: *const u8, n: usize) -> [__m256i; 2] {
+unsafe fn nibbles(planes: *const u8, n: usize) -> [__m256i; 2] {
     // SAFETY: the caller's promise.
     let mut b = unsafe { pair(planes.add(n / 2 * NR)) };
     for b in &mut b {
@@ -202,7 +143,7 @@ pub(super) unsafe fn nibbles(planes: *const u8, n: usize) -> [__m256i; 2] {
 /// Ones in the exclusive or of four signs of A and each four of `b`.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn ones(a: usize, b: [__m256i; 2]) -> [__m256i; 2] {
+fn ones(a: usize, b: [__m256i; 2]) -> [__m256i; 2] {
     // SAFETY: 16 aligned bytes.
     let table = unsafe { _mm256_broadcastsi128_si256(_mm_load_si128(COUNTS.0[a & 15].as_ptr().cast())) };
     [_mm256_shuffle_epi8(table, b[0]), _mm256_shuffle_epi8(table, b[1])]
@@ -229,31 +170,6 @@ unsafe fn negatives(p: &Step, q: &Consts, row: usize) -> [[__m256i; 2]; ROWS] {
         }
     }
     count
-}
-
-/// Both of these for all rows.
-///
-/// # Safety
-/// As `step_fast`.
-#[target_feature(enable = "avx2")]
-pub(super) unsafe fn look_ahead(p: &Step, q: &Consts, to: &mut Ahead) {
-    for row in (0..MR).step_by(ROWS) {
-        // SAFETY: the caller's promise, handed on.
-        let (largest, negative) = unsafe { (exponents(p, q, row).0, negatives(p, q, row)) };
-        for (to, from) in [(&mut to.largest, largest), (&mut to.negative, negative)] {
-            for (to, from) in to[row..].iter_mut().zip(from) {
-                // SAFETY: two halves of 64 bytes, aligned.
-                unsafe { to.as_mut_ptr().cast::<[__m256i; 2]>().write(from) }
-            }
-        }
-    }
-}
-
-/// The first 8 of 32 columns' powers of two and numbers of negative products.
-#[inline]
-#[target_feature(enable = "avx2")]
-pub(super) fn first_vector(largest: __m256i, negative: __m256i) -> (__m256i, __m256i) {
-    (place::<0>(largest), word::<0>(negative))
 }
 
 /// Bytes `4 j + T` in the exponent field, other bits around them.
@@ -283,7 +199,7 @@ fn word<const T: i32>(bytes: __m256i) -> __m256i {
 /// As `step_fast`; `to` points to the buffers.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn begin<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, row: usize, to: *mut Buffers) -> u32 {
+unsafe fn begin<const OUT: u8>(p: &Step, q: &Consts, row: usize, to: *mut Buffers) -> u32 {
     // SAFETY: the caller's promise, handed on.
     unsafe {
         let (best, doubt) = exponents(p, q, row);
@@ -293,7 +209,7 @@ unsafe fn begin<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, row: usi
                 let (at, best, count) = ((row + r) * NR + 8 * h, best[r][h], count[r][h]);
                 let begin = |at: usize, power, negative| {
                     let to = [(&raw mut (*to).top[at]).cast(), (&raw mut (*to).more[at]).cast()];
-                    begin_8::<OUT, CHECK>(p.c.add(at), q, power, negative, to);
+                    begin_8::<OUT>(p.c.add(at), q, power, negative, to);
                 };
                 begin(at, place::<0>(best), word::<0>(count));
                 if p.vectors > 1 {
@@ -317,13 +233,7 @@ unsafe fn begin<const OUT: u8, const CHECK: bool>(p: &Step, q: &Consts, row: usi
 /// All three lead to 8 aligned words.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn begin_8<const OUT: u8, const CHECK: bool>(
-    c: *const f32,
-    q: &Consts,
-    power: __m256i,
-    negative: __m256i,
-    to: [*mut u32; 2],
-) {
+unsafe fn begin_8<const OUT: u8>(c: *const f32, q: &Consts, power: __m256i, negative: __m256i, to: [*mut u32; 2]) {
     let (half, exponent) = (_mm256_set1_epi32(HALF as i32), _mm256_set1_epi32(EXP32));
     // SAFETY: the caller's promise.
     let c = unsafe { _mm256_load_ps(c) };
@@ -340,10 +250,7 @@ pub(super) unsafe fn begin_8<const OUT: u8, const CHECK: bool>(
     // 2^(F - e_max).
     let up = _mm256_sub_epi32(_mm256_add_epi32(_mm256_set1_epi32((254 + q.frac_bits) << 23), half), top);
     let c = _mm256_cvttps_epi32(_mm256_mul_ps(c, _mm256_castsi256_ps(up)));
-    let mut more = _mm256_add_epi32(c, negative);
-    if CHECK {
-        more = _mm256_sub_epi32(more, _mm256_set1_epi32(OFFSET as i32));
-    }
+    let more = _mm256_add_epi32(c, negative);
     for (to, words) in to.into_iter().zip([top, more]) {
         // SAFETY: the caller's promise.
         unsafe { _mm256_store_si256(to.cast(), words) }
@@ -356,22 +263,12 @@ pub(super) unsafe fn begin_8<const OUT: u8, const CHECK: bool>(
 /// As `begin`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn end<const OUT: u8, const CHECK: bool, const SUMS: u8>(
-    p: &Step,
-    q: &Consts,
-    mut skip: u32,
-    from: *const Buffers,
-) -> u32 {
-    let over = _mm256_set1_epi64x(0x0007_FFFF_8000_0000);
+unsafe fn end<const OUT: u8>(p: &Step, q: &Consts, mut skip: u32, from: *const Buffers) -> u32 {
     for r in 0..MR {
         for t in 0..p.vectors {
             let (at, piece) = (r * NR + 16 * t, 4 * r + t);
             // SAFETY (whole function): as in `begin_8`; the assembly has filled the columns' buffers.
-            let d = unsafe { [end_8::<OUT, SUMS>(q, at, from), end_8::<OUT, SUMS>(q, at + 8, from)] };
-            if CHECK {
-                let bits = unsafe { pair((&raw const (*from).bits[at]).cast()) };
-                skip |= u32::from(_mm256_testz_si256(_mm256_or_si256(bits[0], bits[1]), over) == 0) << piece;
-            }
+            let d = unsafe { [end_8::<OUT>(q, at, from), end_8::<OUT>(q, at + 8, from)] };
             if skip >> piece & 1 == 0 {
                 unsafe {
                     _mm256_store_ps(p.c.add(at), d[0]);
@@ -396,37 +293,19 @@ unsafe fn end<const OUT: u8, const CHECK: bool, const SUMS: u8>(
 /// As `end`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn end_8<const OUT: u8, const SUMS: u8>(q: &Consts, at: usize, from: *const Buffers) -> __m256 {
+unsafe fn end_8<const OUT: u8>(q: &Consts, at: usize, from: *const Buffers) -> __m256 {
     // SAFETY: the caller's promise.
-    let (top, sum, rounded) = unsafe {
-        let top = _mm256_load_si256((&raw const (*from).top[at]).cast());
-        let sum = _mm256_load_si256((&raw const (*from).more[at]).cast());
-        (top, sum, _mm256_load_ps((&raw const (*from).rounded[at]).cast()))
+    let (top, more, sum) = unsafe {
+        let top = _mm256_load_ps((&raw const (*from).top[at]).cast());
+        let more = _mm256_load_si256((&raw const (*from).more[at]).cast());
+        (top, more, _mm256_load_si256((&raw const (*from).sums[at]).cast()))
     };
-    if SUMS == sums::SCALED {
-        return rounded;
-    }
+    // The accumulator began at `top`: the difference is exact, and so is its way back from place 2^-23 to F.
+    let sum = _mm256_castsi256_ps(_mm256_add_epi32(sum, more));
+    let back = _mm256_castsi256_ps(_mm256_set1_epi32((127 + 23 - q.frac_bits) << 23));
+    let d = _mm256_mul_ps(_mm256_sub_ps(sum, top), back);
     let keep = _mm256_castsi256_ps(_mm256_set1_epi32(q.keep));
-    if SUMS == sums::NARROW {
-        // The accumulator began at `top`: the difference is exact, and so is its way back from place 2^-23 to F.
-        let acc = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(rounded), sum));
-        let back = _mm256_castsi256_ps(_mm256_set1_epi32((127 + 23 - q.frac_bits) << 23));
-        let d = _mm256_mul_ps(_mm256_sub_ps(acc, _mm256_castsi256_ps(top)), back);
-        return if OUT == out::F16_RNE { narrow_widen(d) } else { _mm256_and_ps(d, keep) };
-    }
-    // 2^(e_max - F).
-    let places = _mm256_set1_epi32((q.frac_bits << 23) + HALF as i32);
-    let down = _mm256_castsi256_ps(_mm256_sub_epi32(top, places));
-    match OUT {
-        out::F32_RZ => _mm256_mul_ps(_mm256_and_ps(rounded, keep), down),
-        out::F32_RNE => _mm256_mul_ps(_mm256_cvtepi32_ps(sum), down),
-        _ => {
-            // To odd first, so that one rounding counts.
-            let exact = _mm256_cmpeq_epi32(_mm256_cvttps_epi32(rounded), sum);
-            let sticky = _mm256_castsi256_ps(_mm256_add_epi32(exact, _mm256_set1_epi32(1)));
-            narrow_widen(_mm256_mul_ps(_mm256_or_ps(rounded, sticky), down))
-        }
-    }
+    if OUT == out::F16_RNE { narrow_widen(d) } else { _mm256_and_ps(d, keep) }
 }
 
 /// Rounds to f16 (to nearest even) and back; minus zero becomes plus zero.

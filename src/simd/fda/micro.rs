@@ -3,8 +3,8 @@
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
 use super::step::{Consts, EXP32, Step};
-use super::{MR, avx2, avx512, fixed, out, round_down, scratch, wide, wide_avx2};
-use crate::simd::{Avx2, Avx512};
+use super::{MR, aligned, avx2, avx512, fixed, out, round_down, scratch, wide, wide_avx2, wide_plain};
+use crate::simd::{Avx2, Avx512, Sse2};
 use core::arch::x86_64::*;
 
 /// What became of 16 states.
@@ -179,6 +179,14 @@ pub(super) fn is_ordinary(states: __m512i, low: u32) -> bool {
     ordinary | _mm512_testn_epi32_mask(states, _mm512_set1_epi32(i32::MAX)) == !0
 }
 
+/// # Safety
+/// As `steps_fast`.
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn aligned_avx2<const OUT: u8>(set: Avx2, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
+    // SAFETY: the caller's promise, handed on.
+    unsafe { aligned::steps_fast::<_, OUT>(set, p, q, skip, steps) }
+}
+
 impl Micro for Avx2 {
     #[inline(always)]
     unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
@@ -188,7 +196,13 @@ impl Micro for Avx2 {
             return Advance::by(1);
         }
         // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
-        unsafe { avx2::steps_fast::<OUT>(p, q, skip, steps) }
+        unsafe {
+            match q.aligned {
+                true if q.keep == -1 => aligned_avx2::<OUT>(self, p, q, skip, steps),
+                true => aligned_avx2::<{ out::F32_CUT }>(self, p, q, skip, steps),
+                false => avx2::steps_fast::<OUT>(p, q, skip),
+            }
+        }
     }
 
     #[inline(always)]
@@ -221,6 +235,44 @@ impl Micro for Avx2 {
         }
         // SAFETY: `self` is the proof that the instructions are there.
         unsafe { run(f) }
+    }
+}
+
+impl Micro for Sse2 {
+    #[inline(always)]
+    unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if q.keep == -1 {
+                aligned::steps_fast::<_, OUT>(self, p, q, skip, steps)
+            } else {
+                aligned::steps_fast::<_, { out::F32_CUT }>(self, p, q, skip, steps)
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32) -> [u32; 2] {
+        for piece in (0..32).filter(|piece| redo >> piece & 1 == 1) {
+            // SAFETY: the caller's promise.
+            unsafe { wide_plain::step_wide::<OUT>(p, q, piece / 4, piece % 4) }
+        }
+        [redo; 2]
+    }
+
+    #[inline(always)]
+    fn exponents(self, v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]) {
+        scratch::exponents(v, scale, low, to);
+    }
+
+    #[inline(always)]
+    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled {
+        settle(states, parked, nan, low)
+    }
+
+    #[inline(always)]
+    fn vectorise<R>(self, f: impl FnOnce() -> R) -> R {
+        f()
     }
 }
 

@@ -1,4 +1,5 @@
-//! FDA, the fused dot-add, with a magic accumulator (AVX-512, AVX2).
+//! FDA, the fused dot-add, with a magic accumulator (AVX-512; AVX2 where it is f32), or on products aligned one by one
+//! (`aligned`: other units on AVX2).
 //!
 //! The FDA truncates every product to a multiple of `q = 2^(e_max - F)` and adds exactly. One fused
 //! multiply-add does both: an accumulator held in `[2^52 q, 2^53 q)` has `q` as its unit in the last
@@ -14,6 +15,7 @@
 //! `step_wide` takes all finite numbers and F up to 40; infinities and NaN follow rule (S) on masks
 //! (`special`).
 
+mod aligned;
 mod avx2;
 mod avx512;
 mod finish;
@@ -30,14 +32,14 @@ mod special;
 mod state;
 mod step;
 mod stream;
-mod stream_avx2;
 mod wide;
 mod wide_avx2;
+mod wide_plain;
 
 pub(super) use round_down::select as select_round_down;
 
 use super::buffer::Buffer;
-use super::{Avx2, Avx512, Isa};
+use super::{Avx2, Avx512, Isa, Sse2};
 use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe};
 use crate::format::{F16, F32, FormatSpec};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
@@ -47,6 +49,7 @@ use crate::special::NanRule;
 use crate::unit::Unit;
 use core::ops::Range;
 use fixed::{Integers, Tables};
+use micro::Micro;
 use std::sync::Arc;
 
 /// Rows of a micro-tile.
@@ -98,6 +101,8 @@ struct Packed {
     top: i32,
     /// FDA steps.
     steps: usize,
+    /// Significands of the FDA at hand, added up.
+    sums: u32,
 }
 
 impl Packed {
@@ -146,6 +151,8 @@ struct Fda {
     c_last: bool,
     /// Sums of a step fit 22 bits, so f32 accumulators do.
     narrow: bool,
+    /// Products are aligned one by one (`aligned`).
+    aligned: bool,
     /// Operands as integers, for steps that truncate nothing.
     fixed: Option<Tables>,
     /// The widths of [`out::ROUND_DOWN`], and what computes its hard pieces.
@@ -160,11 +167,13 @@ struct Fda {
 enum Set {
     Avx512(Avx512),
     Avx2(Avx2),
+    Sse2(Sse2),
 }
 
 impl Set {
     fn new(isa: Isa) -> Option<Self> {
-        Avx512::new(isa).map(Self::Avx512).or_else(|| Avx2::new(isa).map(Self::Avx2))
+        let avx512 = Avx512::new(isa).map(Self::Avx512);
+        avx512.or_else(|| Avx2::new(isa).map(Self::Avx2)).or_else(|| Sse2::new(isa).map(Self::Sse2))
     }
 }
 
@@ -239,7 +248,11 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let f = g.frac_bits;
     let small = |r: Reach| r.emin >= -16 && r.emax <= 16;
     let sums_fit = f <= 14 && (block << (f + 2)) + (2 << f) < 1 << 22 && fraction_bits <= 12;
-    let narrow = sums_fit && small(a) && small(b) && unit.scale.is_none();
+    let narrow = sums_fit && small(a) && small(b) && unit.scale.is_none() && !matches!(set, Set::Sse2(_));
+    let aligned = !matches!(set, Set::Avx512(_)) && !narrow && f <= 25 && fits_f32(unit);
+    if matches!(set, Set::Sse2(_)) && !aligned {
+        return None;
+    }
     let mut fda = Fda {
         block,
         order: g.pattern.blocks(k, block).concat(),
@@ -250,7 +263,8 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         out,
         keep,
         narrow,
-        fixed: if narrow || matches!(set, Set::Avx2(_)) { None } else { Tables::new(unit, block, f) },
+        aligned,
+        fixed: if matches!(set, Set::Avx512(_)) && !narrow { Tables::new(unit, block, f) } else { None },
         a,
         b,
         via_f16: g.via_f16,
@@ -272,6 +286,12 @@ fn scales_fit(unit: &Unit, block: usize) -> bool {
     unit.scale.is_none_or(|rule| power(&rule.format) && aligned(rule.block))
 }
 
+/// Whether f32 panels hold every number of a window: with block scales, none may begin as a subnormal f32.
+fn fits_f32(unit: &Unit) -> bool {
+    let last = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
+    unit.scale.is_none() || [&unit.a, &unit.b].iter().all(|f| last(f) >= -126)
+}
+
 impl Fda {
     /// FDAs per unit step.
     fn per_step(&self) -> usize {
@@ -289,6 +309,7 @@ impl Kernel for Fda {
     fn name(&self) -> &'static str {
         match (self.narrow, self.frac_bits) {
             _ if self.round_down.is_some() => "round-down-f64",
+            _ if self.aligned => "fda-i32",
             (true, _) => "fda-f32",
             (_, 0..=25) => "fda-f64",
             _ => "fda-f64-wide",
@@ -303,6 +324,7 @@ impl Kernel for Fda {
             );
         }
         let accumulators = match (self.narrow, f) {
+            _ if self.aligned => "products are exact in f32 and truncated one by one, and i32 holds their sums",
             (true, _) => "sums of a step fit 22 bits, so f32 accumulators do",
             (_, 0..=25) => "products are exact in f64 and sums fit 32 bits",
             _ => "F is above 25, so sums take 64 bits",
@@ -334,7 +356,12 @@ impl Kernel for Fda {
                     self.pack_a_avx512(codes, &panel.scales, size, &mut packed);
                     self.pack_a_fixed(codes, size, &mut packed);
                 }
+                Set::Avx2(micro) if self.aligned => micro.vectorise(
+                    #[inline(always)]
+                    || self.pack_a_aligned(micro, codes, &panel.scales, size, &mut packed),
+                ),
                 Set::Avx2(_) => self.pack_a_avx2(codes, &panel.scales, size, &mut packed),
+                Set::Sse2(set) => self.pack_a_aligned(set, codes, &panel.scales, size, &mut packed),
             }
         }
         panel.put_packed(packed);
@@ -352,7 +379,12 @@ impl Kernel for Fda {
                     self.pack_b_avx512(codes, &panel.scales, size, &mut packed);
                     self.pack_b_fixed(codes, size, &mut packed);
                 }
+                Set::Avx2(micro) if self.aligned => micro.vectorise(
+                    #[inline(always)]
+                    || self.pack_b_aligned(micro, codes, &panel.scales, size, &mut packed),
+                ),
                 Set::Avx2(_) => self.pack_b_avx2(codes, &panel.scales, size, &mut packed),
+                Set::Sse2(set) => self.pack_b_aligned(set, codes, &panel.scales, size, &mut packed),
             }
         }
         panel.put_packed(packed);
@@ -363,6 +395,7 @@ impl Kernel for Fda {
         match self.set {
             Set::Avx512(micro) => self.run_on(micro, [a, b], steps, state, exact),
             Set::Avx2(micro) => self.run_on(micro, [a, b], steps, state, exact),
+            Set::Sse2(micro) => self.run_on(micro, [a, b], steps, state, exact),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 
+mod aligned;
 mod avx2;
 mod columns;
 mod rows;

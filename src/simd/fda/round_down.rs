@@ -92,6 +92,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         out: out::ROUND_DOWN,
         keep: -1,
         narrow: false,
+        aligned: false,
         a,
         b,
         via_f16: false,

@@ -12,7 +12,7 @@ use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
 use super::state::{MC, Tile, copy_in, copy_out};
 use super::step::{Consts, Step};
-use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY, out};
+use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, Set, TINY, out};
 use crate::gemm::kernel::{Exact, Panel};
 use core::cell::RefCell;
 use core::ops::Range;
@@ -75,7 +75,10 @@ struct TileRun<'a, M> {
 
 impl Fda {
     fn consts(&self, a: &Packed, b: &Packed) -> (Consts, bool) {
-        self.consts_of(a.top + b.top, self.fixed.is_some() && !a.integers.are_few() && !b.integers.are_few())
+        let fixed = self.fixed.is_some() && !a.integers.are_few() && !b.integers.are_few();
+        let (q, fast) = self.consts_of(a.top + b.top, fixed);
+        // Where values are f32, all in the windows are normal numbers.
+        (q, fast && (!self.aligned || a.top.abs().max(b.top.abs()) <= 60))
     }
 
     /// What does not change over a product whose exponents reach up to `top`, and whether the fast kernel takes it.
@@ -92,12 +95,14 @@ impl Fda {
             e_zero: self.e_zero,
             zero_c: if self.zero_c { !0 } else { 0 },
             narrow: self.narrow,
+            aligned: self.aligned,
             floor_field: (self.e_zero + 127).max(ground) as u8,
             tiny: 0,
             fixed,
             floors: self.round_down.as_ref().map(|r| r.floors).unwrap_or_default(),
         };
-        (q, self.frac_bits <= 25 && (-34..=50).contains(&top) && lowest >= ground)
+        let has_kernel = self.narrow || self.aligned || matches!(self.set, Set::Avx512(_));
+        (q, has_kernel && self.frac_bits <= 25 && (-34..=50).contains(&top) && lowest >= ground)
     }
 
     /// Runs unit steps of the panels on a tile's states.
@@ -360,7 +365,8 @@ impl<M: Micro> TileRun<'_, M> {
     /// Step `s` of the first row group.
     #[inline(always)]
     fn pointers(&mut self, s: usize) -> Step {
-        let (l, narrow) = (self.fda.block, self.fda.narrow);
+        let (l, aligned) = (self.fda.block, self.fda.aligned);
+        let narrow = self.fda.narrow || aligned;
         let (ia, ib) = (self.a.at_a(self.at[0], s) * MR, self.b.at_b(self.at[1], s) * NR);
         let scratch = &self.work.scratch;
         Step {
@@ -369,13 +375,13 @@ impl<M: Micro> TileRun<'_, M> {
             b_val32: if narrow { self.b.values.view::<f32>()[ib * l..].as_ptr() } else { core::ptr::null() },
             a_exp: self.a.exponents.view::<u32>()[ia * l..].as_ptr(),
             a_wide: scratch.a.as_ptr(),
-            a_sign: self.a.signs.view::<u32>()[ia..].as_ptr(),
+            a_sign: if aligned { core::ptr::null() } else { self.a.signs.view::<u32>()[ia..].as_ptr() },
             a_fixed: self.a.integers.lines(ia, l, 4),
             b_fixed: self.b.integers.lines(ib, l, 1),
             b_val: if narrow { scratch.b_values.as_ptr() } else { self.b.values.view::<f64>()[ib * l..].as_ptr() },
             b_exp: self.b.exponents.view::<u8>()[ib * l..].as_ptr(),
             b_wide: scratch.b.as_ptr(),
-            b_sign: self.b.signs.view::<u32>()[ib..].as_ptr(),
+            b_sign: if aligned { core::ptr::null() } else { self.b.signs.view::<u32>()[ib..].as_ptr() },
             c: self.work.tile.0.as_mut_ptr(),
             vectors: self.size[1].div_ceil(16),
         }

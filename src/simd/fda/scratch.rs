@@ -5,7 +5,10 @@
 use super::micro::Micro;
 use super::step::{A_SCALE, B_SCALE};
 use super::{Fda, MR, NR, Packed};
+use crate::format::FormatSpec;
 use crate::gemm::kernel::Panel;
+use crate::num::Class;
+use crate::simd::lanes::power;
 use core::arch::x86_64::*;
 
 /// Ternary logic: `(a & b) | c`.
@@ -89,6 +92,27 @@ fn widened(v: f32, scale: i32) -> f64 {
     f64::from(v) * f64::from_bits(((1023 + scale) as u64) << 52)
 }
 
+impl Fda {
+    /// The values of step `s` of a line times `2^scale`, as wide panels have them; 0 for what is special.
+    #[inline(always)]
+    fn decode(&self, spec: &FormatSpec, s: usize, scale: i32, code: impl Fn(usize) -> u64, to: &mut [f64]) {
+        let unit_k = self.unit.shape.k;
+        for (i, to) in to.iter_mut().enumerate() {
+            let at = s * self.block + i;
+            let num = spec.decode(code(at / unit_k * unit_k + self.order[at % unit_k]));
+            let finite = num.class == Class::Finite;
+            let value = num.significand as f64 * power(num.exponent - num.frac_bits as i32 + scale);
+            *to = if !finite {
+                0.0
+            } else if num.negative {
+                -value
+            } else {
+                value
+            };
+        }
+    }
+}
+
 impl Scratch {
     /// Fills in step `s` of a row group and a column group.
     #[inline(always)]
@@ -114,7 +138,16 @@ impl Scratch {
                 *w = widened(*v, a_scale - fda.scales().0);
             }
         }
-        let values = if fda.narrow { &self.a_values[..n] } else { &a.values.view::<f64>()[at..at + n] };
+        if fda.aligned {
+            let panel = panels[0];
+            for (line, to) in self.a_values[..n].chunks_mut(l).enumerate() {
+                let line = group * MR + line;
+                let shift = shift(&a.shifts, line, panel.lines, a.steps) + a_scale;
+                let code = |p: usize| if line < panel.lines { panel.codes.get(line * panel.k + p) } else { 0 };
+                fda.decode(&fda.unit.a, s, shift, code, to);
+            }
+        }
+        let values = if fda.narrow || fda.aligned { &self.a_values[..n] } else { &a.values.view::<f64>()[at..at + n] };
         let row = group * MR;
         let low: [i32; MR] = core::array::from_fn(|r| a_low + shift(&a.shifts, row + r, panels[0].lines, a.steps));
         for ((e, v), low) in self.a.chunks_mut(l).zip(values.chunks(l)).zip(low) {
@@ -136,8 +169,23 @@ impl Scratch {
                 }
             }
         }
-        let values =
-            if fda.narrow { &self.b_values[..NR * l] } else { &b.values.view::<f64>()[at * NR * l..][..NR * l] };
+        if fda.aligned {
+            let (panel, mut values) = (panels[1], [0.0; 32]);
+            for j in 0..NR {
+                let line = column_group * NR + j;
+                let shift = shift(&b.shifts, line, panel.lines, b.steps) + b_scale;
+                let code = |p: usize| if line < panel.lines { panel.codes.get(p * panel.lines + line) } else { 0 };
+                fda.decode(&fda.unit.b, s, shift, code, &mut values[..l]);
+                // Even columns of a vector first.
+                let at = j / 16 * l * 16 + j % 2 * 8 + j % 16 / 2;
+                values[..l].iter().enumerate().for_each(|(k, v)| self.b_values[at + k * 16] = *v);
+            }
+        }
+        let values = if fda.narrow || fda.aligned {
+            &self.b_values[..NR * l]
+        } else {
+            &b.values.view::<f64>()[at * NR * l..][..NR * l]
+        };
         let column = column_group * NR;
         let low: [i32; NR] = core::array::from_fn(|j| b_low + shift(&b.shifts, column + j, panels[1].lines, b.steps));
         for (n, v) in values.as_chunks::<16>().0.iter().enumerate() {

@@ -38,7 +38,7 @@ impl Step {
     /// The same step of the `g`-th row group from here, which follow one another in A's panels and in the states.
     pub(super) fn group(&self, g: usize, q: &Consts) -> Self {
         let (lines, n) = (g * MR, g * MR * q.block);
-        let (wide, narrow) = if q.narrow { (0, n) } else { (n, 0) };
+        let (wide, narrow) = if q.narrow || q.aligned { (0, n) } else { (n, 0) };
         Self {
             a_val: self.a_val.wrapping_add(wide),
             a_val32: self.a_val32.wrapping_add(narrow),
@@ -50,9 +50,18 @@ impl Step {
         }
     }
 
-    /// The `steps`-th from here of the same states, for f64 accumulators.
+    /// The `steps`-th from here of the same states, but for f32 accumulators.
     pub(super) fn skip(&self, steps: usize, q: &Consts) -> Self {
         let (rows, columns) = (steps * GROUPS * MR, steps * NR);
+        if q.aligned {
+            return Self {
+                a_val32: self.a_val32.wrapping_add(rows * q.block),
+                a_exp: self.a_exp.wrapping_add(rows * q.block),
+                b_val32: self.b_val32.wrapping_add(columns * q.block),
+                b_exp: self.b_exp.wrapping_add(columns * q.block),
+                ..*self
+            };
+        }
         Self {
             a_val: self.a_val.wrapping_add(rows * q.block),
             a_exp: self.a_exp.wrapping_add(rows * q.block),
@@ -83,6 +92,8 @@ pub(super) struct Consts {
     pub(super) frac_float: f32,
     pub(super) block: usize,
     pub(super) narrow: bool,
+    /// Whether products are aligned one by one: values are f32, and nothing is in signs.
+    pub(super) aligned: bool,
     /// Subtracted from a byte sum to give the f32 exponent field of 2^e.
     pub(super) bias_sub: u8,
     /// -1 keeps 23 fraction bits, 0xFFFF_FC00 13.

@@ -1,0 +1,392 @@
+//! FDA with products aligned one by one: for sets without a rounding mode for each instruction.
+//!
+//! A product of f32 values is exact in f32 where both significands have 24 bits together. Times `2^(F - e_max)` and
+//! truncated to an integer it is a whole number of truncation steps, as SPEC section 3 has it; these are below 2^27,
+//! so that a 32-bit integer holds the sum of 16 with c's. Of longer steps halves are summed, and pieces of which one
+//! is large are left to the wide kernel.
+//!
+//! The largest exponents are found in bytes, for all columns at once, as in the other kernels.
+
+#![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
+#![allow(clippy::needless_range_loop, reason = "rows and vectors index several arrays at once")]
+
+mod vector;
+
+use super::micro::Advance;
+use super::step::{Consts, EXP32, Step};
+use super::{MR, NR, out};
+use core::mem::MaybeUninit;
+pub(super) use vector::Vectors;
+
+/// Products whose sum, with c, i32 holds.
+const CHUNK: usize = 16;
+/// A sum of half a step plus this must be below 2^30: two of them and c then fit.
+const ROOM: u32 = 1 << 27;
+
+/// What passes from one part of a step to the next, for 8 rows by 64 columns.
+#[repr(C, align(64))]
+struct Buffers {
+    /// The largest products' exponent fields: byte `4 j + t` of a row that of column `16 t + j`.
+    largest: [MaybeUninit<u32>; MR * NR / 4],
+    /// `2^(F - e_max)`.
+    by: [MaybeUninit<u32>; MR * NR],
+    /// In units of `2^(e_max - F)`.
+    sums: [MaybeUninit<u32>; MR * NR],
+}
+
+/// Where these are.
+#[derive(Clone, Copy)]
+struct Places {
+    largest: *mut u32,
+    by: *mut u32,
+    sums: *mut u32,
+}
+
+/// `Micro::steps_fast`.
+///
+/// # Safety
+/// As there; called where the set's instructions are enabled, so that all of this is compiled for them.
+#[inline(always)]
+pub(super) unsafe fn steps_fast<S: Vectors, const OUT: u8>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    skip: &mut [u32],
+    steps: usize,
+) -> Advance {
+    // SAFETY (whole function): the caller's promise, handed on.
+    unsafe {
+        match q.block {
+            4 => run::<S, OUT, 4>(set, p, q, skip, steps),
+            8 => run::<S, OUT, 8>(set, p, q, skip, steps),
+            16 => run::<S, OUT, 16>(set, p, q, skip, steps),
+            32 => run::<S, OUT, 32>(set, p, q, skip, steps),
+            _ => run::<S, OUT, 0>(set, p, q, skip, steps),
+        }
+    }
+}
+
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn run<S: Vectors, const OUT: u8, const L: usize>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    skip: &mut [u32],
+    steps: usize,
+) -> Advance {
+    let mut buffers = MaybeUninit::<Buffers>::uninit();
+    let at = buffers.as_mut_ptr();
+    // SAFETY: within the buffers.
+    let places = unsafe {
+        Places {
+            largest: (&raw mut (*at).largest).cast(),
+            by: (&raw mut (*at).by).cast(),
+            sums: (&raw mut (*at).sums).cast(),
+        }
+    };
+    for step in 0..steps {
+        let (here, mut more) = (p.skip(step, q), 0);
+        for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
+            // SAFETY: the caller's promise, handed on.
+            let late = unsafe { group::<S, OUT, L>(set, &here.group(g, q), &q.group(g), *skip, places) };
+            (more, *skip) = (more | late & !*skip, *skip | late);
+        }
+        if more != 0 {
+            return Advance::by(step + 1);
+        }
+    }
+    Advance::by(steps)
+}
+
+/// A step of 8 rows by 64 columns. Returns the pieces left as they were for the wide kernel, and those with an infinite
+/// f16.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn group<S: Vectors, const OUT: u8, const L: usize>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    mut skip: u32,
+    to: Places,
+) -> u32 {
+    // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
+    unsafe {
+        for row in (0..MR).step_by(4) {
+            skip |= exponents::<S, L>(set, p, q, row, to);
+        }
+        for row in 0..MR {
+            begin::<S, OUT>(set, p, q, row, to);
+        }
+        for t in 0..p.vectors {
+            for row in (0..MR).step_by(2) {
+                for v in (0..16 / S::LANES).step_by(2) {
+                    skip |= products::<S, L>(set, p, q, [row, t, v], to);
+                }
+            }
+        }
+        end::<S, OUT>(set, p, q, skip, to)
+    }
+}
+
+/// The largest products' exponent fields of four rows from `row` on; returns the pieces in which an operand below the
+/// window might matter.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn exponents<S: Vectors, const L: usize>(set: S, p: &Step, q: &Consts, row: usize, to: Places) -> u32 {
+    let (l, mut doubt) = (q.length::<L>(), 0);
+    let (sub, floor) = (set.splat(bytes(q.bias_sub)), set.splat(bytes(q.floor_field)));
+    // Products of operands below the window lie below this.
+    let safe = set.splat(bytes(95 + 127 + 1));
+    for d in (0..NR / 4).step_by(2 * S::LANES) {
+        let mut best = [[set.splat(0); 2]; 4];
+        for k in 0..l {
+            // SAFETY (whole function): the panels hold L * NR bytes of B and L * MR words of A.
+            let b = unsafe { p.b_exp.add(k * NR).cast::<u32>().add(d) };
+            let b = unsafe { [set.load(b), set.load(b.add(S::LANES))] };
+            for (r, best) in best.iter_mut().enumerate() {
+                let a = set.splat(unsafe { *p.a_exp.add((row + r) * l + k) });
+                *best =
+                    [set.max_bytes(best[0], set.add_bytes(a, b[0])), set.max_bytes(best[1], set.add_bytes(a, b[1]))];
+            }
+        }
+        for (r, best) in best.into_iter().enumerate() {
+            for (h, best) in best.into_iter().enumerate() {
+                if q.tiny & 1 != 0 {
+                    let below = set.below_bytes(best, safe);
+                    for t in 0..4 {
+                        doubt |= u32::from(below >> t & 0x1111_1111 != 0) << (4 * (row + r) + t);
+                    }
+                }
+                let field = set.max_bytes(set.sub_bytes(best, sub), floor);
+                unsafe { set.store(to.largest.add((row + r) * NR / 4 + d + h * S::LANES), field) }
+            }
+        }
+    }
+    doubt
+}
+
+/// A byte four times.
+const fn bytes(x: u8) -> u32 {
+    x as u32 * 0x0101_0101
+}
+
+/// What a row's products are multiplied by, and its c.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn begin<S: Vectors, const OUT: u8>(set: S, p: &Step, q: &Consts, row: usize, to: Places) {
+    let (field, up) = (set.splat(EXP32 as u32), set.splat(((254 + q.frac_bits) << 23) as u32));
+    for d in (0..16).step_by(S::LANES) {
+        // SAFETY (whole function): panels and states are as large as the step, and aligned.
+        let largest = unsafe { set.load(to.largest.add(row * NR / 4 + d)) };
+        // Bytes `4 j + t` in the exponent field, other bits around them.
+        let power = [set.left::<23>(largest), set.left::<15>(largest), set.left::<7>(largest), set.right::<1>(largest)];
+        let at = row * NR + d;
+        let mut c = [field; 4];
+        for t in 0..4 {
+            c[t] = unsafe { set.load(p.c.add(at + 16 * t).cast()) };
+        }
+        let mut by = [field; 4];
+        for t in 0..4 {
+            by[t] = set.max_positive(set.and(power[t], field), set.and(c[t], field));
+        }
+        if OUT == out::F16_RNE {
+            // A subnormal f16 c counts with the format's lowest exponent.
+            let low = set.splat((127 - 14) << 23);
+            for t in 0..4 {
+                let zero = set.equal(set.left::<1>(c[t]), set.splat(0));
+                by[t] = set.max_positive(by[t], if q.zero_c == 0 { set.without(zero, low) } else { low });
+            }
+        }
+        for t in 0..4 {
+            unsafe { set.store(to.by.add(at + 16 * t), set.sub(up, by[t])) }
+        }
+    }
+}
+
+/// The products of two rows by two vectors, from the `v`-th of 16 columns on, added up. Returns the pieces whose sums may
+/// have left 31 bits.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn products<S: Vectors, const L: usize>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    [row, t, v]: [usize; 3],
+    to: Places,
+) -> u32 {
+    let (l, mut late) = (q.length::<L>(), 0);
+    let a = p.a_val32.wrapping_add(row * l);
+    let b = p.b_val32.wrapping_add(t * l * 16 + v * S::LANES).cast::<u32>();
+    let at = row * NR + 16 * t + v * S::LANES;
+    let places = [[at, at + S::LANES], [at + NR, at + NR + S::LANES]];
+    // SAFETY (whole function): panels, states and buffers are as large as the step, and aligned.
+    let (mut by, mut sums) = ([[set.splat(0); 2]; 2], [[set.splat(0); 2]; 2]);
+    for r in 0..2 {
+        for h in 0..2 {
+            by[r][h] = unsafe { set.load(to.by.add(places[r][h])) };
+            sums[r][h] = unsafe { set.load(p.c.add(places[r][h]).cast()) };
+        }
+    }
+    for r in 0..2 {
+        sums[r] = [set.mul(sums[r][0], by[r][0]), set.mul(sums[r][1], by[r][1])];
+        sums[r] = [set.truncated(sums[r][0]), set.truncated(sums[r][1])];
+    }
+    let mut from = 0;
+    while from < l {
+        // Steps longer than that take the products by themselves.
+        let (end, long) = if L == 0 || L > CHUNK { (l.min(from + CHUNK), l > CHUNK) } else { (l, false) };
+        let before = sums;
+        if long {
+            sums = [[set.splat(0); 2]; 2];
+        }
+        for k in from..end {
+            let b = unsafe { b.add(k * 16) };
+            let b = unsafe { [set.load(b), set.load(b.add(S::LANES))] };
+            // One operation of all four after the other: a scheduler is small.
+            let mut x = [[b[0]; 2]; 2];
+            for r in 0..2 {
+                let a = set.splat(unsafe { *a.add(r * l + k) }.to_bits());
+                x[r] = [set.mul(a, b[0]), set.mul(a, b[1])];
+            }
+            for r in 0..2 {
+                x[r] = [set.mul(x[r][0], by[r][0]), set.mul(x[r][1], by[r][1])];
+            }
+            for r in 0..2 {
+                x[r] = [set.truncated(x[r][0]), set.truncated(x[r][1])];
+            }
+            for r in 0..2 {
+                sums[r] = [set.add(sums[r][0], x[r][0]), set.add(sums[r][1], x[r][1])];
+            }
+        }
+        if long {
+            for r in 0..2 {
+                let mut large = set.splat(0);
+                for h in 0..2 {
+                    large = set.or(large, set.add(set.abs(sums[r][h]), set.splat(ROOM)));
+                    sums[r][h] = set.add(sums[r][h], before[r][h]);
+                }
+                late |= u32::from(set.any(set.and(large, set.splat(3 << 30)))) << (4 * (row + r) + t);
+            }
+        }
+        from = end;
+    }
+    for r in 0..2 {
+        for h in 0..2 {
+            unsafe { set.store(to.sums.add(places[r][h]), sums[r][h]) }
+        }
+    }
+    late
+}
+
+/// The results of all pieces but those of `skip`. Returns `skip`, and those with an infinite f16.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn end<S: Vectors, const OUT: u8>(set: S, p: &Step, q: &Consts, skip: u32, from: Places) -> u32 {
+    let mut late = skip;
+    for row in 0..MR {
+        if skip == 0 && p.vectors == 4 {
+            let mut most = set.splat(0);
+            for d in (0..NR).step_by(4 * S::LANES) {
+                // SAFETY (whole function): states and buffers are as large as the step, and aligned.
+                let found = unsafe { end_at::<S, OUT, 4>(set, p, q, row * NR + d, from) };
+                most = set.max_positive(most, found);
+            }
+            if OUT != out::F16_RNE || !set.any(set.equal(most, set.splat(EXP32 as u32))) {
+                continue;
+            }
+        }
+        for t in 0..p.vectors {
+            let piece = 4 * row + t;
+            if skip >> piece & 1 == 1 {
+                continue;
+            }
+            for d in (0..16).step_by(2 * S::LANES) {
+                let most = unsafe { end_at::<S, OUT, 2>(set, p, q, row * NR + 16 * t + d, from) };
+                if OUT == out::F16_RNE {
+                    late |= u32::from(set.any(set.equal(most, set.splat(EXP32 as u32)))) << piece;
+                }
+            }
+        }
+    }
+    late
+}
+
+/// `N` vectors of them. Returns the largest magnitudes, where they are f16.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn end_at<S: Vectors, const OUT: u8, const N: usize>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    at: usize,
+    from: Places,
+) -> S::V {
+    let (mut sum, mut most) = ([set.splat(0); N], set.splat(0));
+    for (i, sum) in sum.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *sum = unsafe { set.load(from.sums.add(at + i * S::LANES)) };
+    }
+    let mut x = encode::<S, OUT, N>(set, sum, q);
+    for i in 0..N {
+        // SAFETY: the caller's promise.
+        let by = unsafe { set.load(from.by.add(at + i * S::LANES)) };
+        // 2^(e_max - F).
+        x[i] = set.mul(x[i], set.sub(set.splat(254 << 23), by));
+    }
+    for i in 0..N {
+        if OUT == out::F16_RNE {
+            x[i] = set.via_f16(x[i]);
+            most = set.max_positive(most, set.without(set.splat(1 << 31), x[i]));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { set.store(p.c.add(at + i * S::LANES).cast(), x[i]) }
+    }
+    most
+}
+
+/// Sums as f32, rounded so that only the exponent is missing, or the rounding to f16.
+#[inline(always)]
+fn encode<S: Vectors, const OUT: u8, const N: usize>(set: S, sum: [S::V; N], q: &Consts) -> [S::V; N] {
+    let mut x = sum;
+    if OUT != out::F32_RNE {
+        // The first bit that f32 has no place for decides how a magnitude is rounded: without it, toward zero. It stands
+        // 24 places below the leading one; what else goes would be cut off.
+        for x in &mut x {
+            *x = set.abs(*x);
+        }
+        for x in &mut x {
+            *x = set.without(set.right::<24>(*x), *x);
+        }
+        for i in 0..N {
+            x[i] = set.with_sign(x[i], sum[i]);
+        }
+    }
+    for x in &mut x {
+        *x = set.float(*x);
+    }
+    for i in 0..N {
+        if OUT == out::F16_RNE {
+            // To odd first, so that one rounding counts.
+            let exact = set.equal(set.truncated(x[i]), sum[i]);
+            x[i] = set.or(x[i], set.add(exact, set.splat(1)));
+        } else if OUT == out::F32_CUT {
+            x[i] = set.and(x[i], set.splat(q.keep as u32));
+        }
+    }
+    x
+}

@@ -1,0 +1,300 @@
+//! What the kernel of aligned products asks of an instruction set: vectors of 32-bit words, as integers or f32.
+
+use crate::simd::{Avx2, Sse2};
+use core::arch::x86_64::*;
+
+/// An instruction set, whose value is the proof that it is there. f32 arithmetic rounds to nearest even.
+pub(in crate::simd::fda) trait Vectors: Copy {
+    /// A vector of words.
+    type V: Copy;
+    /// Words in a vector.
+    const LANES: usize;
+
+    /// A vector from memory.
+    ///
+    /// # Safety
+    /// `from` leads to `LANES` words, aligned to as many.
+    unsafe fn load(self, from: *const u32) -> Self::V;
+    /// # Safety
+    /// As `load`.
+    unsafe fn store(self, to: *mut u32, x: Self::V);
+    /// `load` and `store` without the alignment.
+    ///
+    /// # Safety
+    /// `from` leads to `LANES` words.
+    unsafe fn load_unaligned(self, from: *const u32) -> Self::V;
+    /// # Safety
+    /// As `load_unaligned`.
+    unsafe fn store_unaligned(self, to: *mut u32, x: Self::V);
+    /// A word in every lane.
+    fn splat(self, x: u32) -> Self::V;
+
+    /// Bytes: sums modulo 256, the larger, differences that stop at 0.
+    fn add_bytes(self, x: Self::V, y: Self::V) -> Self::V;
+    fn max_bytes(self, x: Self::V, y: Self::V) -> Self::V;
+    fn sub_bytes(self, x: Self::V, y: Self::V) -> Self::V;
+    /// A bit of every byte that is below `y`'s.
+    fn below_bytes(self, x: Self::V, y: Self::V) -> u32;
+
+    fn and(self, x: Self::V, y: Self::V) -> Self::V;
+    fn or(self, x: Self::V, y: Self::V) -> Self::V;
+    /// `y` without `x`'s bits.
+    fn without(self, x: Self::V, y: Self::V) -> Self::V;
+    fn left<const N: i32>(self, x: Self::V) -> Self::V;
+    fn right<const N: i32>(self, x: Self::V) -> Self::V;
+    fn left_by(self, x: Self::V, n: u32) -> Self::V;
+    fn right_by(self, x: Self::V, n: u32) -> Self::V;
+    /// `x` in the lanes of a condition, `y` in others.
+    fn choose(self, condition: Self::V, x: Self::V, y: Self::V) -> Self::V;
+
+    fn add(self, x: Self::V, y: Self::V) -> Self::V;
+    fn sub(self, x: Self::V, y: Self::V) -> Self::V;
+    /// Conditions: all ones in a lane, or none.
+    fn equal(self, x: Self::V, y: Self::V) -> Self::V;
+    fn greater(self, x: Self::V, y: Self::V) -> Self::V;
+    fn abs(self, x: Self::V) -> Self::V;
+    /// A magnitude with the sign of `of`; anything where that is 0.
+    fn with_sign(self, x: Self::V, of: Self::V) -> Self::V;
+    /// The larger of two words that are not negative, and not NaN as f32.
+    fn max_positive(self, x: Self::V, y: Self::V) -> Self::V;
+
+    /// Products of f32.
+    fn mul(self, x: Self::V, y: Self::V) -> Self::V;
+    /// f32 truncated to integers.
+    fn truncated(self, x: Self::V) -> Self::V;
+    /// Integers rounded to f32.
+    fn float(self, x: Self::V) -> Self::V;
+    /// f32 rounded to f16; -0 becomes +0.
+    fn via_f16(self, x: Self::V) -> Self::V;
+    /// Whether any lane is not 0.
+    fn any(self, x: Self::V) -> bool;
+}
+
+/// Operations of one instruction each, or few.
+macro_rules! operations {
+    ($($name:ident($($x:ident),*) $body:expr;)*) => { $(
+        #[inline(always)]
+        fn $name(self, $($x: Self::V),*) -> Self::V {
+            // SAFETY: `self` is the proof that the instructions are there.
+            unsafe { $body }
+        }
+    )* };
+}
+
+impl Vectors for Avx2 {
+    type V = __m256i;
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    unsafe fn load(self, from: *const u32) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_load_si256(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u32, x: __m256i) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_store_si256(to.cast(), x) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_unaligned(self, from: *const u32) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_si256(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_unaligned(self, to: *mut u32, x: __m256i) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_storeu_si256(to.cast(), x) }
+    }
+
+    #[inline(always)]
+    fn splat(self, x: u32) -> __m256i {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm256_set1_epi32(x as i32) }
+    }
+
+    operations! {
+        add_bytes(x, y) _mm256_add_epi8(x, y);
+        max_bytes(x, y) _mm256_max_epu8(x, y);
+        sub_bytes(x, y) _mm256_subs_epu8(x, y);
+        and(x, y) _mm256_and_si256(x, y);
+        or(x, y) _mm256_or_si256(x, y);
+        without(x, y) _mm256_andnot_si256(x, y);
+        add(x, y) _mm256_add_epi32(x, y);
+        sub(x, y) _mm256_sub_epi32(x, y);
+        equal(x, y) _mm256_cmpeq_epi32(x, y);
+        greater(x, y) _mm256_cmpgt_epi32(x, y);
+        choose(condition, x, y) _mm256_blendv_epi8(y, x, condition);
+        abs(x) _mm256_abs_epi32(x);
+        with_sign(x, of) _mm256_sign_epi32(x, of);
+        max_positive(x, y) _mm256_max_epi32(x, y);
+        mul(x, y) _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(x), _mm256_castsi256_ps(y)));
+        truncated(x) _mm256_cvttps_epi32(_mm256_castsi256_ps(x));
+        float(x) _mm256_castps_si256(_mm256_cvtepi32_ps(x));
+        via_f16(x) {
+            let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_castsi256_ps(x));
+            _mm256_castps_si256(_mm256_add_ps(_mm256_cvtph_ps(half), _mm256_setzero_ps()))
+        };
+    }
+
+    #[inline(always)]
+    fn left<const N: i32>(self, x: __m256i) -> __m256i {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm256_slli_epi32::<N>(x) }
+    }
+
+    #[inline(always)]
+    fn right<const N: i32>(self, x: __m256i) -> __m256i {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm256_srli_epi32::<N>(x) }
+    }
+
+    #[inline(always)]
+    fn left_by(self, x: __m256i, n: u32) -> __m256i {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm256_sll_epi32(x, _mm_cvtsi32_si128(n as i32)) }
+    }
+
+    #[inline(always)]
+    fn right_by(self, x: __m256i, n: u32) -> __m256i {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm256_srl_epi32(x, _mm_cvtsi32_si128(n as i32)) }
+    }
+
+    #[inline(always)]
+    fn below_bytes(self, x: __m256i, y: __m256i) -> u32 {
+        // SAFETY: `self` is the proof.
+        unsafe { !_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(x, y), x)) as u32 }
+    }
+
+    #[inline(always)]
+    fn any(self, x: __m256i) -> bool {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm256_testz_si256(x, x) == 0 }
+    }
+}
+
+impl Vectors for Sse2 {
+    type V = __m128i;
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn load(self, from: *const u32) -> __m128i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm_load_si128(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u32, x: __m128i) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm_store_si128(to.cast(), x) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_unaligned(self, from: *const u32) -> __m128i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm_loadu_si128(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_unaligned(self, to: *mut u32, x: __m128i) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm_storeu_si128(to.cast(), x) }
+    }
+
+    #[inline(always)]
+    fn splat(self, x: u32) -> __m128i {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm_set1_epi32(x as i32) }
+    }
+
+    operations! {
+        add_bytes(x, y) _mm_add_epi8(x, y);
+        max_bytes(x, y) _mm_max_epu8(x, y);
+        sub_bytes(x, y) _mm_subs_epu8(x, y);
+        and(x, y) _mm_and_si128(x, y);
+        or(x, y) _mm_or_si128(x, y);
+        without(x, y) _mm_andnot_si128(x, y);
+        add(x, y) _mm_add_epi32(x, y);
+        sub(x, y) _mm_sub_epi32(x, y);
+        equal(x, y) _mm_cmpeq_epi32(x, y);
+        greater(x, y) _mm_cmpgt_epi32(x, y);
+        choose(condition, x, y) _mm_or_si128(_mm_and_si128(condition, x), _mm_andnot_si128(condition, y));
+        // The bits of positive numbers are in their order.
+        max_positive(x, y) _mm_castps_si128(_mm_max_ps(_mm_castsi128_ps(x), _mm_castsi128_ps(y)));
+        mul(x, y) _mm_castps_si128(_mm_mul_ps(_mm_castsi128_ps(x), _mm_castsi128_ps(y)));
+        truncated(x) _mm_cvttps_epi32(_mm_castsi128_ps(x));
+        float(x) _mm_castps_si128(_mm_cvtepi32_ps(x));
+    }
+
+    #[inline(always)]
+    fn abs(self, x: __m128i) -> __m128i {
+        self.with_sign(x, x)
+    }
+
+    #[inline(always)]
+    fn with_sign(self, x: __m128i, of: __m128i) -> __m128i {
+        // SAFETY: `self` is the proof.
+        unsafe {
+            let mask = _mm_srai_epi32::<31>(of);
+            _mm_sub_epi32(_mm_xor_si128(x, mask), mask)
+        }
+    }
+
+    #[inline(always)]
+    fn via_f16(self, x: __m128i) -> __m128i {
+        let magnitude = self.without(self.splat(1 << 31), x);
+        // Ties to even: less than half of the last place that stays is added to an even one, half to an odd one.
+        let odd = self.and(self.right::<13>(magnitude), self.splat(1));
+        let up = self.add(self.add(magnitude, self.splat(0xFFF)), odd);
+        let normal = self.without(self.splat(0x1FFF), up);
+        let normal = self.choose(self.greater(self.splat(143 << 23), normal), normal, self.splat(255 << 23));
+        // SAFETY: `self` is the proof.
+        let small = unsafe {
+            // The last place of a half is that of f16's subnormal numbers.
+            let half = _mm_set1_ps(0.5);
+            _mm_castps_si128(_mm_sub_ps(_mm_add_ps(_mm_castsi128_ps(magnitude), half), half))
+        };
+        let rounded = self.choose(self.greater(self.splat(113 << 23), magnitude), small, normal);
+        let sign = self.without(self.equal(rounded, self.splat(0)), self.and(x, self.splat(1 << 31)));
+        self.or(rounded, sign)
+    }
+
+    #[inline(always)]
+    fn left<const N: i32>(self, x: __m128i) -> __m128i {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm_slli_epi32::<N>(x) }
+    }
+
+    #[inline(always)]
+    fn right<const N: i32>(self, x: __m128i) -> __m128i {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm_srli_epi32::<N>(x) }
+    }
+
+    #[inline(always)]
+    fn left_by(self, x: __m128i, n: u32) -> __m128i {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm_sll_epi32(x, _mm_cvtsi32_si128(n as i32)) }
+    }
+
+    #[inline(always)]
+    fn right_by(self, x: __m128i, n: u32) -> __m128i {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm_srl_epi32(x, _mm_cvtsi32_si128(n as i32)) }
+    }
+
+    #[inline(always)]
+    fn below_bytes(self, x: __m128i, y: __m128i) -> u32 {
+        // SAFETY: `self` is the proof.
+        unsafe { !_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(x, y), x)) as u32 & 0xFFFF }
+    }
+
+    #[inline(always)]
+    fn any(self, x: __m128i) -> bool {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm_movemask_epi8(_mm_cmpeq_epi32(x, _mm_setzero_si128())) != 0xFFFF }
+    }
+}

@@ -1,0 +1,67 @@
+//! The FDA step for all finite operands and states in plain code: SPEC section 3, steps 3 to 6, by the letter, for F up to
+//! 25.
+
+#![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "the function says once why its loads and stores are sound")]
+
+use super::state::round_f16;
+use super::step::{A_SCALE, B_SCALE, Consts, Step};
+use super::{NR, out};
+use crate::simd::lanes::{ToInt, power, to_int};
+
+/// The step of row `row` of the tile by the 16 columns of vector `t`.
+///
+/// # Safety
+/// As `steps_fast`, the wide panels included.
+pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, t: usize) {
+    let l = q.block;
+    for j in 0..16 {
+        // SAFETY (whole function): panels and state are as large as the step.
+        let state = unsafe { &mut *p.c.add(row * NR + t * 16 + j) };
+        let product_exponent = |k: usize| {
+            let (a, b) = unsafe { (*p.a_wide.add(row * l + k) as i16, *p.b_wide.add(k * NR + t * 16 + j)) };
+            i32::from(a) + i32::from(b)
+        };
+        let e_max = (0..l).map(product_exponent).fold(q.e_zero.max(c_exponent::<OUT>(*state, q)), i32::max);
+        let truncated = |x: f64| to_int::<false>(x, ToInt::TowardZero);
+        // Even columns of a vector come first.
+        let at = t * l * 16 + j % 2 * 8 + j / 2;
+        let sum: f64 = (0..l)
+            .map(|k| {
+                let (a, b) = unsafe { (*p.a_val.add(row * l + k), *p.b_val.add(at + k * 16)) };
+                // With this a, products are 2^F times what they are.
+                truncated(a * power(-A_SCALE - B_SCALE) * b * power(-e_max))
+            })
+            .sum();
+        let c = truncated(f64::from(*state) * power(q.frac_bits) * power(-e_max));
+        *state = encode::<OUT>((sum + c) * power(e_max - q.frac_bits), q);
+    }
+}
+
+/// c's exponent, `e_zero` where it has none.
+fn c_exponent<const OUT: u8>(c: f32, q: &Consts) -> i32 {
+    // f16 states are held as f32: their subnormals keep the format's lowest exponent.
+    let low = if OUT == out::F16_RNE { -14 } else { -126 };
+    let own = (c.to_bits() >> 23 & 0xFF) as i32 - 127;
+    if c == 0.0 && q.zero_c == 0 { q.e_zero } else { own.max(low) }
+}
+
+/// A sum, rounded.
+fn encode<const OUT: u8>(v: f64, q: &Consts) -> f32 {
+    let nearest = v as f32;
+    if OUT == out::F32_RNE {
+        return nearest + 0.0;
+    }
+    // Beyond every exponent, whatever the rounding.
+    if v.abs() >= power(128) {
+        return f32::INFINITY.copysign(nearest);
+    }
+    // A step back where rounding to nearest went up: the magnitude's bits are in order.
+    let up = f64::from(nearest).abs() > v.abs();
+    let cut = nearest.to_bits() - u32::from(up);
+    if OUT == out::F16_RNE {
+        let inexact = f64::from(f32::from_bits(cut)) != v;
+        return round_f16(f32::from_bits(cut | u32::from(inexact))) + 0.0;
+    }
+    f32::from_bits(cut & q.keep as u32) + 0.0
+}
