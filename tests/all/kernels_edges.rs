@@ -7,7 +7,7 @@ use gemmulate::simd::Isa;
 use gemmulate::vectors::Kind;
 
 /// Units of FDA kernels, every length of step and kind of result among them.
-pub(crate) const FDA: [&str; 18] = [
+pub(crate) const FDA: [&str; 22] = [
     "hopper/mma.m16n8k16.f32.f16.f16.f32",
     "hopper/mma.m16n8k16.f16.f16.f16.f16",
     "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
@@ -26,6 +26,10 @@ pub(crate) const FDA: [&str; 18] = [
     "custom/m8n8k28.f32.e4m3.e4m3.f32/dot:block=28:F=9:out-bits=13",
     "custom/m8n8k7.f32.e5m2.e4m3.f32/dot:block=7:F=12",
     "custom/m8n8k2.f32.f16.f16.f32/dot:block=1:F=25",
+    "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=40",
+    "custom/m8n8k32.f32.f16.f16.f32/dot:block=32:F=26:out=rne",
+    "custom/m8n8k8.f16.f16.f16.f16/dot:block=8:F=33:out=rne",
+    "custom/m8n8k12.f32.tf32.tf32.f32/dot:block=6:F=37:out-bits=13",
 ];
 
 /// Codes of a format at its edges: `kind` 0, significands as large as can be; 1, the window's border below the largest;
@@ -99,6 +103,7 @@ fn panels_of_any_magnitude_are_the_references() {
         "hopper/mma.m16n8k8.f32.tf32.tf32.f32",
         "custom/m8n8k32.f32.bf16.bf16.f32/dot:block=32:F=25:out=rne",
         "custom/m8n8k16.f16.bf16.bf16.f16/dot:block=16:F=10:e_zero=zero-c:out=rne",
+        "custom/m8n8k8.f32.tf32.tf32.f32/dot:block=8:F=40",
         "custom/m8n8k32.block32.f32.bf16.e5m2.f32.ue8m0/dot:block=32:F=25",
         "rtx-blackwell/mma.m16n8k32.block32.f32.e5m2.e4m3.f32.ue8m0",
     ] {

@@ -5,6 +5,9 @@
 //! so that a 32-bit integer holds the sum of 16 with c's. Of longer steps halves are summed, and pieces of which one
 //! is large are left to the wide kernel.
 //!
+//! Above F = 25 a pair of integers takes a product: the whole units of `2^(e_max - F + 15)`, and of the rest, which is
+//! exact in f32 as well, those of `2^(e_max - F)`.
+//!
 //! The largest exponents are found in bytes, for all columns at once, as in the other kernels.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
@@ -21,6 +24,8 @@ pub(super) use vector::Vectors;
 
 /// Products whose sum, with c, i32 holds.
 const CHUNK: usize = 16;
+/// Bits of F that pairs of integers have in the lower one.
+pub(super) const REST: i32 = 15;
 /// A sum of half a step plus this must be below 2^30: two of them and c then fit.
 const ROOM: u32 = 1 << 27;
 
@@ -31,8 +36,10 @@ struct Buffers {
     largest: [MaybeUninit<u32>; MR * NR / 4],
     /// `2^(F - e_max)`.
     by: [MaybeUninit<u32>; MR * NR],
-    /// In units of `2^(e_max - F)`.
+    /// In units of `2^(e_max - F)`, or of `2^15` times that.
     sums: [MaybeUninit<u32>; MR * NR],
+    /// What is left of them then.
+    rests: [MaybeUninit<u32>; MR * NR],
 }
 
 /// Where these are.
@@ -41,6 +48,7 @@ struct Places {
     largest: *mut u32,
     by: *mut u32,
     sums: *mut u32,
+    rests: *mut u32,
 }
 
 /// `Micro::steps_fast`.
@@ -58,11 +66,12 @@ pub(super) unsafe fn steps_fast<S: Vectors, const OUT: u8>(
     // SAFETY (whole function): the caller's promise, handed on.
     unsafe {
         match q.block {
-            4 => run::<S, OUT, 4>(set, p, q, skip, steps),
-            8 => run::<S, OUT, 8>(set, p, q, skip, steps),
-            16 => run::<S, OUT, 16>(set, p, q, skip, steps),
-            32 => run::<S, OUT, 32>(set, p, q, skip, steps),
-            _ => run::<S, OUT, 0>(set, p, q, skip, steps),
+            _ if q.frac_bits > 25 => run::<S, OUT, 0, true>(set, p, q, skip, steps),
+            4 => run::<S, OUT, 4, false>(set, p, q, skip, steps),
+            8 => run::<S, OUT, 8, false>(set, p, q, skip, steps),
+            16 => run::<S, OUT, 16, false>(set, p, q, skip, steps),
+            32 => run::<S, OUT, 32, false>(set, p, q, skip, steps),
+            _ => run::<S, OUT, 0, false>(set, p, q, skip, steps),
         }
     }
 }
@@ -70,7 +79,7 @@ pub(super) unsafe fn steps_fast<S: Vectors, const OUT: u8>(
 /// # Safety
 /// As `steps_fast`.
 #[inline(always)]
-unsafe fn run<S: Vectors, const OUT: u8, const L: usize>(
+unsafe fn run<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     set: S,
     p: &Step,
     q: &Consts,
@@ -85,13 +94,14 @@ unsafe fn run<S: Vectors, const OUT: u8, const L: usize>(
             largest: (&raw mut (*at).largest).cast(),
             by: (&raw mut (*at).by).cast(),
             sums: (&raw mut (*at).sums).cast(),
+            rests: (&raw mut (*at).rests).cast(),
         }
     };
     for step in 0..steps {
         let (here, mut more) = (p.skip(step, q), 0);
         for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
             // SAFETY: the caller's promise, handed on.
-            let late = unsafe { group::<S, OUT, L>(set, &here.group(g, q), &q.group(g), *skip, places) };
+            let late = unsafe { group::<S, OUT, L, PAIRS>(set, &here.group(g, q), &q.group(g), *skip, places) };
             (more, *skip) = (more | late & !*skip, *skip | late);
         }
         if more != 0 {
@@ -107,7 +117,7 @@ unsafe fn run<S: Vectors, const OUT: u8, const L: usize>(
 /// # Safety
 /// As `steps_fast`.
 #[inline(always)]
-unsafe fn group<S: Vectors, const OUT: u8, const L: usize>(
+unsafe fn group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     set: S,
     p: &Step,
     q: &Consts,
@@ -120,16 +130,16 @@ unsafe fn group<S: Vectors, const OUT: u8, const L: usize>(
             skip |= exponents::<S, L>(set, p, q, row, to);
         }
         for row in 0..MR {
-            begin::<S, OUT>(set, p, q, row, to);
+            begin::<S, OUT, PAIRS>(set, p, q, row, to);
         }
         for t in 0..p.vectors {
             for row in (0..MR).step_by(2) {
                 for v in (0..16 / S::LANES).step_by(2) {
-                    skip |= products::<S, L>(set, p, q, [row, t, v], to);
+                    skip |= products::<S, L, PAIRS>(set, p, q, [row, t, v], to);
                 }
             }
         }
-        end::<S, OUT>(set, p, q, skip, to)
+        end::<S, OUT, PAIRS>(set, p, q, skip, to)
     }
 }
 
@@ -182,8 +192,9 @@ const fn bytes(x: u8) -> u32 {
 /// # Safety
 /// As `steps_fast`.
 #[inline(always)]
-unsafe fn begin<S: Vectors, const OUT: u8>(set: S, p: &Step, q: &Consts, row: usize, to: Places) {
-    let (field, up) = (set.splat(EXP32 as u32), set.splat(((254 + q.frac_bits) << 23) as u32));
+unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(set: S, p: &Step, q: &Consts, row: usize, to: Places) {
+    let bits = q.frac_bits - if PAIRS { REST } else { 0 };
+    let (field, up) = (set.splat(EXP32 as u32), set.splat(((254 + bits) << 23) as u32));
     for d in (0..16).step_by(S::LANES) {
         // SAFETY (whole function): panels and states are as large as the step, and aligned.
         let largest = unsafe { set.load(to.largest.add(row * NR / 4 + d)) };
@@ -218,7 +229,7 @@ unsafe fn begin<S: Vectors, const OUT: u8>(set: S, p: &Step, q: &Consts, row: us
 /// # Safety
 /// As `steps_fast`.
 #[inline(always)]
-unsafe fn products<S: Vectors, const L: usize>(
+unsafe fn products<S: Vectors, const L: usize, const PAIRS: bool>(
     set: S,
     p: &Step,
     q: &Consts,
@@ -238,9 +249,13 @@ unsafe fn products<S: Vectors, const L: usize>(
             sums[r][h] = unsafe { set.load(p.c.add(places[r][h]).cast()) };
         }
     }
+    let mut rests = [[set.splat(0); 2]; 2];
     for r in 0..2 {
-        sums[r] = [set.mul(sums[r][0], by[r][0]), set.mul(sums[r][1], by[r][1])];
-        sums[r] = [set.truncated(sums[r][0]), set.truncated(sums[r][1])];
+        let x = [set.mul(sums[r][0], by[r][0]), set.mul(sums[r][1], by[r][1])];
+        sums[r] = [set.truncated(x[0]), set.truncated(x[1])];
+        if PAIRS {
+            rests[r] = [rest(set, x[0], sums[r][0]), rest(set, x[1], sums[r][1])];
+        }
     }
     let mut from = 0;
     while from < l {
@@ -263,7 +278,12 @@ unsafe fn products<S: Vectors, const L: usize>(
                 x[r] = [set.mul(x[r][0], by[r][0]), set.mul(x[r][1], by[r][1])];
             }
             for r in 0..2 {
-                x[r] = [set.truncated(x[r][0]), set.truncated(x[r][1])];
+                let whole = [set.truncated(x[r][0]), set.truncated(x[r][1])];
+                if PAIRS {
+                    rests[r][0] = set.add(rests[r][0], rest(set, x[r][0], whole[0]));
+                    rests[r][1] = set.add(rests[r][1], rest(set, x[r][1], whole[1]));
+                }
+                x[r] = whole;
             }
             for r in 0..2 {
                 sums[r] = [set.add(sums[r][0], x[r][0]), set.add(sums[r][1], x[r][1])];
@@ -284,9 +304,19 @@ unsafe fn products<S: Vectors, const L: usize>(
     for r in 0..2 {
         for h in 0..2 {
             unsafe { set.store(to.sums.add(places[r][h]), sums[r][h]) }
+            if PAIRS {
+                unsafe { set.store(to.rests.add(places[r][h]), rests[r][h]) }
+            }
         }
     }
     late
+}
+
+/// What `whole` leaves of `x`, in units of `2^-REST`, truncated.
+#[inline(always)]
+fn rest<S: Vectors>(set: S, x: S::V, whole: S::V) -> S::V {
+    let rest = set.sub_f32(x, set.float(whole));
+    set.truncated(set.mul(rest, set.splat(((127 + REST) as u32) << 23)))
 }
 
 /// The results of all pieces but those of `skip`. Returns `skip`, and those with an infinite f16.
@@ -294,14 +324,20 @@ unsafe fn products<S: Vectors, const L: usize>(
 /// # Safety
 /// As `steps_fast`.
 #[inline(always)]
-unsafe fn end<S: Vectors, const OUT: u8>(set: S, p: &Step, q: &Consts, skip: u32, from: Places) -> u32 {
+unsafe fn end<S: Vectors, const OUT: u8, const PAIRS: bool>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    skip: u32,
+    from: Places,
+) -> u32 {
     let mut late = skip;
     for row in 0..MR {
         if skip == 0 && p.vectors == 4 {
             let mut most = set.splat(0);
             for d in (0..NR).step_by(4 * S::LANES) {
                 // SAFETY (whole function): states and buffers are as large as the step, and aligned.
-                let found = unsafe { end_at::<S, OUT, 4>(set, p, q, row * NR + d, from) };
+                let found = unsafe { end_at::<S, OUT, PAIRS, 4>(set, p, q, row * NR + d, from) };
                 most = set.max_positive(most, found);
             }
             if OUT != out::F16_RNE || !set.any(set.equal(most, set.splat(EXP32 as u32))) {
@@ -314,7 +350,7 @@ unsafe fn end<S: Vectors, const OUT: u8>(set: S, p: &Step, q: &Consts, skip: u32
                 continue;
             }
             for d in (0..16).step_by(2 * S::LANES) {
-                let most = unsafe { end_at::<S, OUT, 2>(set, p, q, row * NR + 16 * t + d, from) };
+                let most = unsafe { end_at::<S, OUT, PAIRS, 2>(set, p, q, row * NR + 16 * t + d, from) };
                 if OUT == out::F16_RNE {
                     late |= u32::from(set.any(set.equal(most, set.splat(EXP32 as u32)))) << piece;
                 }
@@ -329,7 +365,7 @@ unsafe fn end<S: Vectors, const OUT: u8>(set: S, p: &Step, q: &Consts, skip: u32
 /// # Safety
 /// As `steps_fast`.
 #[inline(always)]
-unsafe fn end_at<S: Vectors, const OUT: u8, const N: usize>(
+unsafe fn end_at<S: Vectors, const OUT: u8, const PAIRS: bool, const N: usize>(
     set: S,
     p: &Step,
     q: &Consts,
@@ -341,12 +377,25 @@ unsafe fn end_at<S: Vectors, const OUT: u8, const N: usize>(
         // SAFETY: the caller's promise.
         *sum = unsafe { set.load(from.sums.add(at + i * S::LANES)) };
     }
-    let mut x = encode::<S, OUT, N>(set, sum, q);
+    let mut x = if PAIRS {
+        let mut x = sum;
+        for i in 0..N {
+            // SAFETY: the caller's promise.
+            x[i] = set.joined::<OUT>(sum[i], unsafe { set.load(from.rests.add(at + i * S::LANES)) });
+            if OUT == out::F32_CUT {
+                x[i] = set.and(x[i], set.splat(q.keep as u32));
+            }
+        }
+        x
+    } else {
+        encode::<S, OUT, N>(set, sum, q)
+    };
+    let down = set.splat(((254 - if PAIRS { REST } else { 0 }) as u32) << 23);
     for i in 0..N {
         // SAFETY: the caller's promise.
         let by = unsafe { set.load(from.by.add(at + i * S::LANES)) };
         // 2^(e_max - F).
-        x[i] = set.mul(x[i], set.sub(set.splat(254 << 23), by));
+        x[i] = set.mul(x[i], set.sub(down, by));
     }
     for i in 0..N {
         if OUT == out::F16_RNE {

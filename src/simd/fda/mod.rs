@@ -249,7 +249,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let small = |r: Reach| r.emin >= -16 && r.emax <= 16;
     let sums_fit = f <= 14 && (block << (f + 2)) + (2 << f) < 1 << 22 && fraction_bits <= 12;
     let narrow = sums_fit && small(a) && small(b) && unit.scale.is_none() && !matches!(set, Set::Sse2(_));
-    let aligned = !matches!(set, Set::Avx512(_)) && !narrow && f <= 25 && fits_f32(unit);
+    let aligned = !matches!(set, Set::Avx512(_)) && !narrow && fits_f32(unit);
     if matches!(set, Set::Sse2(_)) && !aligned {
         return None;
     }
@@ -324,6 +324,7 @@ impl Kernel for Fda {
             );
         }
         let accumulators = match (self.narrow, f) {
+            _ if self.aligned && f > 25 => "products are exact in f32 and truncated one by one, to pairs of i32",
             _ if self.aligned => "products are exact in f32 and truncated one by one, and i32 holds their sums",
             (true, _) => "sums of a step fit 22 bits, so f32 accumulators do",
             (_, 0..=25) => "products are exact in f64 and sums fit 32 bits",

@@ -85,7 +85,11 @@ impl Fda {
     pub(super) fn consts_of(&self, top: i32, fixed: bool) -> (Consts, bool) {
         // The lowest product's f32 exponent field, and what it must not be below for the floor not to matter.
         let lowest = (self.a.emin + self.b.emin).max(top - 62) + 127;
-        let ground = if self.narrow { 70 } else { 30 };
+        let ground = match self.narrow {
+            true => 70,
+            false if self.frac_bits > 25 => 45,
+            false => 30,
+        };
         let q = Consts {
             frac_bits: self.frac_bits as i32,
             frac_float: self.frac_bits as f32,
@@ -102,7 +106,7 @@ impl Fda {
             floors: self.round_down.as_ref().map(|r| r.floors).unwrap_or_default(),
         };
         let has_kernel = self.narrow || self.aligned || matches!(self.set, Set::Avx512(_));
-        (q, has_kernel && self.frac_bits <= 25 && (-34..=50).contains(&top) && lowest >= ground)
+        (q, has_kernel && (self.aligned || self.frac_bits <= 25) && (-34..=50).contains(&top) && lowest >= ground)
     }
 
     /// Runs unit steps of the panels on a tile's states.

@@ -119,7 +119,13 @@ impl Consts {
 
     /// The exponent field from which on up a state is a multiple of the coarsest step the exponent floor can cause.
     pub(super) const fn lowest(&self) -> u32 {
-        if self.narrow { 83 } else { 31 }
+        if self.narrow {
+            83
+        } else if self.frac_bits > 25 {
+            46
+        } else {
+            31
+        }
     }
 
     /// L, known to the compiler or not.

@@ -1,7 +1,12 @@
 //! What the kernel of aligned products asks of an instruction set: vectors of 32-bit words, as integers or f32.
 
+use super::REST;
+use crate::simd::fda::out;
 use crate::simd::{Avx2, Sse2};
 use core::arch::x86_64::*;
+
+/// The bits of an f64's significand that f32 has no place for.
+const BELOW: i64 = (1 << 29) - 1;
 
 /// An instruction set, whose value is the proof that it is there. f32 arithmetic rounds to nearest even.
 pub(in crate::simd::fda) trait Vectors: Copy {
@@ -58,7 +63,8 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     /// The larger of two words that are not negative, and not NaN as f32.
     fn max_positive(self, x: Self::V, y: Self::V) -> Self::V;
 
-    /// Products of f32.
+    /// Differences and products of f32.
+    fn sub_f32(self, x: Self::V, y: Self::V) -> Self::V;
     fn mul(self, x: Self::V, y: Self::V) -> Self::V;
     /// f32 truncated to integers.
     fn truncated(self, x: Self::V) -> Self::V;
@@ -66,6 +72,8 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     fn float(self, x: Self::V) -> Self::V;
     /// f32 rounded to f16; -0 becomes +0.
     fn via_f16(self, x: Self::V) -> Self::V;
+    /// `high * 2^REST + low` as f32, rounded as `OUT` says: to nearest, to odd where f16 follows, or toward zero.
+    fn joined<const OUT: u8>(self, high: Self::V, low: Self::V) -> Self::V;
     /// Whether any lane is not 0.
     fn any(self, x: Self::V) -> bool;
 }
@@ -130,6 +138,7 @@ impl Vectors for Avx2 {
         abs(x) _mm256_abs_epi32(x);
         with_sign(x, of) _mm256_sign_epi32(x, of);
         max_positive(x, y) _mm256_max_epi32(x, y);
+        sub_f32(x, y) _mm256_castps_si256(_mm256_sub_ps(_mm256_castsi256_ps(x), _mm256_castsi256_ps(y)));
         mul(x, y) _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(x), _mm256_castsi256_ps(y)));
         truncated(x) _mm256_cvttps_epi32(_mm256_castsi256_ps(x));
         float(x) _mm256_castps_si256(_mm256_cvtepi32_ps(x));
@@ -137,6 +146,29 @@ impl Vectors for Avx2 {
             let half = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_castsi256_ps(x));
             _mm256_castps_si256(_mm256_add_ps(_mm256_cvtph_ps(half), _mm256_setzero_ps()))
         };
+    }
+
+    #[inline(always)]
+    fn joined<const OUT: u8>(self, high: __m256i, low: __m256i) -> __m256i {
+        // SAFETY: `self` is the proof.
+        unsafe {
+            let half = |high: __m128i, low: __m128i| {
+                let factor = _mm256_set1_pd((1 << REST).into());
+                let sum = _mm256_fmadd_pd(_mm256_cvtepi32_pd(high), factor, _mm256_cvtepi32_pd(low));
+                let (bits, below) = (_mm256_castpd_si256(sum), _mm256_set1_epi64x(BELOW));
+                let cut = match OUT {
+                    out::F32_RNE => bits,
+                    out::F16_RNE => {
+                        let sticky = _mm256_add_epi64(_mm256_and_si256(bits, below), below);
+                        _mm256_andnot_si256(below, _mm256_or_si256(bits, sticky))
+                    }
+                    _ => _mm256_andnot_si256(below, bits),
+                };
+                _mm_castps_si128(_mm256_cvtpd_ps(_mm256_castsi256_pd(cut)))
+            };
+            let lower = half(_mm256_castsi256_si128(high), _mm256_castsi256_si128(low));
+            _mm256_set_m128i(half(_mm256_extracti128_si256::<1>(high), _mm256_extracti128_si256::<1>(low)), lower)
+        }
     }
 
     #[inline(always)]
@@ -224,6 +256,7 @@ impl Vectors for Sse2 {
         choose(condition, x, y) _mm_or_si128(_mm_and_si128(condition, x), _mm_andnot_si128(condition, y));
         // The bits of positive numbers are in their order.
         max_positive(x, y) _mm_castps_si128(_mm_max_ps(_mm_castsi128_ps(x), _mm_castsi128_ps(y)));
+        sub_f32(x, y) _mm_castps_si128(_mm_sub_ps(_mm_castsi128_ps(x), _mm_castsi128_ps(y)));
         mul(x, y) _mm_castps_si128(_mm_mul_ps(_mm_castsi128_ps(x), _mm_castsi128_ps(y)));
         truncated(x) _mm_cvttps_epi32(_mm_castsi128_ps(x));
         float(x) _mm_castps_si128(_mm_cvtepi32_ps(x));
@@ -260,6 +293,29 @@ impl Vectors for Sse2 {
         let rounded = self.choose(self.greater(self.splat(113 << 23), magnitude), small, normal);
         let sign = self.without(self.equal(rounded, self.splat(0)), self.and(x, self.splat(1 << 31)));
         self.or(rounded, sign)
+    }
+
+    #[inline(always)]
+    fn joined<const OUT: u8>(self, high: __m128i, low: __m128i) -> __m128i {
+        // SAFETY: `self` is the proof.
+        unsafe {
+            let half = |high: __m128i, low: __m128i| {
+                let factor = _mm_set1_pd((1 << REST).into());
+                let sum = _mm_add_pd(_mm_mul_pd(_mm_cvtepi32_pd(high), factor), _mm_cvtepi32_pd(low));
+                let (bits, below) = (_mm_castpd_si128(sum), _mm_set1_epi64x(BELOW));
+                let cut = match OUT {
+                    out::F32_RNE => bits,
+                    out::F16_RNE => {
+                        let sticky = _mm_add_epi64(_mm_and_si128(bits, below), below);
+                        _mm_andnot_si128(below, _mm_or_si128(bits, sticky))
+                    }
+                    _ => _mm_andnot_si128(below, bits),
+                };
+                _mm_cvtpd_ps(_mm_castsi128_pd(cut))
+            };
+            let upper = |x: __m128i| _mm_shuffle_epi32::<0b1110>(x);
+            _mm_castps_si128(_mm_movelh_ps(half(high, low), half(upper(high), upper(low))))
+        }
     }
 
     #[inline(always)]
