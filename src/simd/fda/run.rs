@@ -87,7 +87,7 @@ impl Fda {
         let lowest = (self.a.emin + self.b.emin).max(top - 62) + 127;
         let ground = match self.narrow {
             true => 70,
-            false if self.frac_bits > 25 => 45,
+            false if self.aligned && self.frac_bits > 25 => 45,
             false => 30,
         };
         let q = Consts {

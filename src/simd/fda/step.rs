@@ -121,7 +121,7 @@ impl Consts {
     pub(super) const fn lowest(&self) -> u32 {
         if self.narrow {
             83
-        } else if self.frac_bits > 25 {
+        } else if self.aligned && self.frac_bits > 25 {
             46
         } else {
             31
