@@ -1,5 +1,5 @@
 //! FDA, the fused dot-add, with a magic accumulator (AVX-512; AVX2 where it is f32), or on products aligned one by one
-//! (`aligned`: other units on AVX2).
+//! (`aligned`: other units on AVX2, and all of F up to 40 on SSE2).
 //!
 //! The FDA truncates every product to a multiple of `q = 2^(e_max - F)` and adds exactly. One fused
 //! multiply-add does both: an accumulator held in `[2^52 q, 2^53 q)` has `q` as its unit in the last

@@ -227,7 +227,7 @@ impl Fda {
         let it = decoder.items(codes, shifts);
         let words = set.or(it.exponents, set.left::<8>(it.exponents));
         let words = set.or(words, set.left::<16>(words));
-        // The largest sum of significands that is no risk.
+        // Whether significands can be so large that a step is a risk.
         let risk = l <= 16 && l as u32 * ((2 << decoder.frac_bits) - 1) > self.risk_limit();
         let seen = set.any(set.or(it.special, it.tiny));
         let parts = if PART == 4 { n / 4 } else { 1 };
