@@ -106,6 +106,9 @@ fn panels_of_any_magnitude_are_the_references() {
         "custom/m8n8k8.f32.tf32.tf32.f32/dot:block=8:F=40",
         "custom/m8n8k32.block32.f32.bf16.e5m2.f32.ue8m0/dot:block=32:F=25",
         "rtx-blackwell/mma.m16n8k32.block32.f32.e5m2.e4m3.f32.ue8m0",
+        "cdna3/v_mfma_f32_32x32x8_bf16",
+        "cdna3/v_mfma_f32_16x16x8_xf32",
+        "custom/m8n8k12.f32.e5m2.bf16.f32/round-down-grouped:G=12:c-reach=3",
     ] {
         let unit = Unit::find(name).unwrap();
         let (m, n, steps) = (9, 20, 3);

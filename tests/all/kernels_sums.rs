@@ -4,6 +4,7 @@ use crate::problem::{Problem, isas};
 use crate::rng::Rng;
 use gemmulate::format::FormatSpec;
 use gemmulate::prelude::*;
+use gemmulate::simd::Isa;
 
 /// Operands that live on the edges of the CDNA kernels' conditions: sums that cancel, ties, floors of negative inexact
 /// sums, states far above or below the products, rows and columns of hard data among ordinary ones.
@@ -128,6 +129,34 @@ fn kernels_of_sums_hold_on_their_edges() {
         let mut edges = Edges(Rng(name.len() as u64));
         for _ in 0..rounds {
             edges.problem(&unit).check(&isas());
+        }
+    }
+}
+
+/// Which of them have tiles, and which are left to array code: with floors that take bits of every sum, with fewer bits
+/// than c has, with other results.
+#[test]
+fn round_down_sums_have_tiles_on_every_set() {
+    for (name, tiles) in [
+        ("cdna3/v_mfma_f32_32x32x8_f16", true),
+        ("cdna3/v_mfma_f32_16x16x8_xf32", true),
+        ("cdna3/v_mfma_f32_16x16x32_bf8_fp8", true),
+        ("custom/m8n8k8.f32.f16.f16.f32/round-down:G=8:sum=31:total=full", true),
+        ("custom/m8n8k30.f32.e4m3.e5m2.f32/round-down:G=15", true),
+        ("custom/m8n8k12.f32.e5m2.bf16.f32/round-down-grouped:G=12:c-reach=3", true),
+        ("custom/m8n8k8.f32.f16.f16.f32/round-down:G=8:sum=28", false),
+        ("custom/m8n8k8.f32.f16.f16.f32/round-down:G=4:F=20", false),
+        ("custom/m8n8k8.f32.f16.f16.f16/round-down:G=8", false),
+    ] {
+        let unit = Unit::find(name).unwrap();
+        for isa in isas() {
+            let kernel = Gemm::on(&unit).isa(isa).kernel();
+            let of_tiles = match isa {
+                Isa::Avx512 => kernel.name == "round-down-f64",
+                Isa::Avx2 | Isa::Portable => kernel.name == "round-down-i32",
+                _ => false,
+            };
+            assert_eq!(of_tiles, tiles && cfg!(target_arch = "x86_64"), "{name}: {kernel}");
         }
     }
 }

@@ -9,17 +9,21 @@
 //! exact in f32 as well, those of `2^(e_max - F)`.
 //!
 //! The largest exponents are found in bytes, for all columns at once, as in the other kernels.
+//!
+//! `round_down` has other sums of the same products.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 #![allow(clippy::needless_range_loop, reason = "rows and vectors index several arrays at once")]
 
+mod round_down;
 mod vector;
 
 use super::micro::Advance;
 use super::step::{Consts, EXP32, Step};
 use super::{MR, NR, out};
 use core::mem::MaybeUninit;
+use core::ops::Range;
 pub(super) use vector::Vectors;
 
 /// Products whose sum, with c, i32 holds.
@@ -51,12 +55,50 @@ struct Places {
     rests: *mut u32,
 }
 
+impl Places {
+    #[inline(always)]
+    fn of(buffers: &mut MaybeUninit<Buffers>) -> Self {
+        let at = buffers.as_mut_ptr();
+        // SAFETY: within the buffers.
+        unsafe {
+            Self {
+                largest: (&raw mut (*at).largest).cast(),
+                by: (&raw mut (*at).by).cast(),
+                sums: (&raw mut (*at).sums).cast(),
+                rests: (&raw mut (*at).rests).cast(),
+            }
+        }
+    }
+}
+
 /// `Micro::steps_fast`.
 ///
 /// # Safety
 /// As there; called where the set's instructions are enabled, so that all of this is compiled for them.
 #[inline(always)]
 pub(super) unsafe fn steps_fast<S: Vectors, const OUT: u8>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    skip: &mut [u32],
+    steps: usize,
+) -> Advance {
+    // SAFETY (whole function): the caller's promise, handed on.
+    unsafe {
+        if OUT == out::ROUND_DOWN {
+            return round_down::steps_fast(set, p, q, skip, steps);
+        }
+        if OUT == out::F32_RZ && q.keep != -1 {
+            return each_length::<S, { out::F32_CUT }>(set, p, q, skip, steps);
+        }
+        each_length::<S, OUT>(set, p, q, skip, steps)
+    }
+}
+
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn each_length<S: Vectors, const OUT: u8>(
     set: S,
     p: &Step,
     q: &Consts,
@@ -87,21 +129,33 @@ unsafe fn run<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     steps: usize,
 ) -> Advance {
     let mut buffers = MaybeUninit::<Buffers>::uninit();
-    let at = buffers.as_mut_ptr();
-    // SAFETY: within the buffers.
-    let places = unsafe {
-        Places {
-            largest: (&raw mut (*at).largest).cast(),
-            by: (&raw mut (*at).by).cast(),
-            sums: (&raw mut (*at).sums).cast(),
-            rests: (&raw mut (*at).rests).cast(),
-        }
-    };
+    let to = Places::of(&mut buffers);
+    each_step(
+        p,
+        q,
+        skip,
+        steps,
+        #[inline(always)]
+        |p, q, skip| {
+            // SAFETY: the caller's promise, handed on.
+            unsafe { group::<S, OUT, L, PAIRS>(set, p, q, skip, to) }
+        },
+    )
+}
+
+/// One step after another of all groups, until something is left to others.
+#[inline(always)]
+fn each_step(
+    p: &Step,
+    q: &Consts,
+    skip: &mut [u32],
+    steps: usize,
+    mut group: impl FnMut(&Step, &Consts, u32) -> u32,
+) -> Advance {
     for step in 0..steps {
         let (here, mut more) = (p.skip(step, q), 0);
         for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
-            // SAFETY: the caller's promise, handed on.
-            let late = unsafe { group::<S, OUT, L, PAIRS>(set, &here.group(g, q), &q.group(g), *skip, places) };
+            let late = group(&here.group(g, q), &q.group(g), *skip);
             (more, *skip) = (more | late & !*skip, *skip | late);
         }
         if more != 0 {
@@ -127,7 +181,7 @@ unsafe fn group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
     unsafe {
         for row in (0..MR).step_by(4) {
-            skip |= exponents::<S, L>(set, p, q, row, to);
+            skip |= exponents::<S, L>(set, p, q, row, 0..q.length::<L>(), to);
         }
         for row in 0..MR {
             begin::<S, OUT, PAIRS>(set, p, q, row, to);
@@ -143,43 +197,73 @@ unsafe fn group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     }
 }
 
-/// The largest products' exponent fields of four rows from `row` on; returns the pieces in which an operand below the
-/// window might matter.
+/// The exponent fields of the largest of products `ks`, for four rows from `row` on; returns the pieces in which an
+/// operand below the window might matter.
 ///
 /// # Safety
 /// As `steps_fast`.
 #[inline(always)]
-unsafe fn exponents<S: Vectors, const L: usize>(set: S, p: &Step, q: &Consts, row: usize, to: Places) -> u32 {
-    let (l, mut doubt) = (q.length::<L>(), 0);
-    let (sub, floor) = (set.splat(bytes(q.bias_sub)), set.splat(bytes(q.floor_field)));
-    // Products of operands below the window lie below this.
-    let safe = set.splat(bytes(95 + 127 + 1));
+unsafe fn exponents<S: Vectors, const L: usize>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    row: usize,
+    ks: Range<usize>,
+    to: Places,
+) -> u32 {
+    let mut doubt = 0;
     for d in (0..NR / 4).step_by(2 * S::LANES) {
-        let mut best = [[set.splat(0); 2]; 4];
-        for k in 0..l {
-            // SAFETY (whole function): the panels hold L * NR bytes of B and L * MR words of A.
-            let b = unsafe { p.b_exp.add(k * NR).cast::<u32>().add(d) };
-            let b = unsafe { [set.load(b), set.load(b.add(S::LANES))] };
-            for (r, best) in best.iter_mut().enumerate() {
-                let a = set.splat(unsafe { *p.a_exp.add((row + r) * l + k) });
-                *best =
-                    [set.max_bytes(best[0], set.add_bytes(a, b[0])), set.max_bytes(best[1], set.add_bytes(a, b[1]))];
-            }
-        }
-        for (r, best) in best.into_iter().enumerate() {
-            for (h, best) in best.into_iter().enumerate() {
-                if q.tiny & 1 != 0 {
-                    let below = set.below_bytes(best, safe);
-                    for t in 0..4 {
-                        doubt |= u32::from(below >> t & 0x1111_1111 != 0) << (4 * (row + r) + t);
-                    }
-                }
-                let field = set.max_bytes(set.sub_bytes(best, sub), floor);
+        // SAFETY (whole function): the caller's promise; the buffer holds 16 words a row.
+        let (fields, more) = unsafe { largest::<S, L>(set, p, q, row, ks.clone(), d) };
+        doubt |= more;
+        for (r, fields) in fields.into_iter().enumerate() {
+            for (h, field) in fields.into_iter().enumerate() {
                 unsafe { set.store(to.largest.add((row + r) * NR / 4 + d + h * S::LANES), field) }
             }
         }
     }
     doubt
+}
+
+/// `exponents` of two vectors of a row, from the `d`-th of 16 words on: byte `4 j + t` of word `j` is of column `16 t + j`.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+pub(super) unsafe fn largest<S: Vectors, const L: usize>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    row: usize,
+    ks: Range<usize>,
+    d: usize,
+) -> ([[S::V; 2]; 4], u32) {
+    let (l, mut doubt) = (q.length::<L>(), 0);
+    let (sub, floor) = (set.splat(bytes(q.bias_sub)), set.splat(bytes(q.floor_field)));
+    // Products of operands below the window lie below this.
+    let safe = set.splat(bytes(95 + 127 + 1));
+    let mut best = [[set.splat(0); 2]; 4];
+    for k in ks {
+        // SAFETY (whole function): the panels hold L * NR bytes of B and L * MR words of A.
+        let b = unsafe { p.b_exp.add(k * NR).cast::<u32>().add(d) };
+        let b = unsafe { [set.load(b), set.load(b.add(S::LANES))] };
+        for (r, best) in best.iter_mut().enumerate() {
+            let a = set.splat(unsafe { *p.a_exp.add((row + r) * l + k) });
+            *best = [set.max_bytes(best[0], set.add_bytes(a, b[0])), set.max_bytes(best[1], set.add_bytes(a, b[1]))];
+        }
+    }
+    for (r, best) in best.iter_mut().enumerate() {
+        for best in best {
+            if q.tiny & 1 != 0 {
+                let below = set.below_bytes(*best, safe);
+                for t in 0..4 {
+                    doubt |= u32::from(below >> t & 0x1111_1111 != 0) << (4 * (row + r) + t);
+                }
+            }
+            *best = set.max_bytes(set.sub_bytes(*best, sub), floor);
+        }
+    }
+    (best, doubt)
 }
 
 /// A byte four times.
@@ -265,30 +349,7 @@ unsafe fn products<S: Vectors, const L: usize, const PAIRS: bool>(
         if long {
             sums = [[set.splat(0); 2]; 2];
         }
-        for k in from..end {
-            let b = unsafe { b.add(k * 16) };
-            let b = unsafe { [set.load(b), set.load(b.add(S::LANES))] };
-            // One operation of all four after the other: a scheduler is small.
-            let mut x = [[b[0]; 2]; 2];
-            for r in 0..2 {
-                let a = set.splat(unsafe { *a.add(r * l + k) }.to_bits());
-                x[r] = [set.mul(a, b[0]), set.mul(a, b[1])];
-            }
-            for r in 0..2 {
-                x[r] = [set.mul(x[r][0], by[r][0]), set.mul(x[r][1], by[r][1])];
-            }
-            for r in 0..2 {
-                let whole = [set.truncated(x[r][0]), set.truncated(x[r][1])];
-                if PAIRS {
-                    rests[r][0] = set.add(rests[r][0], rest(set, x[r][0], whole[0]));
-                    rests[r][1] = set.add(rests[r][1], rest(set, x[r][1], whole[1]));
-                }
-                x[r] = whole;
-            }
-            for r in 0..2 {
-                sums[r] = [set.add(sums[r][0], x[r][0]), set.add(sums[r][1], x[r][1])];
-            }
-        }
+        unsafe { add_products::<S, PAIRS>(set, (a, l), b, from..end, &by, &mut sums, &mut rests) }
         if long {
             for r in 0..2 {
                 let mut large = set.splat(0);
@@ -310,6 +371,50 @@ unsafe fn products<S: Vectors, const L: usize, const PAIRS: bool>(
         }
     }
     late
+}
+
+/// Vectors of two rows by two of columns.
+type Four<V> = [[V; 2]; 2];
+
+/// Adds products `ks` times `by`, truncated: of two rows of A, so many words apart, and two vectors of B.
+///
+/// # Safety
+/// Those are there, B's aligned.
+#[inline(always)]
+unsafe fn add_products<S: Vectors, const PAIRS: bool>(
+    set: S,
+    (a, row): (*const f32, usize),
+    b: *const u32,
+    ks: Range<usize>,
+    by: &Four<S::V>,
+    sums: &mut Four<S::V>,
+    rests: &mut Four<S::V>,
+) {
+    for k in ks {
+        // SAFETY (whole function): the caller's promise.
+        let b = unsafe { b.add(k * 16) };
+        let b = unsafe { [set.load(b), set.load(b.add(S::LANES))] };
+        // One operation of all four after the other: a scheduler is small.
+        let mut x = [[b[0]; 2]; 2];
+        for r in 0..2 {
+            let a = set.splat(unsafe { *a.add(r * row + k) }.to_bits());
+            x[r] = [set.mul(a, b[0]), set.mul(a, b[1])];
+        }
+        for r in 0..2 {
+            x[r] = [set.mul(x[r][0], by[r][0]), set.mul(x[r][1], by[r][1])];
+        }
+        for r in 0..2 {
+            let whole = [set.truncated(x[r][0]), set.truncated(x[r][1])];
+            if PAIRS {
+                rests[r][0] = set.add(rests[r][0], rest(set, x[r][0], whole[0]));
+                rests[r][1] = set.add(rests[r][1], rest(set, x[r][1], whole[1]));
+            }
+            x[r] = whole;
+        }
+        for r in 0..2 {
+            sums[r] = [set.add(sums[r][0], x[r][0]), set.add(sums[r][1], x[r][1])];
+        }
+    }
 }
 
 /// What `whole` leaves of `x`, in units of `2^-REST`, truncated.

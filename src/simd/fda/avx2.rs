@@ -12,7 +12,8 @@
 use super::micro::Advance;
 use super::round_to_zero::{Buffers, HALF, sums_f32};
 use super::step::{Consts, EXP32, Step};
-use super::{MR, NR, out};
+use super::{MR, NR, aligned, out};
+use crate::simd::Avx2;
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
@@ -38,10 +39,10 @@ static COUNTS: Counts = {
 /// # Safety
 /// `p` points into panels of at least this step and to `MR` rows of state, for every group.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [u32]) -> Advance {
+pub(super) unsafe fn steps_fast<const OUT: u8>(set: Avx2, p: &Step, q: &Consts, skip: &mut [u32]) -> Advance {
     for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
         // SAFETY: the caller's promise, handed on.
-        *skip = unsafe { step::<OUT>(&p.group(g, q), &q.group(g), *skip) };
+        *skip = unsafe { step::<OUT>(set, &p.group(g, q), &q.group(g), *skip) };
     }
     Advance::by(1)
 }
@@ -53,65 +54,18 @@ pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut 
 /// `p` points into panels of at least this step and to `MR` rows of state.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn step<const OUT: u8>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
+unsafe fn step<const OUT: u8>(set: Avx2, p: &Step, q: &Consts, mut skip: u32) -> u32 {
     let mut buffers = MaybeUninit::<Buffers>::uninit();
     let to = buffers.as_mut_ptr();
     // SAFETY: the caller's promise, handed on.
     unsafe {
         for row in (0..MR).step_by(ROWS) {
-            skip |= begin::<OUT>(p, q, row, to);
+            skip |= begin::<OUT>(set, p, q, row, to);
         }
         let sums = if q.block.is_multiple_of(4) { sums_f32::<4> } else { sums_f32::<1> };
         sums(to, p.a_val32, p.b_val32, q.block, p.vectors);
         end::<OUT>(p, q, skip, to)
     }
-}
-
-/// The exponent fields of the largest product exponents of four rows from `row` on: two vectors of 32 bytes a row, byte
-/// `4 j + t` of vector `h` that of column `16 t + 8 h + j`. And a mask of the pieces in which a tiny operand might
-/// matter.
-///
-/// # Safety
-/// As `step_fast`.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn exponents(p: &Step, q: &Consts, row: usize) -> ([[__m256i; 2]; ROWS], u32) {
-    let mut best = [[_mm256_setzero_si256(); 2]; ROWS];
-    for k in 0..q.block {
-        // SAFETY: the caller's panels hold L * NR bytes of B and L * MR words of A.
-        let e = unsafe { pair(p.b_exp.add(k * NR)) };
-        for (r, best) in best.iter_mut().enumerate() {
-            let a = _mm256_set1_epi32(unsafe { *p.a_exp.add((row + r) * q.block + k) } as i32);
-            for h in 0..2 {
-                best[h] = _mm256_max_epu8(best[h], _mm256_add_epi8(e[h], a));
-            }
-        }
-    }
-    let mut doubt = 0;
-    if q.tiny & 1 != 0 {
-        let safe = _mm256_set1_epi8((95 + 127 + 1) as u8 as i8);
-        for (r, best) in best.iter().enumerate() {
-            let safe = _mm256_and_si256(at_least(best[0], safe), at_least(best[1], safe));
-            let unsafe_bytes = !_mm256_movemask_epi8(safe);
-            for t in 0..4 {
-                doubt |= u32::from(unsafe_bytes >> t & 0x1111_1111 != 0) << (4 * (row + r) + t);
-            }
-        }
-    }
-    let (sub, floor) = (_mm256_set1_epi8(q.bias_sub as i8), _mm256_set1_epi8(q.floor_field as i8));
-    for best in &mut best {
-        for m in best {
-            *m = _mm256_max_epu8(_mm256_subs_epu8(*m, sub), floor);
-        }
-    }
-    (best, doubt)
-}
-
-/// All ones in the bytes of `x` that are not below `y`'s.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn at_least(x: __m256i, y: __m256i) -> __m256i {
-    _mm256_cmpeq_epi8(_mm256_max_epu8(x, y), x)
 }
 
 /// 64 bytes.
@@ -199,10 +153,10 @@ fn word<const T: i32>(bytes: __m256i) -> __m256i {
 /// As `step_fast`; `to` points to the buffers.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn begin<const OUT: u8>(p: &Step, q: &Consts, row: usize, to: *mut Buffers) -> u32 {
+unsafe fn begin<const OUT: u8>(set: Avx2, p: &Step, q: &Consts, row: usize, to: *mut Buffers) -> u32 {
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        let (best, doubt) = exponents(p, q, row);
+        let (best, doubt) = aligned::largest::<_, 0>(set, p, q, row, 0..q.block, 0);
         let count = negatives(p, q, row);
         for r in 0..ROWS {
             for h in 0..2 {

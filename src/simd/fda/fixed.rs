@@ -17,7 +17,7 @@ pub(super) use pack::{Integers, Lines, Tables};
 
 use super::avx512::{RZ, powers, step_pieces};
 use super::finish::{narrow_widen, overflowed, to_odd};
-use super::round_down::steps_round_down;
+use super::round_down::avx512::steps_fast as steps_round_down;
 use super::step::{Consts, EXP32, Step};
 use super::{MR, NR, out};
 use std::arch::x86_64::*;

@@ -1,5 +1,6 @@
 //! Hard pieces of round-down sums, special values included: the body of all sets, on operands decoded anew.
 
+use super::micro::Micro;
 use super::round_down::Floors;
 use super::{Fda, MR, NR};
 use crate::gemm::kernel::Panel;
@@ -69,9 +70,8 @@ impl Decoded {
 impl Hard {
     /// Step `s` of the pieces of a mask, bit `4 row + vector`, of a row and a column group: on states and what is
     /// parked of them, which is called back.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    #[inline(never)]
-    pub(super) fn redo(
+    #[inline(always)]
+    pub(super) fn redo<M: Micro>(
         &self,
         fda: &Fda,
         [a, b]: [&Panel; 2],
@@ -105,7 +105,12 @@ impl Hard {
                     scale_a: 0,
                     scale_b: &[0; LANES],
                 };
-                states[here..here + LANES].copy_from_slice(&self.sums.block::<true, LANES>(&block, c));
+                let d = if M::NATIVE {
+                    self.sums.block::<true, LANES>(&block, c)
+                } else {
+                    self.sums.block::<false, LANES>(&block, c)
+                };
+                states[here..here + LANES].copy_from_slice(&d);
             }
         }
     }

@@ -36,6 +36,9 @@ impl Advance {
 
 /// The kernels of one instruction set.
 pub(super) trait Micro: Copy {
+    /// Whether rounding to integers is one instruction.
+    const NATIVE: bool;
+
     /// Up to `steps` FDA steps of row groups of 8 by 64 columns for operands within the window and states within range,
     /// after another. `skip` has a mask for each group, bit `4 row + vector`, of pieces to be
     /// left as they are. Ends soon after a step in which it becomes larger: then it has also those left for the wide kernel,
@@ -69,22 +72,33 @@ pub(super) trait Micro: Copy {
     unsafe fn step_wide<const OUT: u8>(self, p: &Step, q: &Consts, redo: u32) -> [u32; 2];
 
     /// The exponents of 16 values of B's f64 panel, as the wide kernel wants them.
-    fn exponents(self, v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]);
+    #[inline(always)]
+    fn exponents(self, v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]) {
+        scratch::exponents(v, scale, low, to);
+    }
 
     /// Moves what is not finite in 16 states to `parked`, unless something stands there already, and puts 0 for it.
-    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled;
+    #[inline(always)]
+    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled {
+        self.vectorise(
+            #[inline(always)]
+            || settle(states, parked, nan, low),
+        )
+    }
 
     /// Runs plain code compiled for this set.
     fn vectorise<R>(self, f: impl FnOnce() -> R) -> R;
 }
 
 impl Micro for Avx512 {
+    const NATIVE: bool = true;
+
     #[inline(always)]
     unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
         // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
         unsafe {
             if OUT == out::ROUND_DOWN {
-                Advance::by(round_down::steps_round_down(p, q, skip, steps))
+                Advance::by(round_down::avx512::steps_fast(p, q, skip, steps))
             } else {
                 avx512::steps_fast::<OUT>(p, q, skip, steps)
             }
@@ -188,19 +202,16 @@ unsafe fn aligned_avx2<const OUT: u8>(set: Avx2, p: &Step, q: &Consts, skip: &mu
 }
 
 impl Micro for Avx2 {
+    const NATIVE: bool = true;
+
     #[inline(always)]
     unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
-        if OUT == out::ROUND_DOWN {
-            // Not for this set: all pieces are hard.
-            skip.fill(!0);
-            return Advance::by(1);
-        }
         // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
         unsafe {
-            match q.aligned {
-                true if q.keep == -1 => aligned_avx2::<OUT>(self, p, q, skip, steps),
-                true => aligned_avx2::<{ out::F32_CUT }>(self, p, q, skip, steps),
-                false => avx2::steps_fast::<OUT>(p, q, skip),
+            if q.aligned {
+                aligned_avx2::<OUT>(self, p, q, skip, steps)
+            } else {
+                avx2::steps_fast::<OUT>(self, p, q, skip)
             }
         }
     }
@@ -215,19 +226,6 @@ impl Micro for Avx2 {
     }
 
     #[inline(always)]
-    fn exponents(self, v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]) {
-        scratch::exponents(v, scale, low, to);
-    }
-
-    #[inline(always)]
-    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled {
-        self.vectorise(
-            #[inline(always)]
-            || settle(states, parked, nan, low),
-        )
-    }
-
-    #[inline(always)]
     fn vectorise<R>(self, f: impl FnOnce() -> R) -> R {
         #[target_feature(enable = "avx2,fma,f16c")]
         fn run<R>(f: impl FnOnce() -> R) -> R {
@@ -239,16 +237,12 @@ impl Micro for Avx2 {
 }
 
 impl Micro for Sse2 {
+    const NATIVE: bool = false;
+
     #[inline(always)]
     unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
         // SAFETY: the caller's promise.
-        unsafe {
-            if q.keep == -1 {
-                aligned::steps_fast::<_, OUT>(self, p, q, skip, steps)
-            } else {
-                aligned::steps_fast::<_, { out::F32_CUT }>(self, p, q, skip, steps)
-            }
-        }
+        unsafe { aligned::steps_fast::<_, OUT>(self, p, q, skip, steps) }
     }
 
     #[inline(always)]
@@ -258,16 +252,6 @@ impl Micro for Sse2 {
             unsafe { wide_plain::step_wide::<OUT>(p, q, piece / 4, piece % 4) }
         }
         [redo; 2]
-    }
-
-    #[inline(always)]
-    fn exponents(self, v: &[f64; 16], scale: i32, low: &[i32; 16], to: &mut [i16; 16]) {
-        scratch::exponents(v, scale, low, to);
-    }
-
-    #[inline(always)]
-    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled {
-        settle(states, parked, nan, low)
     }
 
     #[inline(always)]

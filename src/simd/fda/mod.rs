@@ -101,8 +101,6 @@ struct Packed {
     top: i32,
     /// FDA steps.
     steps: usize,
-    /// Significands of the FDA at hand, added up.
-    sums: u32,
 }
 
 impl Packed {
@@ -298,6 +296,11 @@ impl Fda {
         self.unit.shape.k / self.block
     }
 
+    /// Whether there is more than the wide kernel.
+    const fn has_fast(&self) -> bool {
+        self.narrow || self.aligned || (matches!(self.set, Set::Avx512(_)) && self.frac_bits <= 25)
+    }
+
     /// Binary exponents of A's and B's scales.
     const fn scales(&self) -> (i32, i32) {
         let f = self.frac_bits as i32;
@@ -307,28 +310,31 @@ impl Fda {
 
 impl Kernel for Fda {
     fn name(&self) -> &'static str {
-        match (self.narrow, self.frac_bits) {
-            _ if self.round_down.is_some() => "round-down-f64",
-            _ if self.aligned => "fda-i32",
-            (true, _) => "fda-f32",
-            (_, 0..=25) => "fda-f64",
-            _ => "fda-f64-wide",
+        match () {
+            () if self.round_down.is_some() && self.aligned => "round-down-i32",
+            () if self.round_down.is_some() => "round-down-f64",
+            () if self.aligned => "fda-i32",
+            () if self.narrow => "fda-f32",
+            () if self.has_fast() => "fda-f64",
+            () => "fda-f64-wide",
         }
     }
 
     fn why(&self) -> String {
         let (f, l) = (self.frac_bits, self.block);
         if self.round_down.is_some() {
+            let exact = if self.aligned { "f32 and truncated one by one" } else { "f64" };
             return format!(
-                "products cut at F = {f} in groups of {l} are exact in f64, and their sums fit 31 bits with c"
+                "products cut at F = {f} in groups of {l} are exact in {exact}, and their sums fit 31 bits with c"
             );
         }
-        let accumulators = match (self.narrow, f) {
-            _ if self.aligned && f > 25 => "products are exact in f32 and truncated one by one, to pairs of i32",
-            _ if self.aligned => "products are exact in f32 and truncated one by one, and i32 holds their sums",
-            (true, _) => "sums of a step fit 22 bits, so f32 accumulators do",
-            (_, 0..=25) => "products are exact in f64 and sums fit 32 bits",
-            _ => "F is above 25, so sums take 64 bits",
+        let accumulators = match () {
+            () if self.aligned && f > 25 => "products are exact in f32 and truncated one by one, to pairs of i32",
+            () if self.aligned => "products are exact in f32 and truncated one by one, and i32 holds their sums",
+            () if self.narrow => "sums of a step fit 22 bits, so f32 accumulators do",
+            () if self.has_fast() => "products are exact in f64 and sums fit 32 bits",
+            () if f > 25 => "F is above 25, so sums take 64 bits",
+            () => "scaled operands may be below the normal f32, so sums take 64 bits",
         };
         format!("a fused dot-add of F = {f} in blocks of {l} with truncating alignment; {accumulators}")
     }

@@ -4,48 +4,40 @@
 //! without c: an integer `s` in units of `q = 2^(e_dot - F)`. (5) to (7): while c and the total are below `2^32 q` no
 //! floor takes a bit of the sum of products or of the total (`select` checks the widths), and the floor of c, at the
 //! coarser of q and its own last place, is the one at q. So `d = RNE(s + floor(c / q)) q`: a conversion rounding down,
-//! an integer addition, a conversion to nearest. Where c is larger `finish_far` floors in f64.
+//! an integer addition, a conversion to nearest. From `2^30 q` on, where the sum leaves i32, in units of 2q, what that
+//! cuts off the sum of products setting the last bit: it is far below where d is rounded. Beyond `2^32 q` floors are
+//! taken in f64.
+//!
+//! `avx512` has accumulators of f64, `aligned` sums of products truncated one by one.
 
-#![allow(unsafe_code, reason = "functions for one instruction set, loads and stores through the panels' pointers")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
+pub(super) mod avx512;
 
-use super::avx512::{ROWS, RZ, broadcast, exponent_fields, max_exponents, powers};
-use super::finish::{accumulators, low_halves};
 use super::fixed::Tables;
 use super::hard::Hard;
-use super::step::{Consts, EXP32, Step};
-use super::{Fda, MR, NR, Reach, Set, out, same};
+use super::{Fda, Reach, Set, out, same};
 use crate::format::F32;
 use crate::gemm::kernel::Kernel;
+use crate::simd::Isa;
 use crate::simd::decode::{Decoder, Reading};
 use crate::simd::lanes::power;
 use crate::simd::round_down::Sums;
-use crate::simd::{Avx512, Isa};
 use crate::unit::Unit;
-use core::arch::x86_64::*;
 use std::sync::Arc;
 
-/// Toward minus infinity.
-const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
-/// Ternary logic: `(a & b) | c`, and `(a ^ b) & c`.
-const AND_OR: i32 = 0xEA;
-const XOR_AND: i32 = 0x28;
-/// Ternary logic: `(a & c) | b`.
-const LAST_OR: i32 = 0xEC;
 /// c in units of q from which on sums could pass 2^31: with the products at most 2^30; and from which on 2^32.
-const LARGE: f32 = 1_073_741_824.0;
-const FAR: f32 = 3_221_225_472.0;
+pub(super) const LARGE: f32 = 1_073_741_824.0;
+pub(super) const FAR: f32 = 3_221_225_472.0;
 
 /// Where sums and totals are rounded down.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Floors {
     /// `1.5 * 2^52` last places kept of a sum, and of a total, of exponent 0.
-    sum: f64,
-    total: f64,
+    pub(super) sum: f64,
+    pub(super) total: f64,
     /// GFDRDA: even and odd k have sums of their own.
-    halves: bool,
+    pub(super) halves: bool,
     /// And c counts as 0 below this many units of `2^(e_max - F)`.
-    least: f32,
+    pub(super) least: f32,
     /// How far the exponent may lie below c's of the F-th place below which a sum of products has nothing, and no floor
     /// takes a bit of the sum or the total.
     pub(super) below_c: i32,
@@ -53,7 +45,7 @@ pub(super) struct Floors {
 
 /// The kernel for both recipes, for results in f32.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
-    let proof = Avx512::new(isa)?;
+    let set = Set::new(isa)?;
     let (sums, blocks) = Sums::new(unit)?;
     let (r, k, f) = (sums.r, unit.shape.k, sums.r.frac_bits);
     let block = r.group.min(k);
@@ -70,10 +62,11 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     if !formats || !widths || !whole || !halves {
         return None;
     }
-    let magic = |bits: u32| 1.5 * power(52 - bits.min(52) as i32);
+    // Sums have at most 44 bits below the exponent of c.
+    let magic = |bits: u32| 1.5 * power(52 - bits.min(50) as i32);
     let floors = Floors {
         sum: magic(r.sum_bits),
-        total: magic(r.total_bits.unwrap_or(52)),
+        total: magic(r.total_bits.unwrap_or(50)),
         halves: sums.reach.is_some(),
         least: power(f as i32 - sums.reach.unwrap_or(0)) as f32,
         below_c: 30 - f.min(24) as i32,
@@ -92,260 +85,15 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         out: out::ROUND_DOWN,
         keep: -1,
         narrow: false,
-        aligned: false,
+        aligned: !matches!(set, Set::Avx512(_)),
         a,
         b,
         via_f16: false,
         c_last: false,
-        fixed: if exact_c { Tables::new(unit, block, f.min(24)) } else { None },
+        fixed: if exact_c && matches!(set, Set::Avx512(_)) { Tables::new(unit, block, f.min(24)) } else { None },
         round_down: Some(Hard { sums, decoders, floors }),
         small: None,
         unit: unit.clone(),
-        set: Set::Avx512(proof),
+        set,
     }))
-}
-
-/// `steps_fast` for these sums.
-///
-/// # Safety
-/// As `steps_fast`.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn steps_round_down(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
-    // SAFETY: the caller's promise, handed on.
-    unsafe {
-        match (q.floors.halves, q.block) {
-            (false, _) => each_step::<1, 0>(p, q, skip, steps),
-            (true, 16) => each_step::<2, 16>(p, q, skip, steps),
-            _ => each_step::<2, 0>(p, q, skip, steps),
-        }
-    }
-}
-
-/// Exponent fields of the largest exponents of 8 rows, for each sum.
-type Largest<const SUMS: usize> = [[__m512i; MR]; SUMS];
-
-/// Steps for sums of all products, or two of halves; of `L` products, or with 0 of any number.
-///
-/// # Safety
-/// As `steps_fast`.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn each_step<const SUMS: usize, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
-    let part = q.length::<L>() / SUMS;
-    // Only tiny operands leave anything to others.
-    let steps = if q.tiny == 0 { steps } else { 1 };
-    let (mut now, mut largest, mut known) = (*p, [[_mm512_setzero_si512(); MR]; SUMS], false);
-    for s in 0..steps {
-        let following = now.skip(1, q);
-        for g in 0..skip.len() {
-            let (here, q) = (now.group(g, q), q.group(g));
-            if skip[g] == !0 {
-                known = false;
-                continue;
-            }
-            if !known {
-                for (h, largest) in largest.iter_mut().enumerate() {
-                    // SAFETY: the caller's promise, handed on.
-                    let (found, doubt) = unsafe { max_exponents::<L, MR, false>(&here, &q, h * part..(h + 1) * part) };
-                    *largest = found;
-                    skip[g] |= doubt;
-                }
-            }
-            // While all columns of a group go by, each quarter finds e_max of two rows of the next.
-            let after = match () {
-                () if g + 1 < skip.len() => Some(now.group(g + 1, &q)),
-                () if s + 1 < steps => Some(following),
-                () => None,
-            };
-            let mut next = largest;
-            known = after.is_some() && q.tiny == 0 && p.vectors == 4;
-            for t in 0..p.vectors {
-                if !skip[g] >> t & ROWS != 0 {
-                    // SAFETY: as above.
-                    unsafe { quarter::<SUMS, L>(&here, &q, t, skip[g], &largest, &after.unwrap_or(here), &mut next) }
-                } else {
-                    known = false;
-                }
-            }
-            largest = next;
-        }
-        now = following;
-    }
-    steps
-}
-
-/// 8 rows by the 16 columns of vector `t`. On the way, what is largest in two rows of the step `after`.
-///
-/// # Safety
-/// As `steps_fast`.
-#[inline(never)]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn quarter<const SUMS: usize, const L: usize>(
-    p: &Step,
-    q: &Consts,
-    t: usize,
-    skip: u32,
-    largest: &Largest<SUMS>,
-    after: &Step,
-    next: &mut Largest<SUMS>,
-) {
-    let mut tops = [[_mm512_setzero_si512(); MR]; SUMS];
-    let mut sums = [[_mm512_setzero_si512(); MR]; SUMS];
-    for h in 0..SUMS {
-        tops[h] = largest[h].map(|bytes| {
-            let power = _mm512_castps_si512(powers(bytes, t));
-            _mm512_ternarylogic_epi32::<AND_OR>(power, _mm512_set1_epi32(EXP32), _mm512_set1_epi32(1 << 22))
-        });
-        // SAFETY: the caller's promise.
-        sums[h] = unsafe { products::<SUMS, L>(p, q, t, h, &tops[h], after, &mut next[h]) };
-    }
-    let mut all = [(_mm512_setzero_si512(), _mm512_setzero_si512()); MR];
-    // 16 lanes of four rows each.
-    let mut far = [0u64; MR / 4];
-    // SAFETY (whole function): panels and state are as large as the step, and the state is 64-byte aligned.
-    for r in 0..MR {
-        let at = unsafe { p.c.add(r * NR + t * 16) };
-        all[r] =
-            if SUMS == 1 { (sums[0][r], tops[0][r]) } else { join([sums[0][r], sums[1][r]], [tops[0][r], tops[1][r]]) };
-        let (sum, top) = all[r];
-        let (d, beyond) = finish::<SUMS>(sum, top, unsafe { _mm512_load_ps(at) }, q);
-        let lanes = ((skip >> (4 * r + t) & 1) as __mmask16).wrapping_sub(1);
-        far[r / 4] |= u64::from(beyond & lanes) << (16 * (r % 4));
-        unsafe { _mm512_mask_store_ps(at, lanes & !beyond, d) }
-    }
-    for (part, far) in far.iter_mut().enumerate() {
-        while *far != 0 {
-            let shift = far.trailing_zeros() & 48;
-            let r = part * 4 + shift as usize / 16;
-            let (lanes, at) = ((*far >> shift) as __mmask16, unsafe { p.c.add(r * NR + t * 16) });
-            let (sum, top) = all[r];
-            unsafe { _mm512_mask_store_ps(at, lanes, finish_far(sum, top, _mm512_load_ps(at), q)) }
-            *far &= !(0xFFFF << shift);
-        }
-    }
-}
-
-/// (3) and (4) Sums of the products of part `h`, in units of q: accumulators that begin at `1.5 * 2^e_dot`, moved to
-/// where q is their last place; floors become truncations by the negative count.
-///
-/// # Safety
-/// As `steps_fast`.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn products<const SUMS: usize, const L: usize>(
-    p: &Step,
-    q: &Consts,
-    t: usize,
-    h: usize,
-    tops: &[__m512i; MR],
-    after: &Step,
-    next: &mut [__m512i; MR],
-) -> [__m512i; MR] {
-    let l = q.length::<L>();
-    let part = l / SUMS;
-    let begin = tops.map(|top| accumulators(top, 0));
-    let (mut even, mut odd) = (begin.map(|x| x[0]), begin.map(|x| x[1]));
-    // SAFETY (whole function): panels are as large as the step, B's 64-byte aligned.
-    let b = unsafe { p.b_val.add(t * l * 16) };
-    let mut best = [_mm512_setzero_si512(); 2];
-    for k in h * part..(h + 1) * part {
-        let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
-        for r in 0..MR {
-            let a = unsafe { broadcast(p.a_val.add(r * l + k)) };
-            even[r] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r]);
-            odd[r] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r]);
-        }
-        let e = unsafe { _mm512_load_si512(after.b_exp.add(k * NR).cast()) };
-        for (i, best) in best.iter_mut().enumerate() {
-            let a = _mm512_set1_epi32(unsafe { *after.a_exp.add((2 * t + i) * l + k) } as i32);
-            *best = _mm512_max_epu8(*best, _mm512_add_epi8(e, a));
-        }
-    }
-    for (i, best) in best.into_iter().enumerate() {
-        next[2 * t + i] = exponent_fields(best, q);
-    }
-    let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
-    let here = _mm512_set1_epi32((((1u64 << part) - 1) << (h * part)) as i32);
-    core::array::from_fn(|r| {
-        let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
-        let negative = if SUMS == 1 {
-            _mm512_xor_si512(a_sign, b_sign)
-        } else {
-            _mm512_ternarylogic_epi32::<XOR_AND>(a_sign, b_sign, here)
-        };
-        _mm512_add_epi32(low_halves(even[r], odd[r]), _mm512_popcnt_epi32(negative))
-    })
-}
-
-/// Two sums rounded down against the larger exponent.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn join(sums: [__m512i; 2], tops: [__m512i; 2]) -> (__m512i, __m512i) {
-    let top = _mm512_max_epi32(tops[0], tops[1]);
-    let aligned = |h: usize| _mm512_srav_epi32(sums[h], _mm512_srli_epi32::<23>(_mm512_sub_epi32(top, tops[h])));
-    (_mm512_add_epi32(aligned(0), aligned(1)), top)
-}
-
-/// (5) to (7) from a sum in units of q: `d = RNE(sum + floor(c / q)) q`. Where c is large, in units of 2q with what
-/// that cuts off in the last place, and where it is too large for that too: a mask of lanes.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn finish<const SUMS: usize>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> (__m512, __mmask16) {
-    // 1 / q.
-    let up = _mm512_sub_epi32(_mm512_set1_epi32(((254 + q.frac_bits) << 23) + (1 << 22)), top);
-    let units = _mm512_mul_ps(c, _mm512_castsi512_ps(up));
-    // Its magnitude, in the order of unsigned integers.
-    let bits = _mm512_castps_si512(units);
-    let magnitude = _mm512_add_epi32(bits, bits);
-    let from = |x: f32| _mm512_cmpge_epu32_mask(magnitude, _mm512_set1_epi32((x.to_bits() << 1) as i32));
-    let (large, far) = (from(LARGE), from(FAR));
-    let sum = _mm512_mask_ternarylogic_epi32::<LAST_OR>(sum, large, _mm512_srai_epi32::<1>(sum), _mm512_set1_epi32(1));
-    let units = _mm512_mask_mul_ps(units, large, units, _mm512_set1_ps(0.5));
-    let floor = if SUMS == 1 {
-        _mm512_cvt_roundps_epi32::<DOWN>(units)
-    } else {
-        // Out of reach it is 0.
-        let least = _mm512_set1_epi32((q.floors.least.to_bits() << 1) as i32);
-        _mm512_maskz_cvt_roundps_epi32::<DOWN>(_mm512_cmpge_epu32_mask(magnitude, least), units)
-    };
-    let d = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(sum, floor)), unit(top, q));
-    (_mm512_mask_add_ps(d, large, d, d), far)
-}
-
-/// q.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn unit(top: __m512i, q: &Consts) -> __m512 {
-    _mm512_castsi512_ps(_mm512_sub_epi32(top, _mm512_set1_epi32((q.frac_bits << 23) + (1 << 22))))
-}
-
-/// (5) to (7) where c is at least `2^30 q`: e_max is its exponent, and its last place at or above what is kept of it.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn finish_far(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> __m512 {
-    let unit = _mm512_castps_si512(unit(top, q));
-    let c = _mm512_castps_si512(c);
-    let low = far_half(_mm512_castsi512_si256(sum), _mm512_castsi512_si256(unit), _mm512_castsi512_si256(c), q);
-    let high = far_half(
-        _mm512_extracti64x4_epi64::<1>(sum),
-        _mm512_extracti64x4_epi64::<1>(unit),
-        _mm512_extracti64x4_epi64::<1>(c),
-        q,
-    );
-    _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high)
-}
-
-/// `finish_far` in f64: adding `1.5 * 2^52 u`, rounded down, floors at `u`.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn far_half(sum: __m256i, unit: __m256i, c: __m256i, q: &Consts) -> __m256 {
-    let power = |x| _mm512_and_pd(x, _mm512_set1_pd(f64::INFINITY));
-    let c = _mm512_cvtps_pd(_mm256_castsi256_ps(c));
-    let products = _mm512_mul_pd(_mm512_cvtepi32_pd(sum), _mm512_cvtps_pd(_mm256_castsi256_ps(unit)));
-    let floor = |x, power, magic| {
-        let magic = _mm512_set1_pd(magic);
-        _mm512_fnmadd_pd(power, magic, _mm512_fmadd_round_pd::<DOWN>(power, magic, x))
-    };
-    let total = _mm512_add_pd(c, floor(products, power(c), q.floors.sum));
-    _mm512_cvtpd_ps(floor(total, power(total), q.floors.total))
 }

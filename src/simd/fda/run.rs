@@ -12,7 +12,7 @@ use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
 use super::state::{MC, Tile, copy_in, copy_out};
 use super::step::{Consts, Step};
-use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, Set, TINY, out};
+use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY, out};
 use crate::gemm::kernel::{Exact, Panel};
 use core::cell::RefCell;
 use core::ops::Range;
@@ -105,8 +105,7 @@ impl Fda {
             fixed,
             floors: self.round_down.as_ref().map(|r| r.floors).unwrap_or_default(),
         };
-        let has_kernel = self.narrow || self.aligned || matches!(self.set, Set::Avx512(_));
-        (q, has_kernel && (self.aligned || self.frac_bits <= 25) && (-34..=50).contains(&top) && lowest >= ground)
+        (q, self.has_fast() && (-34..=50).contains(&top) && lowest >= ground)
     }
 
     /// Runs unit steps of the panels on a tile's states.
@@ -451,8 +450,11 @@ impl<M: Micro> TileRun<'_, M> {
         if let Some(hard) = &self.fda.round_down {
             let (at, here) = ([self.at[0] + g, self.at[1], s], g * MR * NR..(g + 1) * MR * NR);
             let states = [&mut self.work.tile.0[here.clone()], &mut self.work.parked.0[here]];
-            // SAFETY: `round_down` is there for AVX-512 only, with the proof of it.
-            unsafe { hard.redo(self.fda, self.panels, at, redo, states, &mut self.work.decoded) }
+            let (fda, panels, decoded) = (self.fda, self.panels, &mut self.work.decoded);
+            self.micro.vectorise(
+                #[inline(always)]
+                || hard.redo::<M>(fda, panels, at, redo, states, decoded),
+            );
         } else {
             let (micro, scratch, fda, panels) = (self.micro, &mut self.work.scratch, self.fda, self.panels);
             let at = [self.at[0] + g, self.at[1]];

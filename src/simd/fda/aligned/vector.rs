@@ -57,6 +57,12 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     /// Conditions: all ones in a lane, or none.
     fn equal(self, x: Self::V, y: Self::V) -> Self::V;
     fn greater(self, x: Self::V, y: Self::V) -> Self::V;
+    /// Of f32.
+    fn greater_f32(self, x: Self::V, y: Self::V) -> Self::V;
+    /// Half of an integer, rounded down.
+    fn half(self, x: Self::V) -> Self::V;
+    /// `x * 2^-n` rounded down, for magnitudes below 2^30.
+    fn floored(self, x: Self::V, n: Self::V) -> Self::V;
     fn abs(self, x: Self::V) -> Self::V;
     /// A magnitude with the sign of `of`; anything where that is 0.
     fn with_sign(self, x: Self::V, of: Self::V) -> Self::V;
@@ -135,6 +141,11 @@ impl Vectors for Avx2 {
         equal(x, y) _mm256_cmpeq_epi32(x, y);
         greater(x, y) _mm256_cmpgt_epi32(x, y);
         choose(condition, x, y) _mm256_blendv_epi8(y, x, condition);
+        greater_f32(x, y) {
+            _mm256_castps_si256(_mm256_cmp_ps::<_CMP_GT_OQ>(_mm256_castsi256_ps(x), _mm256_castsi256_ps(y)))
+        };
+        half(x) _mm256_srai_epi32::<1>(x);
+        floored(x, n) _mm256_srav_epi32(x, n);
         abs(x) _mm256_abs_epi32(x);
         with_sign(x, of) _mm256_sign_epi32(x, of);
         max_positive(x, y) _mm256_max_epi32(x, y);
@@ -253,6 +264,8 @@ impl Vectors for Sse2 {
         sub(x, y) _mm_sub_epi32(x, y);
         equal(x, y) _mm_cmpeq_epi32(x, y);
         greater(x, y) _mm_cmpgt_epi32(x, y);
+        greater_f32(x, y) _mm_castps_si128(_mm_cmpgt_ps(_mm_castsi128_ps(x), _mm_castsi128_ps(y)));
+        half(x) _mm_srai_epi32::<1>(x);
         choose(condition, x, y) _mm_or_si128(_mm_and_si128(condition, x), _mm_andnot_si128(condition, y));
         // The bits of positive numbers are in their order.
         max_positive(x, y) _mm_castps_si128(_mm_max_ps(_mm_castsi128_ps(x), _mm_castsi128_ps(y)));
@@ -260,6 +273,26 @@ impl Vectors for Sse2 {
         mul(x, y) _mm_castps_si128(_mm_mul_ps(_mm_castsi128_ps(x), _mm_castsi128_ps(y)));
         truncated(x) _mm_cvttps_epi32(_mm_castsi128_ps(x));
         float(x) _mm_castps_si128(_mm_cvtepi32_ps(x));
+    }
+
+    #[inline(always)]
+    fn floored(self, x: __m128i, n: __m128i) -> __m128i {
+        // Positive numbers are truncated: `x + 2^30`, whose 2^30 is taken away again. From 2^-30 on 0 or -1 is left.
+        let most = self.splat(30);
+        let n = self.choose(self.greater(n, most), most, n);
+        let offset = self.truncated(self.left::<23>(self.sub(self.splat(127 + 30), n)));
+        let up = self.add(x, self.splat(1 << 30));
+        // SAFETY: `self` is the proof.
+        unsafe {
+            // `2^-n`: the upper halves of f64.
+            let (low, high) = (_mm_setzero_si128(), self.left::<20>(self.sub(self.splat(1023), n)));
+            let half = |x: __m128i, factor: __m128i| {
+                _mm_cvttpd_epi32(_mm_mul_pd(_mm_cvtepi32_pd(x), _mm_castsi128_pd(factor)))
+            };
+            let lower = half(up, _mm_unpacklo_epi32(low, high));
+            let upper = half(_mm_shuffle_epi32::<0b1110>(up), _mm_unpackhi_epi32(low, high));
+            self.sub(_mm_unpacklo_epi64(lower, upper), offset)
+        }
     }
 
     #[inline(always)]

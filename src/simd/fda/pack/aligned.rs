@@ -177,7 +177,7 @@ impl Fda {
         to.values.room::<u32>(groups * MR * k);
         to.exponents.room::<u32>(groups * MR * k);
         let decoder = Decoder::new(set, &self.unit.a, self, to.top);
-        let (mut ordered, zeros) = (Vec::new(), vec![0; k]);
+        let (mut ordered, zeros, mut sums) = (Vec::new(), vec![0; k], 0);
         let in_order = self.is_in_order();
         for row in 0..rows.next_multiple_of(MR) {
             let mut codes = codes.get(row * k..).and_then(|c| c.get(..k)).unwrap_or(&zeros);
@@ -189,19 +189,20 @@ impl Fda {
             if l.is_multiple_of(S::LANES) {
                 for (s, codes) in codes.chunks_exact(l).enumerate() {
                     for offset in (0..l).step_by(S::LANES) {
-                        self.put_a::<S, 0>(&decoder, decoder.codes(codes, offset), [row, s, offset, S::LANES], to);
+                        let at = [row, s, offset, S::LANES];
+                        self.put_a::<S, 0>(&decoder, decoder.codes(codes, offset), at, &mut sums, to);
                     }
                 }
             } else if l == 4 && S::LANES == 8 {
                 for from in (0..k).step_by(8) {
                     let n = 8.min(k - from);
-                    self.put_a::<S, 4>(&decoder, decoder.codes(codes, from), [row, from / 4, 0, n], to);
+                    self.put_a::<S, 4>(&decoder, decoder.codes(codes, from), [row, from / 4, 0, n], &mut sums, to);
                 }
             } else {
                 for (s, codes) in codes.chunks_exact(l).enumerate() {
                     for offset in (0..l).step_by(S::LANES) {
-                        let n = S::LANES.min(l - offset);
-                        self.put_a::<S, 1>(&decoder, decoder.codes(codes, offset), [row, s, offset, n], to);
+                        let at = [row, s, offset, S::LANES.min(l - offset)];
+                        self.put_a::<S, 1>(&decoder, decoder.codes(codes, offset), at, &mut sums, to);
                     }
                 }
             }
@@ -209,13 +210,14 @@ impl Fda {
     }
 
     /// A vector's first `n` lanes are products `offset..` of FDA `s` of a row: all of them, where `PART` is 0; or those of
-    /// two FDAs, where it is 4.
+    /// two FDAs, where it is 4. `sums` goes from one call to the next: of an FDA's significands before these.
     #[inline(always)]
     fn put_a<S: Vectors, const PART: usize>(
         &self,
         decoder: &Decoder<S>,
         codes: S::V,
         [row, s, offset, n]: [usize; 4],
+        sums: &mut u32,
         to: &mut Packed,
     ) {
         let (set, l) = (decoder.set, self.block);
@@ -258,12 +260,11 @@ impl Fda {
             }
             let (lanes, mut flags) = (4 * part..4 * part + n, 0);
             if risk {
-                let sum = decoder.lanes(it.significands)[lanes.clone()].iter().sum::<u32>();
                 if offset == 0 {
-                    to.sums = 0;
+                    *sums = 0;
                 }
-                to.sums += sum;
-                if offset + n == l && to.sums > self.risk_limit() {
+                *sums += decoder.lanes(it.significands)[lanes.clone()].iter().sum::<u32>();
+                if offset + n == l && *sums > self.risk_limit() {
                     flags |= RISK;
                 }
             }

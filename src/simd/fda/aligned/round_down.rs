@@ -1,0 +1,302 @@
+//! Round-down sums on products truncated one by one: `fda::round_down` says why that is exact.
+//!
+//! In turn, for 8 rows by 64 columns: the largest exponents of each sum; what its products are multiplied by; the sums,
+//! in units of q; results.
+
+#![allow(clippy::needless_range_loop, reason = "vectors index several arrays at once")]
+
+use super::{Buffers, Places, Vectors, add_products, each_step, exponents};
+use crate::simd::fda::micro::Advance;
+use crate::simd::fda::round_down::{FAR, Floors, LARGE};
+use crate::simd::fda::step::{Consts, EXP32, Step};
+use crate::simd::fda::{MR, NR};
+use crate::simd::lanes::floor;
+use core::mem::MaybeUninit;
+
+/// `1.5 * 2^52`, whose last place is 1.
+const MAGIC: f64 = 6_755_399_441_055_744.0;
+
+/// `Micro::steps_fast`.
+///
+/// # Safety
+/// As there; called where the set's instructions are enabled, so that all of this is compiled for them.
+#[inline(always)]
+pub(super) unsafe fn steps_fast<S: Vectors>(set: S, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
+    // SAFETY (whole function): the caller's promise, handed on.
+    unsafe {
+        match (q.floors.halves, q.block) {
+            (false, 4) => run::<S, 1, 4>(set, p, q, skip, steps),
+            (false, 8) => run::<S, 1, 8>(set, p, q, skip, steps),
+            (false, _) => run::<S, 1, 0>(set, p, q, skip, steps),
+            (true, 16) => run::<S, 2, 16>(set, p, q, skip, steps),
+            (true, _) => run::<S, 2, 0>(set, p, q, skip, steps),
+        }
+    }
+}
+
+/// Steps of a sum of all products, or two of halves.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn run<S: Vectors, const SUMS: usize, const L: usize>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    skip: &mut [u32],
+    steps: usize,
+) -> Advance {
+    let mut buffers = [const { MaybeUninit::<Buffers>::uninit() }; SUMS];
+    let to = buffers.each_mut().map(Places::of);
+    each_step(
+        p,
+        q,
+        skip,
+        steps,
+        #[inline(always)]
+        |p, q, skip| {
+            // SAFETY: the caller's promise, handed on.
+            unsafe { group::<S, SUMS, L>(set, p, q, skip, &to) }
+        },
+    )
+}
+
+/// A step of 8 rows by 64 columns. Returns the pieces left as they were.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn group<S: Vectors, const SUMS: usize, const L: usize>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    mut skip: u32,
+    to: &[Places; SUMS],
+) -> u32 {
+    let part = q.length::<L>() / SUMS;
+    // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
+    unsafe {
+        for h in 0..SUMS {
+            for row in (0..MR).step_by(4) {
+                skip |= exponents::<S, L>(set, p, q, row, h * part..(h + 1) * part, to[h]);
+            }
+            for row in 0..MR {
+                begin(set, q, row, to[h]);
+            }
+            for t in 0..p.vectors {
+                for row in (0..MR).step_by(2) {
+                    for v in (0..16 / S::LANES).step_by(2) {
+                        products::<S, SUMS, L>(set, p, q, [row, t, v, h], to[h]);
+                    }
+                }
+            }
+        }
+        for row in 0..MR {
+            if skip == 0 && p.vectors == 4 {
+                for d in (0..NR).step_by(4 * S::LANES) {
+                    end::<S, SUMS, 4>(set, p, q, row * NR + d, to);
+                }
+                continue;
+            }
+            for t in (0..p.vectors).filter(|t| skip >> (4 * row + t) & 1 == 0) {
+                for d in (0..16).step_by(2 * S::LANES) {
+                    end::<S, SUMS, 2>(set, p, q, row * NR + 16 * t + d, to);
+                }
+            }
+        }
+    }
+    skip
+}
+
+/// What a row's products are multiplied by: 1 / q.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn begin<S: Vectors>(set: S, q: &Consts, row: usize, to: Places) {
+    let (field, up) = (set.splat(EXP32 as u32), set.splat(((254 + q.frac_bits) << 23) as u32));
+    for d in (0..16).step_by(S::LANES) {
+        // SAFETY (whole function): buffers are as large as the step, and aligned.
+        let largest = unsafe { set.load(to.largest.add(row * NR / 4 + d)) };
+        // Bytes `4 j + t` in the exponent field, other bits around them.
+        let power = [set.left::<23>(largest), set.left::<15>(largest), set.left::<7>(largest), set.right::<1>(largest)];
+        for t in 0..4 {
+            let by = set.sub(up, set.and(power[t], field));
+            unsafe { set.store(to.by.add(row * NR + d + 16 * t), by) }
+        }
+    }
+}
+
+/// (3) and (4) The sums of the products of part `h`, of two rows by two vectors, from the `v`-th of 16 columns on.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn products<S: Vectors, const SUMS: usize, const L: usize>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    [row, t, v, h]: [usize; 4],
+    to: Places,
+) {
+    let l = q.length::<L>();
+    let part = l / SUMS;
+    let a = p.a_val32.wrapping_add(row * l);
+    let b = p.b_val32.wrapping_add(t * l * 16 + v * S::LANES).cast::<u32>();
+    let at = row * NR + 16 * t + v * S::LANES;
+    let places = [[at, at + S::LANES], [at + NR, at + NR + S::LANES]];
+    let (mut by, mut sums, mut none) = ([[set.splat(0); 2]; 2], [[set.splat(0); 2]; 2], [[set.splat(0); 2]; 2]);
+    // SAFETY (whole function): panels and buffers are as large as the step, and aligned.
+    unsafe {
+        for r in 0..2 {
+            by[r] = [set.load(to.by.add(places[r][0])), set.load(to.by.add(places[r][1]))];
+        }
+        add_products::<S, false>(set, (a, l), b, h * part..(h + 1) * part, &by, &mut sums, &mut none);
+        for r in 0..2 {
+            set.store(to.sums.add(places[r][0]), sums[r][0]);
+            set.store(to.sums.add(places[r][1]), sums[r][1]);
+        }
+    }
+}
+
+/// (5) to (7) for `N` vectors of states.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn end<S: Vectors, const SUMS: usize, const N: usize>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    at: usize,
+    from: &[Places; SUMS],
+) {
+    // No closures for the library's functions: these lack the instructions, so that nothing would be inlined.
+    let (mut sums, mut c, mut d) = ([(set.splat(0), set.splat(0)); N], [set.splat(0); N], [set.splat(0); N]);
+    for i in 0..N {
+        let at = at + i * S::LANES;
+        // SAFETY (whole function): states and buffers are as large as the step, and aligned.
+        sums[i] = unsafe { (set.load(from[0].sums.add(at)), set.load(from[0].by.add(at))) };
+        if SUMS == 2 {
+            sums[i] = joined(set, sums[i], unsafe { (set.load(from[1].sums.add(at)), set.load(from[1].by.add(at))) });
+        }
+        c[i] = unsafe { set.load(p.c.add(at).cast()) };
+    }
+    let mut most = set.splat(0);
+    for i in (0..N).step_by(2) {
+        let magnitude;
+        ([d[i], d[i + 1]], magnitude) = finish::<S, SUMS>(set, [sums[i], sums[i + 1]], [c[i], c[i + 1]], q);
+        most = set.max_positive(most, magnitude);
+    }
+    if set.any(set.greater(most, set.splat(FAR.to_bits() - 1))) {
+        for i in 0..N {
+            d[i] = finish_far(set, sums[i], c[i], d[i], &q.floors);
+        }
+    }
+    for i in 0..N {
+        // SAFETY: as above.
+        unsafe { set.store(p.c.add(at + i * S::LANES).cast(), d[i]) }
+    }
+}
+
+/// Two sums and what their products were multiplied by, the finer one rounded down against the larger exponent.
+#[inline(always)]
+fn joined<S: Vectors>(set: S, x: (S::V, S::V), y: (S::V, S::V)) -> (S::V, S::V) {
+    let finer = set.greater(x.1, y.1);
+    let (fine, coarse) = (set.choose(finer, x.0, y.0), set.choose(finer, y.0, x.0));
+    let (high, by) = (set.choose(finer, x.1, y.1), set.choose(finer, y.1, x.1));
+    (set.add(set.floored(fine, set.right::<23>(set.sub(high, by))), coarse), by)
+}
+
+/// `d = RNE(sum + floor(c / q)) q` from sums in units of q, and 1 / q; or, where c is large, in units of 2q. And the
+/// larger magnitudes of `c / q`.
+#[inline(always)]
+fn finish<S: Vectors, const SUMS: usize>(
+    set: S,
+    sums: [(S::V, S::V); 2],
+    c: [S::V; 2],
+    q: &Consts,
+) -> ([S::V; 2], S::V) {
+    let (mut sum, mut by) = ([sums[0].0, sums[1].0], [sums[0].1, sums[1].1]);
+    let (mut magnitude, mut large) = (c, c);
+    for i in 0..2 {
+        magnitude[i] = set.without(set.splat(1 << 31), set.mul(c[i], by[i]));
+    }
+    // One operation of both after the other: a scheduler is small.
+    for i in 0..2 {
+        large[i] = set.greater(magnitude[i], set.splat(LARGE.to_bits() - 1));
+    }
+    for i in 0..2 {
+        by[i] = set.sub(by[i], set.and(large[i], set.splat(1 << 23)));
+    }
+    let mut units = c;
+    for i in 0..2 {
+        units[i] = set.mul(c[i], by[i]);
+    }
+    for i in 0..2 {
+        sum[i] = set.choose(large[i], set.or(set.half(sum[i]), set.and(sum[i], set.splat(1))), sum[i]);
+    }
+    let mut floor = units;
+    for i in 0..2 {
+        floor[i] = set.truncated(units[i]);
+    }
+    for i in 0..2 {
+        // All ones are -1.
+        floor[i] = set.add(floor[i], set.greater_f32(set.float(floor[i]), units[i]));
+        if SUMS == 2 {
+            // Out of reach it is 0.
+            floor[i] = set.and(floor[i], set.greater(magnitude[i], set.splat(q.floors.least.to_bits() - 1)));
+        }
+    }
+    for i in 0..2 {
+        sum[i] = set.float(set.add(sum[i], floor[i]));
+    }
+    for i in 0..2 {
+        sum[i] = set.mul(sum[i], set.sub(set.splat(254 << 23), by[i]));
+    }
+    (sum, set.max_positive(magnitude[0], magnitude[1]))
+}
+
+/// `d` with the results of (5) to (7) in lanes where c is beyond `2^32 q`: e_max is its exponent, and floors are taken
+/// in f64.
+#[inline(always)]
+fn finish_far<S: Vectors>(set: S, (sum, by): (S::V, S::V), c: S::V, d: S::V, floors: &Floors) -> S::V {
+    let (sum, by, c, mut d) = (words(set, sum), words(set, by), words(set, c), words(set, d));
+    for i in 0..8 {
+        let (c, by) = (f32::from_bits(c.0[i]), f32::from_bits(by.0[i]));
+        let far = far(sum.0[i] as i32, by, c, floors);
+        d.0[i] = if (c * by).abs() < FAR { d.0[i] } else { far.to_bits() };
+    }
+    // SAFETY: aligned, and as many words as the largest vector has.
+    unsafe { set.load(d.0.as_ptr()) }
+}
+
+/// The lanes of the largest vector.
+#[repr(C, align(64))]
+struct Words([u32; 8]);
+
+/// A vector's lanes, then zeros.
+#[inline(always)]
+fn words<S: Vectors>(set: S, x: S::V) -> Words {
+    let mut words = Words([0; 8]);
+    // SAFETY: aligned, and as many words as the largest vector has.
+    unsafe { set.store(words.0.as_mut_ptr(), x) }
+    words
+}
+
+/// One of them: c beyond `2^32 q`.
+#[inline(always)]
+fn far(sum: i32, by: f32, c: f32, floors: &Floors) -> f32 {
+    // At as many places below the exponent of `beside` as `magic` has them below that of 1.
+    let c = f64::from(c);
+    let total = c + down(f64::from(sum) / f64::from(by), c, floors.sum);
+    down(total, total, floors.total) as f32
+}
+
+/// `x` rounded down as many places below the exponent of `beside` as `magic` has them below that of 1.
+#[inline(always)]
+fn down(x: f64, beside: f64, magic: f64) -> f64 {
+    let exponent = beside.to_bits() & (0x7FF << 52);
+    let unit = f64::from_bits(exponent) * (magic / MAGIC);
+    floor::<false>(x / unit) * unit
+}
