@@ -223,8 +223,13 @@ const TILES: &[Select] = &[
 
 /// Array code that does better than tiles for at most so many rows, as its panels cost less to make:
 /// docs/performance.md, Growth.
-const FEW_ROWS: &[(usize, Select)] =
-    &[(4, pairwise::select), (2, general::select_single_blocks), (1, general::select_narrow), (1, round_down::select)];
+const FEW_ROWS: &[(usize, Select)] = &[
+    (4, pairwise::select),
+    (2, general::select_single_blocks),
+    (2, round_down::select_two_rows),
+    (1, general::select_narrow),
+    (1, round_down::select),
+];
 
 /// Numbers of rows with kernels of their own, at most: [`row_class`] is below.
 pub(crate) const ROW_CLASSES: usize = FEW_ROWS.len() + 1;

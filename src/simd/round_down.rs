@@ -22,6 +22,11 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     Rows::kernel(unit, isa, body, Layout::new(unit.shape.k, &blocks), Reading::default(), nan)
 }
 
+/// The same where tiles are of narrower vectors: two rows do better without one of eight.
+pub(crate) fn select_two_rows(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    (isa != Isa::Avx512).then(|| select(unit, isa)).flatten()
+}
+
 /// The recipe.
 #[derive(Debug)]
 pub(super) struct Sums {

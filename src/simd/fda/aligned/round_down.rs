@@ -10,7 +10,6 @@ use crate::simd::fda::micro::Advance;
 use crate::simd::fda::round_down::{FAR, Floors, LARGE};
 use crate::simd::fda::step::{Consts, EXP32, Step};
 use crate::simd::fda::{MR, NR};
-use crate::simd::lanes::floor;
 use core::mem::MaybeUninit;
 
 /// `1.5 * 2^52`, whose last place is 1.
@@ -287,16 +286,17 @@ fn words<S: Vectors>(set: S, x: S::V) -> Words {
 /// One of them: c beyond `2^32 q`.
 #[inline(always)]
 fn far(sum: i32, by: f32, c: f32, floors: &Floors) -> f32 {
-    // At as many places below the exponent of `beside` as `magic` has them below that of 1.
-    let c = f64::from(c);
-    let total = c + down(f64::from(sum) / f64::from(by), c, floors.sum);
+    let (q, c) = (f32::from_bits((254 << 23) - by.to_bits()), f64::from(c));
+    let total = c + down(f64::from(sum) * f64::from(q), c, floors.sum);
     down(total, total, floors.total) as f32
 }
 
-/// `x` rounded down as many places below the exponent of `beside` as `magic` has them below that of 1.
+/// `x` rounded down as many places below the exponent of `beside` as `magic`, `1.5 * 2^52` of them, has them below that
+/// of 1.
 #[inline(always)]
 fn down(x: f64, beside: f64, magic: f64) -> f64 {
-    let exponent = beside.to_bits() & (0x7FF << 52);
-    let unit = f64::from_bits(exponent) * (magic / MAGIC);
-    floor::<false>(x / unit) * unit
+    let power = f64::from_bits(beside.to_bits() & (0x7FF << 52));
+    let rounded = (x + power * magic) - power * magic;
+    // Rounded up.
+    if rounded > x { rounded - power * (magic / MAGIC) } else { rounded }
 }
