@@ -266,6 +266,19 @@ pub(super) unsafe fn largest<S: Vectors, const L: usize>(
     (best, doubt)
 }
 
+/// The exponent fields of bytes `4 j + t`, for each `t`, in place.
+#[inline(always)]
+fn fields<S: Vectors>(set: S, largest: S::V) -> [S::V; 4] {
+    let field = set.splat(EXP32 as u32);
+    // Other bits stand around them.
+    [
+        set.and(set.left::<23>(largest), field),
+        set.and(set.left::<15>(largest), field),
+        set.and(set.left::<7>(largest), field),
+        set.and(set.right::<1>(largest), field),
+    ]
+}
+
 /// A byte four times.
 const fn bytes(x: u8) -> u32 {
     x as u32 * 0x0101_0101
@@ -281,9 +294,7 @@ unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(set: S, p: &Step, 
     let (field, up) = (set.splat(EXP32 as u32), set.splat(((254 + bits) << 23) as u32));
     for d in (0..16).step_by(S::LANES) {
         // SAFETY (whole function): panels and states are as large as the step, and aligned.
-        let largest = unsafe { set.load(to.largest.add(row * NR / 4 + d)) };
-        // Bytes `4 j + t` in the exponent field, other bits around them.
-        let power = [set.left::<23>(largest), set.left::<15>(largest), set.left::<7>(largest), set.right::<1>(largest)];
+        let powers = fields(set, unsafe { set.load(to.largest.add(row * NR / 4 + d)) });
         let at = row * NR + d;
         let mut c = [field; 4];
         for t in 0..4 {
@@ -291,7 +302,7 @@ unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(set: S, p: &Step, 
         }
         let mut by = [field; 4];
         for t in 0..4 {
-            by[t] = set.max_positive(set.and(power[t], field), set.and(c[t], field));
+            by[t] = set.max_positive(powers[t], set.and(c[t], field));
         }
         if OUT == out::F16_RNE {
             // A subnormal f16 c counts with the format's lowest exponent.

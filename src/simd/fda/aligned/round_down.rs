@@ -5,10 +5,10 @@
 
 #![allow(clippy::needless_range_loop, reason = "vectors index several arrays at once")]
 
-use super::{Buffers, Places, Vectors, add_products, each_step, exponents};
+use super::{Buffers, Places, Vectors, add_products, each_step, exponents, fields};
 use crate::simd::fda::micro::Advance;
 use crate::simd::fda::round_down::{FAR, Floors, LARGE};
-use crate::simd::fda::step::{Consts, EXP32, Step};
+use crate::simd::fda::step::{Consts, Step};
 use crate::simd::fda::{MR, NR};
 use core::mem::MaybeUninit;
 
@@ -113,15 +113,12 @@ unsafe fn group<S: Vectors, const SUMS: usize, const L: usize>(
 /// As `steps_fast`.
 #[inline(always)]
 unsafe fn begin<S: Vectors>(set: S, q: &Consts, row: usize, to: Places) {
-    let (field, up) = (set.splat(EXP32 as u32), set.splat(((254 + q.frac_bits) << 23) as u32));
+    let up = set.splat(((254 + q.frac_bits) << 23) as u32);
     for d in (0..16).step_by(S::LANES) {
         // SAFETY (whole function): buffers are as large as the step, and aligned.
-        let largest = unsafe { set.load(to.largest.add(row * NR / 4 + d)) };
-        // Bytes `4 j + t` in the exponent field, other bits around them.
-        let power = [set.left::<23>(largest), set.left::<15>(largest), set.left::<7>(largest), set.right::<1>(largest)];
+        let powers = fields(set, unsafe { set.load(to.largest.add(row * NR / 4 + d)) });
         for t in 0..4 {
-            let by = set.sub(up, set.and(power[t], field));
-            unsafe { set.store(to.by.add(row * NR + d + 16 * t), by) }
+            unsafe { set.store(to.by.add(row * NR + d + 16 * t), set.sub(up, powers[t])) }
         }
     }
 }
