@@ -138,6 +138,74 @@ fn panels_of_any_magnitude_are_the_references() {
     }
 }
 
+/// Lines of zeros beside operands as large as fast kernels take: a zero has no exponent, so small states stay whole.
+#[test]
+fn small_states_beside_zeros_stay_whole() {
+    for name in [
+        "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
+        "hopper/mma.m16n8k8.f32.tf32.tf32.f32",
+        "ampere/mma.m16n8k8.f32.bf16.bf16.f32",
+        "rtx-blackwell/mma.m16n8k32.block32.f32.e5m2.e4m3.f32.ue8m0",
+        "custom/m8n8k8.f32.bf16.bf16.f32/dot:block=8:F=12:e_zero=none",
+        "custom/m8n8k32.f32.bf16.bf16.f32/dot:block=32:F=25:out=rne:e_zero=none",
+        "custom/m8n8k8.f32.tf32.tf32.f32/dot:block=8:F=40:e_zero=none",
+        "cdna3/v_mfma_f32_32x32x8_bf16",
+        "cdna3/v_mfma_f32_16x16x8_xf32",
+        "custom/m8n8k8.f32.bf16.bf16.f32/round-down:G=8:F=23",
+        "custom/m8n8k8.f32.bf16.bf16.f32/round-down-grouped:G=8:c-reach=0",
+    ] {
+        let unit = Unit::find(name).unwrap();
+        let (m, n, k) = (9, 20, 2 * unit.shape.k);
+        let slots = 2 * unit.scales();
+        let scaled = slots > 0;
+        let power = |spec: &FormatSpec, e: i32| {
+            spec.encode_f64(2f64.powi(if scaled { 0 } else { e }), Rounding::default(), Overflow::default()).unwrap()
+        };
+        for (e_a, e_b) in [(8, 8), (10, 20), (15, 16), (20, 20), (25, 25), (26, 25), (-10, -20)] {
+            // Rows or columns that are not the first hold zeros.
+            for by_rows in [false, true] {
+                let a = (0..m * k).map(|t| if by_rows && t >= k { 0 } else { power(&unit.a, e_a) }).collect();
+                let b = (0..k * n).map(|t| if !by_rows && t % n > 0 { 0 } else { power(&unit.b, e_b) }).collect();
+                let state = |t: usize| {
+                    let (field, fraction) = (28 + t as u64 % 24, [0x7F_FFFF, 1, 0, 0x2A_AAAB, 0x40_0000][t % 5]);
+                    (t as u64 / 24 % 2) << 31 | field << 23 | fraction
+                };
+                let scales = |count: usize, e: i32| vec![(127 + e) as u64; count * slots];
+                Problem {
+                    unit: unit.clone(),
+                    size: [m, n, k],
+                    a,
+                    b,
+                    c: (0..m * n).map(state).collect(),
+                    scale_a: scales(m, e_a),
+                    scale_b: scales(n, e_b),
+                }
+                .check(&isas());
+            }
+        }
+    }
+}
+
+/// Products at the lower end of both windows cancel, and a step of zeros follows: where no product is there, c is in
+/// reach.
+#[test]
+fn what_cancelled_is_in_reach_of_zeros() {
+    for reach in [0, 7, 12, 13, 14, 25] {
+        let name = format!("custom/m8n8k8.f32.bf16.bf16.f32/round-down-grouped:G=8:c-reach={reach}");
+        let unit = Unit::find(&name).unwrap();
+        let (m, n, k) = (8, 16, 16);
+        let bf16 = |x: f64| u64::from((x as f32).to_bits() >> 16);
+        let (mut a, mut b) = (vec![0; m * k], vec![0; k * n]);
+        (1..m).for_each(|i| a[i * k] = bf16(2f64.powi(-17)));
+        (1..n).for_each(|j| b[j] = bf16(2f64.powi(-17)));
+        let (small, one) = (2f64.powi(-48), 1.0 + 2f64.powi(-7));
+        (a[0], a[2]) = (bf16(small * one), bf16(-small * (1.0 + 2f64.powi(-6))));
+        (b[0], b[2 * n]) = (bf16(small * one), bf16(small));
+        let (scale_a, scale_b) = (Vec::new(), Vec::new());
+        Problem { unit, size: [m, n, k], a, b, c: vec![0; m * n], scale_a, scale_b }.check(&isas());
+    }
+}
+
 /// Zeros of both signs, products that vanish and a subnormal number, in two steps: whether a sum of them is -0
 /// depends on nothing but the unit's rules.
 #[test]

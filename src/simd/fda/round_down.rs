@@ -4,9 +4,9 @@
 //! without c: an integer `s` in units of `q = 2^(e_dot - F)`. (5) to (7): while c and the total are below `2^32 q` no
 //! floor takes a bit of the sum of products or of the total (`select` checks the widths), and the floor of c, at the
 //! coarser of q and its own last place, is the one at q. So `d = RNE(s + floor(c / q)) q`: a conversion rounding down,
-//! an integer addition, a conversion to nearest. From `2^30 q` on, where the sum leaves i32, in units of 2q, what that
-//! cuts off the sum of products setting the last bit: it is far below where d is rounded. Beyond `2^32 q` floors are
-//! taken in f64.
+//! an integer addition, a conversion to nearest. From `2^30 q` on, where the sum may leave i32, in units of 2q, what that
+//! cuts off the sum of products setting the last bit: totals are `2^26 q` at least, so that it lies below the one that
+//! decides how d is rounded. From `3 * 2^30 q` on, where totals may reach `2^32 q`, floors are taken in f64.
 //!
 //! `avx512` has accumulators of f64, `aligned` sums of products truncated one by one.
 
@@ -62,7 +62,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     if !formats || !widths || !whole || !halves {
         return None;
     }
-    // Sums have at most 44 bits below the exponent of c.
+    // Sums have at most 44 bits below the exponent of c, so that totals have 45 below their own.
     let magic = |bits: u32| 1.5 * power(52 - bits.min(50) as i32);
     let floors = Floors {
         sum: magic(r.sum_bits),

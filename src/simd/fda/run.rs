@@ -105,7 +105,10 @@ impl Fda {
             fixed,
             floors: self.round_down.as_ref().map(|r| r.floors).unwrap_or_default(),
         };
-        (q, self.has_fast() && (-34..=50).contains(&top) && lowest >= ground)
+        // A state that cancelled may be so small that beside zeros, at the ground, it is out of reach: it must not be.
+        let reach = self.round_down.as_ref().and_then(|r| r.sums.reach);
+        let reached = reach.is_none_or(|reach| lowest >= ground + self.frac_bits as i32 - reach);
+        (q, self.has_fast() && (-34..=50).contains(&top) && lowest >= ground && reached)
     }
 
     /// Runs unit steps of the panels on a tile's states.

@@ -101,7 +101,8 @@ pub(super) struct Consts {
     pub(super) e_zero: i32,
     /// All ones where a zero c counts with its format's lowest exponent.
     pub(super) zero_c: i32,
-    /// Lowest f32 exponent field the fast kernel scales by: e_zero's, or one that no exact result can notice.
+    /// Lowest f32 exponent field the fast kernel scales by: e_zero's, or one that no exact result can notice, as no
+    /// product but zeros has a lower one.
     pub(super) floor_field: u8,
     /// Row groups from the step's first on, a bit each, in which some operand may lie below its exponent window.
     pub(super) tiny: u8,
@@ -117,15 +118,19 @@ impl Consts {
         Self { tiny: self.tiny >> g, ..*self }
     }
 
-    /// The exponent field from which on up a state is a multiple of the coarsest step the exponent floor can cause.
+    /// The exponent field from which on up a state begins: where all products are zero it then has the largest exponent.
+    /// Such a step's field is `floor_field` or, zeros having byte 0 beside the other operand's, up to the largest
+    /// product's exponent. What a step leaves may be smaller: that is a multiple of what all products are.
     pub(super) const fn lowest(&self) -> u32 {
-        if self.narrow {
+        let floor = if self.narrow {
             83
         } else if self.aligned && self.frac_bits > 25 {
             46
         } else {
             31
-        }
+        };
+        let of_zeros = 127_u32.saturating_sub(self.bias_sub as u32);
+        if of_zeros > floor { of_zeros } else { floor }
     }
 
     /// L, known to the compiler or not.

@@ -253,8 +253,8 @@ fn finish<S: Vectors, const SUMS: usize>(
     (sum, set.max_positive(magnitude[0], magnitude[1]))
 }
 
-/// `d` with the results of (5) to (7) in lanes where c is beyond `2^32 q`: e_max is its exponent, and floors are taken
-/// in f64.
+/// `d` with the results of (5) to (7) in lanes where c is at least `3 * 2^30 q`: e_max is its exponent, and floors are
+/// taken in f64.
 #[inline(always)]
 fn finish_far<S: Vectors>(set: S, (sum, by): (S::V, S::V), c: S::V, d: S::V, floors: &Floors) -> S::V {
     let (sum, by, c, mut d) = (words(set, sum), words(set, by), words(set, c), words(set, d));
@@ -280,7 +280,7 @@ fn words<S: Vectors>(set: S, x: S::V) -> Words {
     words
 }
 
-/// One of them: c beyond `2^32 q`.
+/// One of them.
 #[inline(always)]
 fn far(sum: i32, by: f32, c: f32, floors: &Floors) -> f32 {
     let (q, c) = (f32::from_bits((254 << 23) - by.to_bits()), f64::from(c));
