@@ -44,7 +44,7 @@ pub(super) fn exponent(x: f64) -> i32 {
 }
 
 /// A number whose last place is 1.
-const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+pub(super) const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
 
 /// The largest integer that is not above x, `|x| < 2^51`. Without an instruction, zero is +0.
 #[inline(always)]

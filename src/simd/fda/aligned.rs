@@ -16,6 +16,8 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 #![allow(clippy::needless_range_loop, reason = "rows and vectors index several arrays at once")]
 
+mod end;
+mod exponents;
 mod round_down;
 mod vector;
 
@@ -24,6 +26,9 @@ use super::step::{Consts, EXP32, Step};
 use super::{MR, NR, out};
 use core::mem::MaybeUninit;
 use core::ops::Range;
+use end::end;
+pub(super) use exponents::largest;
+use exponents::{exponents, fields};
 pub(super) use vector::Vectors;
 
 /// Products whose sum, with c, i32 holds.
@@ -197,93 +202,6 @@ unsafe fn group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     }
 }
 
-/// The exponent fields of the largest of products `ks`, for four rows from `row` on; returns the pieces in which an
-/// operand below the window might matter.
-///
-/// # Safety
-/// As `steps_fast`.
-#[inline(always)]
-unsafe fn exponents<S: Vectors, const L: usize>(
-    set: S,
-    p: &Step,
-    q: &Consts,
-    row: usize,
-    ks: Range<usize>,
-    to: Places,
-) -> u32 {
-    let mut doubt = 0;
-    for d in (0..NR / 4).step_by(2 * S::LANES) {
-        // SAFETY (whole function): the caller's promise; the buffer holds 16 words a row.
-        let (fields, more) = unsafe { largest::<S, L>(set, p, q, row, ks.clone(), d) };
-        doubt |= more;
-        for (r, fields) in fields.into_iter().enumerate() {
-            for (h, field) in fields.into_iter().enumerate() {
-                unsafe { set.store(to.largest.add((row + r) * NR / 4 + d + h * S::LANES), field) }
-            }
-        }
-    }
-    doubt
-}
-
-/// `exponents` of two vectors of a row, from the `d`-th of 16 words on: byte `4 j + t` of word `j` is of column `16 t + j`.
-///
-/// # Safety
-/// As `steps_fast`.
-#[inline(always)]
-pub(super) unsafe fn largest<S: Vectors, const L: usize>(
-    set: S,
-    p: &Step,
-    q: &Consts,
-    row: usize,
-    ks: Range<usize>,
-    d: usize,
-) -> ([[S::V; 2]; 4], u32) {
-    let (l, mut doubt) = (q.length::<L>(), 0);
-    let (sub, floor) = (set.splat(bytes(q.bias_sub)), set.splat(bytes(q.floor_field)));
-    // Products of operands below the window lie below this.
-    let safe = set.splat(bytes(95 + 127 + 1));
-    let mut best = [[set.splat(0); 2]; 4];
-    for k in ks {
-        // SAFETY (whole function): the panels hold L * NR bytes of B and L * MR words of A.
-        let b = unsafe { p.b_exp.add(k * NR).cast::<u32>().add(d) };
-        let b = unsafe { [set.load(b), set.load(b.add(S::LANES))] };
-        for (r, best) in best.iter_mut().enumerate() {
-            let a = set.splat(unsafe { *p.a_exp.add((row + r) * l + k) });
-            *best = [set.max_bytes(best[0], set.add_bytes(a, b[0])), set.max_bytes(best[1], set.add_bytes(a, b[1]))];
-        }
-    }
-    for (r, best) in best.iter_mut().enumerate() {
-        for best in best {
-            if q.tiny & 1 != 0 {
-                let below = set.below_bytes(*best, safe);
-                for t in 0..4 {
-                    doubt |= u32::from(below >> t & 0x1111_1111 != 0) << (4 * (row + r) + t);
-                }
-            }
-            *best = set.max_bytes(set.sub_bytes(*best, sub), floor);
-        }
-    }
-    (best, doubt)
-}
-
-/// The exponent fields of bytes `4 j + t`, for each `t`, in place.
-#[inline(always)]
-fn fields<S: Vectors>(set: S, largest: S::V) -> [S::V; 4] {
-    let field = set.splat(EXP32 as u32);
-    // Other bits stand around them.
-    [
-        set.and(set.left::<23>(largest), field),
-        set.and(set.left::<15>(largest), field),
-        set.and(set.left::<7>(largest), field),
-        set.and(set.right::<1>(largest), field),
-    ]
-}
-
-/// A byte four times.
-const fn bytes(x: u8) -> u32 {
-    x as u32 * 0x0101_0101
-}
-
 /// What a row's products are multiplied by, and its c.
 ///
 /// # Safety
@@ -433,125 +351,4 @@ unsafe fn add_products<S: Vectors, const PAIRS: bool>(
 fn rest<S: Vectors>(set: S, x: S::V, whole: S::V) -> S::V {
     let rest = set.sub_f32(x, set.float(whole));
     set.truncated(set.mul(rest, set.splat(((127 + REST) as u32) << 23)))
-}
-
-/// The results of all pieces but those of `skip`. Returns `skip`, and those with an infinite f16.
-///
-/// # Safety
-/// As `steps_fast`.
-#[inline(always)]
-unsafe fn end<S: Vectors, const OUT: u8, const PAIRS: bool>(
-    set: S,
-    p: &Step,
-    q: &Consts,
-    skip: u32,
-    from: Places,
-) -> u32 {
-    let mut late = skip;
-    for row in 0..MR {
-        if skip == 0 && p.vectors == 4 {
-            let mut most = set.splat(0);
-            for d in (0..NR).step_by(4 * S::LANES) {
-                // SAFETY (whole function): states and buffers are as large as the step, and aligned.
-                let found = unsafe { end_at::<S, OUT, PAIRS, 4>(set, p, q, row * NR + d, from) };
-                most = set.max_positive(most, found);
-            }
-            if OUT != out::F16_RNE || !set.any(set.equal(most, set.splat(EXP32 as u32))) {
-                continue;
-            }
-        }
-        for t in 0..p.vectors {
-            let piece = 4 * row + t;
-            if skip >> piece & 1 == 1 {
-                continue;
-            }
-            for d in (0..16).step_by(2 * S::LANES) {
-                let most = unsafe { end_at::<S, OUT, PAIRS, 2>(set, p, q, row * NR + 16 * t + d, from) };
-                if OUT == out::F16_RNE {
-                    late |= u32::from(set.any(set.equal(most, set.splat(EXP32 as u32)))) << piece;
-                }
-            }
-        }
-    }
-    late
-}
-
-/// `N` vectors of them. Returns the largest magnitudes, where they are f16.
-///
-/// # Safety
-/// As `steps_fast`.
-#[inline(always)]
-unsafe fn end_at<S: Vectors, const OUT: u8, const PAIRS: bool, const N: usize>(
-    set: S,
-    p: &Step,
-    q: &Consts,
-    at: usize,
-    from: Places,
-) -> S::V {
-    let (mut sum, mut most) = ([set.splat(0); N], set.splat(0));
-    for (i, sum) in sum.iter_mut().enumerate() {
-        // SAFETY: the caller's promise.
-        *sum = unsafe { set.load(from.sums.add(at + i * S::LANES)) };
-    }
-    let mut x = if PAIRS {
-        let mut x = sum;
-        for i in 0..N {
-            // SAFETY: the caller's promise.
-            x[i] = set.joined::<OUT>(sum[i], unsafe { set.load(from.rests.add(at + i * S::LANES)) });
-            if OUT == out::F32_CUT {
-                x[i] = set.and(x[i], set.splat(q.keep as u32));
-            }
-        }
-        x
-    } else {
-        encode::<S, OUT, N>(set, sum, q)
-    };
-    let down = set.splat(((254 - if PAIRS { REST } else { 0 }) as u32) << 23);
-    for i in 0..N {
-        // SAFETY: the caller's promise.
-        let by = unsafe { set.load(from.by.add(at + i * S::LANES)) };
-        // 2^(e_max - F).
-        x[i] = set.mul(x[i], set.sub(down, by));
-    }
-    for i in 0..N {
-        if OUT == out::F16_RNE {
-            x[i] = set.via_f16(x[i]);
-            most = set.max_positive(most, set.without(set.splat(1 << 31), x[i]));
-        }
-        // SAFETY: the caller's promise.
-        unsafe { set.store(p.c.add(at + i * S::LANES).cast(), x[i]) }
-    }
-    most
-}
-
-/// Sums as f32, rounded so that only the exponent is missing, or the rounding to f16.
-#[inline(always)]
-fn encode<S: Vectors, const OUT: u8, const N: usize>(set: S, sum: [S::V; N], q: &Consts) -> [S::V; N] {
-    let mut x = sum;
-    if OUT != out::F32_RNE {
-        // The first bit that f32 has no place for decides how a magnitude is rounded: without it, toward zero. It stands
-        // 24 places below the leading one; what else goes would be cut off.
-        for x in &mut x {
-            *x = set.abs(*x);
-        }
-        for x in &mut x {
-            *x = set.without(set.right::<24>(*x), *x);
-        }
-        for i in 0..N {
-            x[i] = set.with_sign(x[i], sum[i]);
-        }
-    }
-    for x in &mut x {
-        *x = set.float(*x);
-    }
-    for i in 0..N {
-        if OUT == out::F16_RNE {
-            // To odd first, so that one rounding counts.
-            let exact = set.equal(set.truncated(x[i]), sum[i]);
-            x[i] = set.or(x[i], set.add(exact, set.splat(1)));
-        } else if OUT == out::F32_CUT {
-            x[i] = set.and(x[i], set.splat(q.keep as u32));
-        }
-    }
-    x
 }

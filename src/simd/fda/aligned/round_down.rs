@@ -10,10 +10,8 @@ use crate::simd::fda::micro::Advance;
 use crate::simd::fda::round_down::{FAR, Floors, LARGE};
 use crate::simd::fda::step::{Consts, Step};
 use crate::simd::fda::{MR, NR};
+use crate::simd::lanes::MAGIC;
 use core::mem::MaybeUninit;
-
-/// `1.5 * 2^52`, whose last place is 1.
-const MAGIC: f64 = 6_755_399_441_055_744.0;
 
 /// `Micro::steps_fast`.
 ///
