@@ -21,6 +21,7 @@ mod kernels_fma;
 mod kernels_formats;
 mod kernels_groups;
 mod kernels_hard;
+mod kernels_lines;
 mod kernels_narrow;
 mod kernels_sums;
 mod kernels_tiles;
