@@ -27,10 +27,12 @@ const CUSTOM: [&str; 12] = [
     "custom/m8n8k16.f32.f16.f16.f32/pairwise:G=8",
 ];
 
-/// The code with this exponent field, cut to finite ones, a random sign, and a fraction of many ones, few, or any.
+/// The finite code with this exponent field, or the nearest there is, a random sign, and a fraction of many ones, few, or
+/// any.
 fn code(draw: &mut Rng, spec: &FormatSpec, field: i64) -> u64 {
-    let top = (1 << spec.exponent_bits) - 1 - i64::from(spec.exponent_bits > 4);
-    let field = field.clamp(0, top.max(0)) as u64;
+    let place = spec.fraction_bits + spec.ignored_low_bits;
+    let max = spec.max_code(false);
+    let field = field.clamp(0, (max >> place) as i64) as u64;
     let ones = (1 << spec.fraction_bits) - 1;
     let fraction = match draw.below(4) {
         0 => 0,
@@ -38,8 +40,9 @@ fn code(draw: &mut Rng, spec: &FormatSpec, field: i64) -> u64 {
         2 => draw.next() & ones,
         _ => (1 << draw.below(spec.fraction_bits + 1)) & ones,
     };
-    let sign = if spec.signed { draw.below(2_u64) } else { 0 };
-    ((sign << spec.exponent_bits | field) << spec.fraction_bits | fraction) << spec.ignored_low_bits
+    let magnitude = (field << place | fraction << spec.ignored_low_bits).min(max);
+    let negative = if magnitude == 0 { spec.has_negative_zero() } else { spec.signed } && draw.one_in(2);
+    if negative { magnitude | sign_bit(spec) } else { magnitude }
 }
 
 const fn sign_bit(spec: &FormatSpec) -> u64 {
@@ -57,8 +60,9 @@ fn middle(draw: &mut Rng, spec: &FormatSpec) -> i64 {
     }
 }
 
-/// How many lines' exponents lie to each other, and how many of their elements are zeros.
+/// How lines' exponents lie to each other, and how many of their elements are zeros.
 struct Style {
+    /// 0, all one; 1, each its own; 2, every second one lower; 3, a few apart.
     exponents: u8,
     /// Elements in ten.
     zeros: u64,
@@ -91,7 +95,7 @@ impl Style {
             let all_zeros = draw.one_in(self.zero_lines);
             let element = |_| {
                 if all_zeros || draw.below(10_u64) < self.zeros {
-                    return if spec.signed && draw.one_in(8) { sign_bit(spec) } else { 0 };
+                    return if spec.has_negative_zero() && draw.one_in(8) { sign_bit(spec) } else { 0 };
                 }
                 let below = [0, 0, 0, 1, 1, 2, 2, 2, 3, 5, 8, 15, 24, 30, 31, 32, 33, 36, 60, 300];
                 let below = draw.pick(&below[..if self.narrow { 8 } else { below.len() }]);
