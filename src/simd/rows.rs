@@ -49,7 +49,7 @@ pub(super) trait Body: Debug + Send + Sync {
     fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N];
 
     /// Whether no step of finite operands, or by the flags of any, changes these states.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "asked by AVX-512's register tiles alone"))]
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "asked by register tiles alone"))]
     #[inline(always)]
     fn stays<const N: usize>(&self, c: &[f32; N], _flags: u8) -> bool {
         c.iter().fold(true, |all, c| all & c.is_nan())

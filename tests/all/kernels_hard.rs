@@ -72,6 +72,35 @@ fn exact_sums_hold_where_a_lost_product_decides() {
     }
 }
 
+/// States grow until f64 has no place for the last places of products, of which one decides a tie.
+#[test]
+fn exact_sums_hold_where_states_leave_the_range() {
+    let (unit, mut random) = (Unit::find("cdna1/v_mfma_f32_32x32x8f16").unwrap(), Rng(31));
+    let most = 2.0 - 2f64.powi(-10);
+    for _ in 0..6 {
+        let [m, n, k] = [9, 18, 512];
+        let mut signs = |count: usize| -> Vec<f64> { (0..count).map(|_| random.pick(&[-1.0, 1.0])).collect() };
+        let (of_row, of_column, of_tie, of_last) = (signs(m), signs(n), signs(k), signs(k));
+        // Half of the groups let states grow; products of the others are half of a state's last place and, of the next
+        // two, a multiple of f64's smallest place beside a state below 8 and what takes the rest of it away.
+        let groups: Vec<Option<i32>> =
+            (0..k / 4).map(|_| if random.below(2) == 0 { None } else { Some(6 + random.below(4)) }).collect();
+        let a = |i: usize, p: usize| match (groups[p / 4], p % 4) {
+            (None, _) => most * of_row[i],
+            (Some(_), 0) => 2f64.powi(-8) * of_tie[p],
+            (Some(_), 3) => 0.0,
+            (Some(_), at) => 2f64.powi(-24) * of_last[p / 4] * if at == 1 { 1.0 } else { -1.0 },
+        };
+        let b = |p: usize, j: usize| match (groups[p / 4], p % 4) {
+            (None, _) => most * of_column[j],
+            (Some(half), 0) => 2f64.powi(-half),
+            (Some(_), 3) => 0.0,
+            (Some(_), at) => 2f64.powi(-11) + if at == 1 { 2f64.powi(-21) } else { 0.0 },
+        };
+        problem(&unit, [m, n, k], a, b, |_, _| 0.0).check(&isas());
+    }
+}
+
 /// Sums that are subnormal are rounded there, though the panels' scales are those of larger operands.
 #[test]
 fn exact_sums_round_where_they_are_subnormal() {

@@ -15,7 +15,7 @@
 
 mod doubtful;
 
-use super::{Family, Fields, MR, NR, Run, Scales, Source, Tile, Tiles};
+use super::{Family, Fields, MR, NR, Run, Scales, Set, Source, Tile, Tiles};
 use crate::format::F32;
 use crate::gemm::kernel::Kernel;
 use crate::simd::buffer::Buffer;
@@ -23,10 +23,9 @@ use crate::simd::decode::{Reading, SPECIAL, WIDE};
 use crate::simd::exact::Exact;
 use crate::simd::flags;
 use crate::simd::lanes::power;
-use crate::simd::{Avx512, Isa};
+use crate::simd::wide::in_order;
 use crate::special::NanRule;
 use crate::unit::Unit;
-use core::arch::x86_64::*;
 use std::sync::Arc;
 
 /// The exponent of the lowest place of products and states, which sums below 4 have in f64 too.
@@ -40,10 +39,6 @@ const TOGETHER: usize = 64;
 /// The exponent of the last place of sums' high parts. The low ones are below 2^-40 and, of 64 products within the
 /// bounds of `select`, multiples of 2^-91.
 const LAST_HIGH: i32 = -45;
-/// A rounding of its own: the usual one, but no flag is raised.
-const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-/// Ternary logic: `a | b | c`.
-const OR: i32 = 0xFE;
 
 /// The family, and what it takes for ordinary.
 #[derive(Debug)]
@@ -56,14 +51,13 @@ struct Sums {
 }
 
 /// The kernel, for results in f32 and whole groups.
-pub(crate) fn select(
+pub(super) fn kernel<S: Set>(
+    set: S,
     unit: &Unit,
-    isa: Isa,
     body: Exact,
     groups: &[Vec<usize>],
     nan: NanRule,
 ) -> Option<Arc<dyn Kernel>> {
-    let _proof = Avx512::new(isa)?;
     let bits = [unit.a.fraction_bits, unit.b.fraction_bits];
     let least = [unit.a, unit.b].map(|spec| spec.emin() - spec.fraction_bits as i32);
     if !super::is_f32(unit) || groups.iter().any(|g| g.len() != body.group) {
@@ -78,7 +72,7 @@ pub(crate) fn select(
         nan: F32.nan_code(nan)? as u32,
         a: source(unit.a),
         b: source(unit.b),
-        _proof,
+        set,
     }))
 }
 
@@ -121,57 +115,107 @@ impl Family for Sums {
         (if special { SPECIAL } else { 0 }) | (if wide(a, bits_a) || wide(b, bits_b) { WIDE } else { 0 })
     }
 
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    unsafe fn steps(&self, run: &mut Run<'_, f64>, tile: &mut Tile) -> u8 {
+    #[inline(always)]
+    unsafe fn steps<S: Set>(&self, set: S, run: &mut Run<'_, f64>, tile: &mut Tile) -> u8 {
         let scale = run.scales.a + run.scales.b;
         // Results of at least 2^-50 are normal f32.
         if !(-110..=76).contains(&scale) {
             return 0;
         }
-        let (mut states, rows, on_grid) = load(tile, run.size, scale);
+        let (mut states, rows, on_grid) = load(set, tile, run.size, scale);
         if rows == 0 {
             return 0;
         }
         // SAFETY: the caller's promise.
         let inside = unsafe {
             match self.body.group {
-                2 => self.groups::<2>(run, &mut states, on_grid),
-                4 => self.groups::<4>(run, &mut states, on_grid),
-                _ => self.groups::<0>(run, &mut states, on_grid),
+                2 => self.groups::<S, 2>(set, run, &mut states, on_grid),
+                4 => self.groups::<S, 4>(set, run, &mut states, on_grid),
+                _ => self.groups::<S, 0>(set, run, &mut states, on_grid),
             }
         };
         if !inside {
             return 0;
         }
-        store(&states, rows, tile, scale);
+        store(set, &states, rows, tile, scale);
         rows
     }
 }
 
-/// A register tile's rows, each of two vectors.
-type Vectors = [[__m512d; 2]; MR];
+/// Vectors across a block of states.
+const VECTORS: usize = 2;
+/// Rows of two vectors, of which a set uses its own number.
+type Vectors<V> = [[V; VECTORS]; MR];
 
 /// States of a register tile in f64, scaled.
 #[derive(Clone)]
 #[repr(align(64))]
 struct States([[f64; NR]; MR]);
 
-impl States {
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn load(&self) -> Vectors {
-        // SAFETY: 8 states of 16, aligned.
-        core::array::from_fn(|r| core::array::from_fn(|h| unsafe { _mm512_load_pd(self.0[r].as_ptr().add(8 * h)) }))
+/// Where successive groups of products are: A's and B's panels, how many groups there are, and of how many products;
+/// and the rows and columns that matter.
+#[derive(Clone, Copy)]
+struct Groups {
+    a: *const f64,
+    b: *const f64,
+    steps: usize,
+    group: usize,
+    size: [usize; 2],
+}
+
+impl Groups {
+    /// The first rows and columns of blocks of states that registers hold.
+    #[inline(always)]
+    fn blocks<S: Set>(self) -> impl Iterator<Item = [usize; 2]> {
+        let [height, width] = self.size;
+        let columns = (0..width).step_by(VECTORS * S::LANES);
+        columns.flat_map(move |column| (0..height).step_by(S::ROWS).map(move |row| [row, column]))
     }
 
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn store(&mut self, from: &Vectors) {
-        for (from, to) in from.iter().zip(&mut self.0) {
-            for (h, x) in from.iter().enumerate() {
-                // SAFETY: as above.
-                unsafe { _mm512_store_pd(to.as_mut_ptr().add(8 * h), *x) }
+    /// A's operand of a row at a position, in all lanes.
+    ///
+    /// # Safety
+    /// It is in the panel.
+    #[inline(always)]
+    unsafe fn row<S: Set>(self, set: S, p: usize, row: usize) -> S::F64 {
+        // SAFETY: the caller's promise.
+        set.splat(unsafe { *self.a.add(p * MR + row) })
+    }
+
+    /// B's operands of a block at a position.
+    ///
+    /// # Safety
+    /// They are in the panel.
+    #[inline(always)]
+    unsafe fn columns<S: Set>(self, set: S, p: usize, column: usize) -> [S::F64; VECTORS] {
+        // SAFETY: the caller's promise; blocks begin at whole vectors.
+        unsafe {
+            let at = self.b.add(p * NR + column);
+            [set.load(at), set.load(at.add(S::LANES))]
+        }
+    }
+}
+
+impl States {
+    #[inline(always)]
+    fn load<S: Set>(&self, set: S, [row, column]: [usize; 2]) -> Vectors<S::F64> {
+        let mut to = [[set.splat(0.0); VECTORS]; MR];
+        for r in 0..S::ROWS {
+            let from = &self.0[row + r][column..][..VECTORS * S::LANES];
+            // SAFETY: two vectors, aligned.
+            to[r] = unsafe { [set.load(from.as_ptr()), set.load(from.as_ptr().add(S::LANES))] };
+        }
+        to
+    }
+
+    #[inline(always)]
+    fn store<S: Set>(&mut self, set: S, [row, column]: [usize; 2], from: &Vectors<S::F64>) {
+        for r in 0..S::ROWS {
+            let to = &mut self.0[row + r][column..][..VECTORS * S::LANES];
+            // SAFETY: two vectors, aligned.
+            unsafe {
+                set.store(to.as_mut_ptr(), from[r][0]);
+                set.store(to.as_mut_ptr().add(S::LANES), from[r][1]);
             }
         }
     }
@@ -197,15 +241,27 @@ impl Sums {
     ///
     /// # Safety
     /// As `Family::steps`.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    unsafe fn groups<const G: usize>(&self, run: &mut Run<'_, f64>, states: &mut States, mut on_grid: bool) -> bool {
+    #[inline(always)]
+    unsafe fn groups<S: Set, const G: usize>(
+        &self,
+        set: S,
+        run: &mut Run<'_, f64>,
+        states: &mut States,
+        mut on_grid: bool,
+    ) -> bool {
         let (group, steps) = (if G == 0 { self.body.group } else { G }, run.fields[0].len());
+        let (a, b, size) = (run.a, run.b, run.size);
+        let at = |step: usize, steps: usize| Groups {
+            a: a.wrapping_add(step * group * MR),
+            b: b.wrapping_add(step * group * NR),
+            steps,
+            group,
+            size,
+        };
         if on_grid && self.fit(run.fields, run.scales) {
             // SAFETY: the caller's promise.
-            return unsafe { chain::<G>((run.a, run.b), [steps, group], states) };
+            return unsafe { chain::<S, G>(set, at(0, steps), states) };
         }
-        let at = |step: usize| (run.a.wrapping_add(step * group * MR), run.b.wrapping_add(step * group * NR));
         let mut inside = true;
         let together = (TOGETHER / group).max(1);
         for from in (0..steps).step_by(together) {
@@ -216,7 +272,7 @@ impl Sums {
                 let before = states.clone();
                 flags::clear(flags::INEXACT, &mut states.0);
                 // SAFETY: as above.
-                let within = unsafe { chain::<G>(at(from), [to - from, group], states) };
+                let within = unsafe { chain::<S, G>(set, at(from, to - from), states) };
                 let exact = !flags::raised(flags::INEXACT, &mut states.0);
                 run.hope.learn(exact);
                 if exact {
@@ -230,12 +286,13 @@ impl Sums {
             while step < to {
                 let plain = on_grid && fits(step);
                 let more = (step + 1..to).take_while(|&next| plain == fits(next)).count();
+                let groups = at(step, 1 + more);
                 // SAFETY: as above.
                 inside &= unsafe {
                     if plain {
-                        chain::<G>(at(step), [1 + more, group], states)
+                        chain::<S, G>(set, groups, states)
                     } else {
-                        self.doubtful::<G>(at(step), [1 + more, group], run.scales, states, &mut on_grid)
+                        self.doubtful::<S, G>(set, groups, run.scales, states, &mut on_grid)
                     }
                 };
                 step += 1 + more;
@@ -249,92 +306,78 @@ impl Sums {
 ///
 /// # Safety
 /// As `Family::steps`.
-#[inline(never)]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn chain<const G: usize>(
-    (a, b): (*const f64, *const f64),
-    [steps, group]: [usize; 2],
-    states: &mut States,
-) -> bool {
-    let group = if G == 0 { group } else { G };
-    // SAFETY (whole function): the panels hold these positions, B's aligned.
-    let mut d = states.load();
-    let mut beyond = _mm512_setzero_si512();
-    for from in (0..steps * group).step_by(group) {
-        for p in from..from + group {
-            let b = unsafe { [_mm512_load_pd(b.add(p * 16)), _mm512_load_pd(b.add(p * 16 + 8))] };
-            for (r, d) in d.iter_mut().enumerate() {
-                let a = _mm512_set1_pd(unsafe { *a.add(p * MR + r) });
-                d[0] = _mm512_fmadd_pd(a, b[0], d[0]);
-                d[1] = _mm512_fmadd_pd(a, b[1], d[1]);
+#[inline(always)]
+unsafe fn chain<S: Set, const G: usize>(set: S, groups: Groups, states: &mut States) -> bool {
+    set.apart(
+        #[inline(always)]
+        || {
+            let group = if G == 0 { groups.group } else { G };
+            let mut beyond = set.splat(0.0);
+            for block in groups.blocks::<S>() {
+                let [row, column] = block;
+                let mut d = states.load(set, block);
+                for from in (0..groups.steps * group).step_by(group) {
+                    for p in from..from + group {
+                        // Position by position: else registers do not hold the operands.
+                        in_order();
+                        // SAFETY: the caller's promise.
+                        let b = unsafe { groups.columns(set, p, column) };
+                        for r in 0..S::ROWS {
+                            // SAFETY: as above.
+                            let a = unsafe { groups.row(set, p, row + r) };
+                            d[r] = [set.fma(a, b[0], d[r][0]), set.fma(a, b[1], d[r][1])];
+                        }
+                    }
+                    for r in 0..S::ROWS {
+                        d[r] = [set.round(d[r][0]), set.round(d[r][1])];
+                        beyond = set.or(beyond, d[r][0], d[r][1]);
+                    }
+                }
+                states.store(set, block, &d);
             }
-        }
-        for d in &mut d {
-            *d = [round(d[0]), round(d[1])];
-            let [low, high] = d.map(|d| _mm512_castpd_si512(d));
-            beyond = _mm512_ternarylogic_epi64::<OR>(beyond, low, high);
-        }
-    }
-    states.store(&d);
-    below_two(beyond)
-}
-
-/// Below 2 the exponent's first bit is not set.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn below_two(states: __m512i) -> bool {
-    _mm512_test_epi64_mask(states, _mm512_set1_epi64(1 << 62)) == 0
-}
-
-/// Rounds to 24 bits, ties to even, and raises no flag.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn round(x: __m512d) -> __m512d {
-    let power = _mm512_and_pd(x, _mm512_set1_pd(f64::INFINITY));
-    let magic = _mm512_set1_pd(1.5 * (1u64 << 29) as f64);
-    _mm512_fnmadd_round_pd::<NEAREST>(power, magic, _mm512_fmadd_round_pd::<NEAREST>(power, magic, x))
+            set.below_two(beyond)
+        },
+    )
 }
 
 /// The states, scaled; the rows in which all are below 2; and whether these are multiples of the last place. The other
 /// rows and what lies beyond the last row and column hold a small number, which does not grow out of the range soon.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn load(tile: &Tile, [height, width]: [usize; 2], scale: i32) -> (States, u8, bool) {
-    let (up, grid, small) = (_mm512_set1_pd(power(scale)), _mm512_set1_pd(GRID), _mm512_set1_pd(0.25));
+#[inline(always)]
+fn load<S: Set>(set: S, tile: &Tile, [height, width]: [usize; 2], scale: i32) -> (States, u8, bool) {
+    let (up, grid, small) = (set.splat(power(scale)), set.splat(GRID), set.splat(0.25));
     let (mut states, mut rows, mut on_grid) = (States([[0.25; NR]; MR]), 0, true);
     for r in 0..height {
-        let x: [__m512d; 2] = core::array::from_fn(|h| {
-            // SAFETY: 8 floats of 16.
-            let c = unsafe { _mm256_loadu_ps(tile.0[r].as_ptr().add(8 * h)) };
+        let (mut within, mut whole) = (true, true);
+        for j in (0..NR).step_by(S::LANES) {
+            // SAFETY: so many floats of 16.
+            let c = unsafe { set.load_wide(tile.0[r].as_ptr().add(j)) };
             // Minus zero is plus zero.
-            let x = _mm512_fmadd_pd(_mm512_cvtps_pd(c), up, _mm512_setzero_pd());
-            _mm512_mask_mov_pd(small, (((1u32 << width) - 1) >> (8 * h)) as __mmask8, x)
-        });
-        let within = |x| _mm512_cmp_pd_mask::<_CMP_LT_OQ>(_mm512_abs_pd(x), _mm512_set1_pd(2.0)) == !0;
-        if within(x[0]) && within(x[1]) {
+            let x = set.first(width.saturating_sub(j), set.fma(c, up, set.splat(0.0)), small);
+            within &= set.all_less(set.splat(-2.0), set.negative(x));
+            whole &= set.all_equal(x, set.sub(set.add(x, grid), grid));
+            // SAFETY: so many states of 16, aligned.
+            unsafe { set.store(states.0[r].as_mut_ptr().add(j), x) }
+        }
+        if within {
             rows |= 1 << r;
-            for (h, x) in x.iter().enumerate() {
-                let rounded = _mm512_sub_pd(_mm512_add_pd(*x, grid), grid);
-                on_grid &= _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(*x, rounded) == !0;
-                // SAFETY: 8 states of 16, aligned.
-                unsafe { _mm512_store_pd(states.0[r].as_mut_ptr().add(8 * h), *x) }
-            }
+            on_grid &= whole;
+        } else {
+            states.0[r] = [0.25; NR];
         }
     }
     (states, rows, on_grid)
 }
 
 /// Writes rows of a mask back.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn store(states: &States, rows: u8, tile: &mut Tile, scale: i32) {
-    let down = _mm512_set1_pd(power(-scale));
+#[inline(always)]
+fn store<S: Set>(set: S, states: &States, rows: u8, tile: &mut Tile, scale: i32) {
+    let down = set.splat(power(-scale));
     for (r, to) in tile.0.iter_mut().enumerate().filter(|(r, _)| rows >> r & 1 == 1) {
-        for h in [0, 8] {
-            // SAFETY: 8 states of 16, and as many floats.
+        for j in (0..NR).step_by(S::LANES) {
+            // SAFETY: so many states of 16, and as many floats.
             unsafe {
-                let d = _mm512_load_pd(states.0[r].as_ptr().add(h));
-                _mm256_storeu_ps(to.as_mut_ptr().add(h), _mm512_cvtpd_ps(_mm512_mul_pd(d, down)));
+                let d = set.load(states.0[r].as_ptr().add(j));
+                set.store_narrow(to.as_mut_ptr().add(j), set.mul(d, down));
             }
         }
     }

@@ -1,5 +1,5 @@
-//! CDNA1's and CDNA2's sums on register tiles (AVX-512): 8 rows by 16 columns of states stay in registers while steps
-//! go by.
+//! CDNA1's and CDNA2's sums on register tiles: states, of 8 rows by 16 columns all or a part, stay in registers while
+//! steps go by.
 //!
 //! A family has a step for ordinary operands and states (`exact`, `pairwise`); what that is, it says in exponents of
 //! operands, kept per line group and step, and by a look at the states. Everything else takes the family's body of
@@ -10,20 +10,55 @@
 mod exact;
 mod pack;
 mod pairwise;
+mod set;
 
-pub(super) use exact::select as exact;
-pub(super) use pairwise::select as pairwise;
-
-use super::Avx512;
 use super::buffer::{self, Buffer};
+use super::decode::Reading;
 use super::rows::{Block, Body};
 use super::values::NR;
+use super::{Avx2, Avx512, Isa, Sse2};
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
+use crate::special::NanRule;
 use crate::unit::Unit;
 use core::fmt::Debug;
 use core::ops::Range;
 use pack::{Fields, Packed, Source};
+use set::Set;
+use std::sync::Arc;
+
+/// A family's kernel for the set of this name, or nothing where it is not there.
+macro_rules! for_set {
+    ($isa:expr, $kernel:path, $($with:expr),*) => {
+        match $isa {
+            Isa::Avx512 => $kernel(Avx512::new($isa)?, $($with),*),
+            Isa::Avx2 => $kernel(Avx2::new($isa)?, $($with),*),
+            _ => $kernel(Sse2::new($isa)?, $($with),*),
+        }
+    };
+}
+
+/// The kernel of [`super::exact`], for whole groups.
+pub(super) fn exact(
+    unit: &Unit,
+    isa: Isa,
+    body: super::exact::Exact,
+    groups: &[Vec<usize>],
+    nan: NanRule,
+) -> Option<Arc<dyn Kernel>> {
+    for_set!(isa, exact::kernel, unit, body, groups, nan)
+}
+
+/// The kernel of [`super::pairwise`], for exact products.
+pub(super) fn pairwise(
+    unit: &Unit,
+    isa: Isa,
+    body: super::pairwise::Pairwise,
+    reading: Reading,
+    nan: NanRule,
+) -> Option<Arc<dyn Kernel>> {
+    for_set!(isa, pairwise::kernel, unit, body, reading, nan)
+}
 
 /// Rows of a register tile.
 const MR: usize = 8;
@@ -43,7 +78,7 @@ struct Scales {
     b: i32,
 }
 
-/// A family's step.
+/// A family's step. All methods but `flags` are inlined.
 trait Family: Debug + Send + Sync + 'static {
     type Body: Body;
     /// What panels hold.
@@ -71,8 +106,8 @@ trait Family: Debug + Send + Sync + 'static {
     /// others as they were.
     ///
     /// # Safety
-    /// The instructions are there, and the run's pointers are to `k * MR` and `k * NR` values aligned to 64 bytes.
-    unsafe fn steps(&self, run: &mut Run<'_, Self::Value>, tile: &mut Tile) -> u8;
+    /// The run's pointers are to `k * MR` and `k * NR` values aligned to 64 bytes.
+    unsafe fn steps<S: Set>(&self, set: S, run: &mut Run<'_, Self::Value>, tile: &mut Tile) -> u8;
 }
 
 /// Successive steps on a register tile.
@@ -117,7 +152,8 @@ impl Hope {
 
 /// A kernel: panels around a family's steps.
 #[derive(Debug)]
-struct Tiles<F> {
+struct Tiles<F, S> {
+    set: S,
     family: F,
     name: &'static str,
     /// K of the unit, and of what the family calls a step: a group of products, or all.
@@ -127,7 +163,6 @@ struct Tiles<F> {
     nan: u32,
     a: Source,
     b: Source,
-    _proof: Avx512,
 }
 
 /// Whether c and d are f32.
@@ -136,8 +171,8 @@ fn is_f32(unit: &Unit) -> bool {
 }
 
 /// What one call works on.
-struct Job<'a, F: Family> {
-    kernel: &'a Tiles<F>,
+struct Job<'a, F: Family, S> {
+    kernel: &'a Tiles<F, S>,
     a: &'a Packed,
     b: &'a Packed,
     /// Rows, columns and K of the panels.
@@ -151,10 +186,9 @@ struct Job<'a, F: Family> {
     columns: Vec<[f32; NR]>,
 }
 
-impl<F: Family> Job<'_, F> {
-    /// # Safety
-    /// The instructions are there.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+impl<F: Family, S: Set> Job<'_, F, S> {
+    /// Steps on all states.
+    #[inline(always)]
     fn run(&mut self, steps: Range<usize>, state: &mut [u32]) {
         let [rows, columns, _] = self.size;
         let per = self.kernel.k / self.kernel.step;
@@ -165,8 +199,7 @@ impl<F: Family> Job<'_, F> {
             self.look(from..to);
             for column in (0..columns).step_by(NR) {
                 for row in (0..rows).step_by(MR) {
-                    // SAFETY: the caller's promise.
-                    unsafe { self.tile([row, column], from..to, state) }
+                    self.tile([row, column], from..to, state);
                 }
             }
         }
@@ -182,11 +215,8 @@ impl<F: Family> Job<'_, F> {
     }
 
     /// Steps of a register tile.
-    ///
-    /// # Safety
-    /// The instructions are there.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    unsafe fn tile(&mut self, [row, column]: [usize; 2], steps: Range<usize>, state: &mut [u32]) {
+    #[inline(always)]
+    fn tile(&mut self, [row, column]: [usize; 2], steps: Range<usize>, state: &mut [u32]) {
         let [rows, columns, _] = self.size;
         let (height, width) = (MR.min(rows - row), NR.min(columns - column));
         let mut tile = Tile([[0.0; NR]; MR]);
@@ -198,8 +228,7 @@ impl<F: Family> Job<'_, F> {
                 Err(_) => to.iter_mut().zip(from).for_each(|(d, c)| *d = f32::from_bits(*c)),
             }
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.steps([row / MR, column / NR], steps, [height, width], &mut tile) }
+        self.steps([row / MR, column / NR], steps, [height, width], &mut tile);
         for (r, from) in tile.0.iter().enumerate().take(height) {
             let to = &mut state[(row + r) * columns + column..][..width];
             let nan = self.kernel.nan;
@@ -212,11 +241,8 @@ impl<F: Family> Job<'_, F> {
     }
 
     /// Runs of ordinary steps by the family's, all others by its body.
-    ///
-    /// # Safety
-    /// The instructions are there.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    unsafe fn steps(&mut self, [ga, gb]: [usize; 2], steps: Range<usize>, size: [usize; 2], tile: &mut Tile) {
+    #[inline(always)]
+    fn steps(&mut self, [ga, gb]: [usize; 2], steps: Range<usize>, size: [usize; 2], tile: &mut Tile) {
         let (k, step) = (self.size[2], self.kernel.step);
         let (fields_a, fields_b) = (&self.a.fields[ga * k / step..], &self.b.fields[gb * k / step..]);
         let (family, scales) = (&self.kernel.family, self.scales);
@@ -234,13 +260,16 @@ impl<F: Family> Job<'_, F> {
                 let fields = [&fields_a[from..to], &fields_b[from..to]];
                 let (a, b, k, hope) = (a.as_ptr(), b.as_ptr(), (to - from) * step, &mut self.hope);
                 // SAFETY: the panels hold these steps of these lines.
-                done = unsafe { family.steps(&mut Run { a, b, k, fields, scales, size, hope }, tile) };
+                done = unsafe { family.steps(self.kernel.set, &mut Run { a, b, k, fields, scales, size, hope }, tile) };
             }
             let left = !done & ((1u32 << size[0]) - 1) as u8;
             if left != 0 {
                 for s in from..to {
                     let flags = family.flags(fields_a[s], fields_b[s]);
-                    self.hard([ga * k + s * step, gb * k + s * step], flags, left, tile);
+                    self.kernel.set.apart(
+                        #[inline(always)]
+                        || self.hard([ga * k + s * step, gb * k + s * step], flags, left, tile),
+                    );
                 }
             }
             from = to;
@@ -249,8 +278,7 @@ impl<F: Family> Job<'_, F> {
 
     /// The step whose operands start at these positions of the panels, by the body of all sets, on rows that it
     /// changes.
-    #[inline(never)]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    #[inline(always)]
     fn hard(&mut self, [a, b]: [usize; 2], flags: u8, rows: u8, tile: &mut Tile) {
         let (step, body) = (self.kernel.step, self.kernel.family.body());
         let rows =
@@ -274,13 +302,18 @@ impl<F: Family> Job<'_, F> {
                 scale_a: 0,
                 scale_b: &[0; NR],
             };
-            let d = body.block::<true, NR>(&block, body.begin(*tile));
-            *tile = body.end::<true, NR>(*tile, d);
+            *tile = if S::NATIVE {
+                let d = body.block::<true, NR>(&block, body.begin(*tile));
+                body.end::<true, NR>(*tile, d)
+            } else {
+                let d = body.block::<false, NR>(&block, body.begin(*tile));
+                body.end::<false, NR>(*tile, d)
+            };
         }
     }
 }
 
-impl<F: Family> Kernel for Tiles<F> {
+impl<F: Family, S: Set> Kernel for Tiles<F, S> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -302,13 +335,17 @@ impl<F: Family> Kernel for Tiles<F> {
     }
 
     fn pack_a(&self, panel: &mut Panel) {
-        // SAFETY: the kernel has the proof that the instructions are there.
-        unsafe { self.a.pack::<F, MR>(panel, &self.family, false) }
+        self.set.apart(
+            #[inline(always)]
+            || self.a.pack::<F, MR>(panel, &self.family, false),
+        );
     }
 
     fn pack_b(&self, panel: &mut Panel) {
-        // SAFETY: the kernel has the proof that the instructions are there.
-        unsafe { self.b.pack::<F, NR>(panel, &self.family, true) }
+        self.set.apart(
+            #[inline(always)]
+            || self.b.pack::<F, NR>(panel, &self.family, true),
+        );
     }
 
     fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {
@@ -318,7 +355,9 @@ impl<F: Family> Kernel for Tiles<F> {
         let scales = Scales { a: a.scale, b: b.scale };
         let (spans, hope, row, columns) = Default::default();
         let mut job = Job { kernel: self, a, b, size, scales, spans, hope, row, columns };
-        // SAFETY: the kernel has the proof that the instructions are there.
-        unsafe { job.run(steps, state) }
+        self.set.apart(
+            #[inline(always)]
+            || job.run(steps, state),
+        );
     }
 }

@@ -1,7 +1,6 @@
 //! Panels: numbers of line groups, position by position, and exponents of their steps.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
-#![allow(unsafe_code, reason = "functions for one instruction set")]
 
 use super::Family;
 use crate::format::FormatSpec;
@@ -63,10 +62,7 @@ impl Source {
     }
 
     /// Packs a panel: rows of A, or columns of B.
-    ///
-    /// # Safety
-    /// The instructions are there.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    #[inline(always)]
     pub(super) fn pack<F: Family, const W: usize>(&self, panel: &mut Panel, family: &F, columns: bool) {
         let mut to = panel.take_packed::<Packed>();
         let (k, groups) = (panel.k, panel.lines.div_ceil(W));
@@ -87,7 +83,7 @@ impl Source {
     }
 
     /// Rows of A.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    #[inline(always)]
     fn rows<const W: usize>(&self, panel: &Panel, line: &mut Vec<f32>, to: &mut [[f32; W]], fields: &mut [Fields]) {
         let (k, step) = (panel.k, self.order.len());
         line.resize(k, 0.0);
@@ -111,7 +107,7 @@ impl Source {
     }
 
     /// Columns of B, unit step by unit step: as their codes lie in memory.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+    #[inline(always)]
     fn columns<const W: usize>(&self, panel: &Panel, to: &mut [[f32; W]], fields: &mut [Fields]) {
         let (k, lines, step) = (panel.k, panel.lines, self.order.len());
         for from in (0..k).step_by(step) {

@@ -8,17 +8,15 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "the function says once why its loads and stores are sound")]
 #![allow(unsafe_code, reason = "functions for one instruction set, loads through the panels' pointers")]
 
-use super::{Family, Fields, MR, NR, Run, Scales, Source, Tile, Tiles};
+use super::{Family, Fields, MR, NR, Run, Scales, Set, Source, Tile, Tiles};
 use crate::format::F32;
 use crate::gemm::kernel::Kernel;
 use crate::simd::buffer::Buffer;
 use crate::simd::decode::{FAR, Reading, WINDOW};
 use crate::simd::pairwise::{Pairwise, SAFE};
 use crate::simd::rows::Body;
-use crate::simd::{Avx512, Isa};
 use crate::special::NanRule;
 use crate::unit::Unit;
-use core::arch::x86_64::*;
 use std::sync::Arc;
 
 /// The family.
@@ -26,8 +24,13 @@ use std::sync::Arc;
 struct Pairs(Pairwise);
 
 /// The kernel, for results in f32 and exact products.
-pub(crate) fn select(unit: &Unit, isa: Isa, body: Pairwise, reading: Reading, nan: NanRule) -> Option<Arc<dyn Kernel>> {
-    let _proof = Avx512::new(isa)?;
+pub(super) fn kernel<S: Set>(
+    set: S,
+    unit: &Unit,
+    body: Pairwise,
+    reading: Reading,
+    nan: NanRule,
+) -> Option<Arc<dyn Kernel>> {
     if !body.bounded || !super::is_f32(unit) {
         return None;
     }
@@ -41,7 +44,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa, body: Pairwise, reading: Reading, na
         nan: F32.nan_code(nan)? as u32,
         a: source(unit.a),
         b: source(unit.b),
-        _proof,
+        set,
     }))
 }
 
@@ -77,10 +80,8 @@ impl Family for Pairs {
         if self.ordinary(a, b, Scales { a: 0, b: 0 }) { 0 } else { FAR }
     }
 
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
-    unsafe fn steps(&self, run: &mut Run<'_, f32>, tile: &mut Tile) -> u8 {
-        let Run { a, b, k, .. } = *run;
+    #[inline(always)]
+    unsafe fn steps<S: Set>(&self, set: S, run: &mut Run<'_, f32>, tile: &mut Tile) -> u8 {
         let before = tile.0;
         // Magnitudes less 1 as integers: that of zero is the largest.
         let mut least = [u32::MAX; NR];
@@ -97,10 +98,10 @@ impl Family for Pairs {
         // SAFETY: the caller's promise.
         unsafe {
             match self.0.group {
-                1 => steps::<1>(a, b, k, tile),
-                2 => steps::<2>(a, b, k, tile),
-                4 => steps::<4>(a, b, k, tile),
-                _ => steps::<8>(a, b, k, tile),
+                1 => steps::<S, 1>(set, run, tile),
+                2 => steps::<S, 2>(set, run, tile),
+                4 => steps::<S, 4>(set, run, tile),
+                _ => steps::<S, 8>(set, run, tile),
             }
         }
         !0
@@ -111,38 +112,54 @@ impl Family for Pairs {
 ///
 /// # Safety
 /// As `Family::steps`.
-#[inline(never)]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma")]
-unsafe fn steps<const G: usize>(a: *const f32, b: *const f32, k: usize, tile: &mut Tile) {
-    // SAFETY (whole function): states are 64-byte aligned, the panels hold k positions, B's aligned.
-    let mut d: [__m512; MR] = core::array::from_fn(|r| unsafe { _mm512_load_ps(tile.0[r].as_ptr()) });
-    for from in (0..k).step_by(G) {
-        // SAFETY: as above.
-        let b: [__m512; G] = core::array::from_fn(|i| unsafe { _mm512_load_ps(b.add((from + i) * 16)) });
-        for r in 0..MR {
-            // SAFETY: as above.
-            let a: [__m512; G] = core::array::from_fn(|i| _mm512_set1_ps(unsafe { *a.add((from + i) * MR + r) }));
-            // The sum of two products, and of four.
-            macro_rules! two {
-                ($i:expr) => {
-                    _mm512_fmadd_ps(a[$i], b[$i], _mm512_mul_ps(a[$i + 1], b[$i + 1]))
-                };
+#[inline(always)]
+unsafe fn steps<S: Set, const G: usize>(set: S, run: &Run<'_, f32>, tile: &mut Tile) {
+    let Run { a, b, k, size: [_, width], .. } = *run;
+    set.apart(
+        #[inline(always)]
+        || {
+            for column in (0..width).step_by(2 * S::LANES) {
+                // SAFETY: a vector of 16 states, aligned.
+                let mut d: [S::F32; MR] = core::array::from_fn(
+                    #[inline(always)]
+                    |r| unsafe { set.load_f32(tile.0[r].as_ptr().add(column)) },
+                );
+                for from in (0..k).step_by(G) {
+                    // SAFETY: the panels hold k positions, B's aligned.
+                    let b: [S::F32; G] = core::array::from_fn(
+                        #[inline(always)]
+                        |i| unsafe { set.load_f32(b.add((from + i) * NR + column)) },
+                    );
+                    for r in 0..MR {
+                        // SAFETY: as above.
+                        let a: [S::F32; G] = core::array::from_fn(
+                            #[inline(always)]
+                            |i| set.splat_f32(unsafe { *a.add((from + i) * MR + r) }),
+                        );
+                        // The sum of two products, and of four.
+                        macro_rules! two {
+                            ($i:expr) => {
+                                set.fma_f32(a[$i], b[$i], set.mul_f32(a[$i + 1], b[$i + 1]))
+                            };
+                        }
+                        macro_rules! four {
+                            ($i:expr) => {
+                                set.add_f32(two!($i), two!($i + 2))
+                            };
+                        }
+                        d[r] = match G {
+                            1 => set.fma_f32(a[0], b[0], d[r]),
+                            2 => set.add_f32(d[r], two!(0)),
+                            4 => set.add_f32(d[r], four!(0)),
+                            _ => set.add_f32(d[r], set.add_f32(four!(0), four!(4))),
+                        };
+                    }
+                }
+                for r in 0..MR {
+                    // SAFETY: as above.
+                    unsafe { set.store_f32(tile.0[r].as_mut_ptr().add(column), d[r]) }
+                }
             }
-            macro_rules! four {
-                ($i:expr) => {
-                    _mm512_add_ps(two!($i), two!($i + 2))
-                };
-            }
-            d[r] = match G {
-                1 => _mm512_fmadd_ps(a[0], b[0], d[r]),
-                2 => _mm512_add_ps(d[r], two!(0)),
-                4 => _mm512_add_ps(d[r], four!(0)),
-                _ => _mm512_add_ps(d[r], _mm512_add_ps(four!(0), four!(4))),
-            };
-        }
-    }
-    for (d, to) in d.iter().zip(&mut tile.0) {
-        // SAFETY: as above.
-        unsafe { _mm512_store_ps(to.as_mut_ptr(), *d) }
-    }
+        },
+    );
 }
