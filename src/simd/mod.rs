@@ -20,6 +20,8 @@ mod general;
 mod general_body;
 mod groups;
 mod lanes;
+#[cfg(target_arch = "x86_64")]
+mod ops;
 mod pairwise;
 mod round_down;
 mod rows;
@@ -219,6 +221,8 @@ const TILES: &[Select] = &[
     pairwise::select_tiles,
     #[cfg(target_arch = "x86_64")]
     exact::select_tiles,
+    #[cfg(target_arch = "x86_64")]
+    groups::select_bytes,
 ];
 
 /// Array code that does better than tiles for at most so many rows, as its panels cost less to make:
@@ -285,7 +289,7 @@ pub(crate) fn select_single(unit: &Unit) -> Option<Arc<dyn Kernel>> {
     if !in_range(unit) {
         return None;
     }
-    // Beyond AVX2 one of the families has tiles.
+    // One column has no use for wider registers.
     let best = environment().map_or(Isa::Avx2, |isa| isa.max(Isa::Avx2));
     first(unit, Some(best), ARRAYS.iter()).map(|(kernel, _)| kernel)
 }

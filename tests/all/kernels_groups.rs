@@ -180,4 +180,38 @@ fn custom_group_scaled_units_are_the_references() {
     // Elements beyond a byte, and results in f16, have the kernel of all sets.
     assert!(names.contains(&"groups"));
     assert!(!has_vnni() || names.contains(&"groups-vnni"));
+    assert!(!isas().contains(&gemmulate::simd::Isa::Avx2) || names.contains(&"groups-i16"));
+}
+
+/// Sums of the largest products, which 16 bits hold or not.
+#[test]
+fn largest_products_are_the_references() {
+    let named = |name: &str| -> FormatSpec { *format_named(name).unwrap() };
+    let (mut rng, mut names) = (Rng(3), Vec::new());
+    for (a, b, group) in [("e2m3", "e2m3", 16), ("e2m3", "e2m3", 8), ("e2m3", "e2m1", 16), ("e2m1", "e2m1", 16)] {
+        let (a, b, f32) = (named(a), named(b), named("f32"));
+        let rule = ScaleRule { format: named("ue8m0"), block: 16 };
+        let dot = GroupScaledDot { group, ..GroupScaledDot::BLACKWELL };
+        let unit = Unit::custom(dot, Shape::new(1, 1, 64), [a, b, f32, f32], Some(rule)).unwrap();
+        names.extend(isas().iter().map(|&isa| Gemm::on(&unit).isa(isa).kernel().name));
+        let [m, n, k] = [5, 37, 128];
+        // A sign for each row and column; the largest number's code is that before the sign bit.
+        let mut line = |format: &FormatSpec| {
+            let sign = 1u64 << (format.storage_bits - 1);
+            sign - 1 + rng.pick(&[0, sign])
+        };
+        let (rows, columns): (Vec<_>, Vec<_>) =
+            ((0..m).map(|_| line(&a)).collect(), (0..n).map(|_| line(&b)).collect());
+        let problem = Problem {
+            unit: unit.clone(),
+            size: [m, n, k],
+            a: (0..m * k).map(|at| rows[at / k]).collect(),
+            b: (0..k * n).map(|at| columns[at % n]).collect(),
+            c: vec![0; m * n],
+            scale_a: vec![127; m * k / 16],
+            scale_b: vec![127; n * k / 16],
+        };
+        problem.check(&isas());
+    }
+    assert!(!isas().contains(&gemmulate::simd::Isa::Avx2) || names.contains(&"groups-i16"));
 }

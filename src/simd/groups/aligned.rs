@@ -9,8 +9,9 @@
 #![allow(clippy::needless_range_loop, reason = "rows and vectors index several arrays")]
 #![allow(unsafe_code, reason = "functions for one instruction set, and loads and stores of whole vectors")]
 
-use super::tile::{Operands, States, Sums, VECTORS, half};
-use super::vnni::{GROUPS, ROWS};
+use super::bytes::GROUPS;
+use super::set::Vnni;
+use super::tile::{Operands, ROWS, States, VECTORS};
 use super::{Groups, NOTHING};
 use core::arch::x86_64::*;
 use core::ops::Range;
@@ -47,17 +48,18 @@ impl Aligner {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     pub(super) unsafe fn steps<const ROUND: i32>(
         &self,
+        set: Vnni,
         x: &Operands<'_>,
         steps: Range<usize>,
         rows: &[usize],
         c: &mut States,
     ) {
-        let mut sums: [Sums; GROUPS] = [[[_mm512_setzero_si512(); VECTORS]; ROWS]; GROUPS];
+        let mut sums = [[[_mm512_setzero_si512(); VECTORS]; ROWS]; GROUPS];
         for s in steps {
             let groups = s * x.per_step()..(s + 1) * x.per_step();
             for (sums, g) in sums.iter_mut().zip(groups.clone()) {
                 // SAFETY: the caller's promise.
-                *sums = unsafe { x.sums::<0>(g) };
+                *sums = unsafe { x.sums::<Vnni, 0>(set, g, [0, 0]) };
             }
             for &r in rows {
                 for v in 0..VECTORS {
@@ -83,7 +85,7 @@ impl Aligner {
         x: &Operands<'_>,
         groups: Range<usize>,
         [r, v]: [usize; 2],
-        sums: &[Sums; GROUPS],
+        sums: &[[[__m512i; VECTORS]; ROWS]; GROUPS],
         c: __m512,
     ) -> __m512 {
         let field = _mm512_set1_epi32(0x7F80_0000);
@@ -188,4 +190,11 @@ impl Sum {
 #[target_feature(enable = "avx512f,avx512dq")]
 fn enlarged(x: __m512d) -> __m512d {
     _mm512_or_pd(x, _mm512_castsi512_pd(_mm512_set1_epi64(1)))
+}
+
+/// The first or second 8 lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn half(x: __m512i, h: usize) -> __m256i {
+    if h == 0 { _mm512_castsi512_si256(x) } else { _mm512_extracti64x4_epi64::<1>(x) }
 }

@@ -1,20 +1,24 @@
 //! GDFS (Blackwell's fp4): exact sums of groups as small integers, scaled, aligned, truncated once.
 //!
-//! `portable` does it on every instruction set. With AVX512-VNNI (`vnni`) the groups' sums are integer
+//! `portable` does it on every instruction set. With AVX2 or AVX512-VNNI (`bytes`, `set`) the groups' sums are integer
 //! dot products; where the scales of a block of rows and columns show that nothing can be cut off
-//! (`span`), a step is one exact sum rounded once (`tile`), else groups are aligned (`aligned`).
+//! (`span`), a step is one exact sum rounded once (`tile`), else groups are aligned (`aligned`, `unpacked`).
 
 #[cfg(target_arch = "x86_64")]
 mod aligned;
 #[cfg(target_arch = "x86_64")]
+mod bytes;
+#[cfg(target_arch = "x86_64")]
 mod pack;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod set;
 #[cfg(target_arch = "x86_64")]
 mod span;
 #[cfg(target_arch = "x86_64")]
 mod tile;
 #[cfg(target_arch = "x86_64")]
-mod vnni;
+mod unpacked;
 
 use super::Isa;
 use super::lanes::{Encode, ToInt, power};
@@ -36,11 +40,14 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let Some(Recipe::GroupScaled(g)) = unit.recipe else { return None };
     let body = Groups::new(unit, &g)?;
     let state = State::new(unit.c, unit.d, g.nan)?;
-    #[cfg(target_arch = "x86_64")]
-    if let Some(kernel) = vnni::select(unit, isa, &body, &state) {
-        return Some(kernel);
-    }
     Some(portable::new(unit, isa, body, state))
+}
+
+/// The same by integer dot products, for elements that bytes hold.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn select_bytes(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    let Some(Recipe::GroupScaled(g)) = unit.recipe else { return None };
+    bytes::select(unit, isa, &Groups::new(unit, &g)?, &State::new(unit.c, unit.d, g.nan)?)
 }
 
 fn encode(g: &GroupScaledDot, d: &FormatSpec) -> Option<Encode> {

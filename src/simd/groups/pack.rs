@@ -3,8 +3,9 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 #![allow(unsafe_code, reason = "functions for one instruction set, and loads and stores of whole vectors")]
 
+use super::bytes::Bytes;
 use super::span::{Seen, Span};
-use super::vnni::{COLUMNS, ROWS, Vnni};
+use super::tile::{COLUMNS, ROWS};
 use super::{ABSENT, Groups};
 use crate::format::FormatSpec;
 use crate::simd::buffer::Buffer;
@@ -16,7 +17,8 @@ use core::arch::x86_64::*;
 /// A format's numbers as integers, in units of its last place.
 #[derive(Debug)]
 pub(super) struct Elements {
-    table: [[i32; 16]; 4],
+    /// By code.
+    table: [i8; 64],
     bits: u32,
     /// The exponent of the last place.
     pub(super) last: i32,
@@ -31,46 +33,58 @@ impl Elements {
         if spec.storage_bits > 6 || last.abs() > 100 {
             return None;
         }
-        let mut new = Self { table: [[0; 16]; 4], bits: spec.storage_bits, last, most: 0 };
-        for (code, to) in new.table.as_flattened_mut().iter_mut().enumerate() {
+        let mut new = Self { table: [0; 64], bits: spec.storage_bits, last, most: 0 };
+        for (code, to) in new.table.iter_mut().enumerate() {
             let x = f64::from(f32_of(&spec.decode(code as u64 & spec.code_mask()))) * power(-last);
-            *to = x as i32;
+            *to = x as i8;
             if f64::from(*to) != x || x.abs() > 127.0 {
                 return None;
             }
-            new.most = new.most.max(to.abs());
+            new.most = new.most.max(i32::from(*to).abs());
         }
         Some(new)
     }
 
-    /// Words of four zeros, as bytes from 0 up.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn zeros(&self) -> __m512i {
-        _mm512_set1_epi32(self.most * 0x0101_0101)
+    /// The number of a code.
+    #[inline(always)]
+    fn number(&self, code: u32) -> i8 {
+        self.table[code as usize % 64]
     }
 
-    /// The numbers of codes of 4 bits, as bytes from 0 up, once in each half.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    fn bytes(&self) -> __m256i {
-        // SAFETY: a row of 16 integers.
-        let numbers = unsafe { _mm512_loadu_si512(self.table[0].as_ptr().cast()) };
-        let bytes = _mm512_cvtepi32_epi8(_mm512_add_epi32(numbers, _mm512_set1_epi32(self.most)));
-        _mm256_broadcastsi128_si256(bytes)
+    /// The numbers of codes of 4 bits, once in each half.
+    ///
+    /// # Safety
+    /// AVX2 is there, as below.
+    #[inline(always)]
+    unsafe fn of_four_bits(&self) -> __m256i {
+        // SAFETY: 16 bytes, and the caller's promise.
+        unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(self.table.as_ptr().cast())) }
     }
 
-    /// 16 codes' numbers.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn numbers(&self, codes: __m512i) -> __m512i {
-        // SAFETY: rows of 16 integers.
-        let [t0, t1, t2, t3] = [0, 1, 2, 3].map(|i| unsafe { _mm512_loadu_si512(self.table[i].as_ptr().cast()) });
-        if self.bits <= 4 {
-            return _mm512_permutexvar_epi32(codes, t0);
+    /// Numbers of A at 16 positions.
+    ///
+    /// # Safety
+    /// As `of_four_bits`.
+    #[inline(always)]
+    unsafe fn bytes(&self, codes: &[u32; 16]) -> __m128i {
+        if self.bits > 4 {
+            let mut bytes = [0i8; 16];
+            for i in 0..16 {
+                bytes[i] = self.number(codes[i]);
+            }
+            // SAFETY: 16 bytes.
+            return unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
         }
-        let (low, high) = (_mm512_permutex2var_epi32(t0, codes, t1), _mm512_permutex2var_epi32(t2, codes, t3));
-        _mm512_mask_mov_epi32(low, _mm512_test_epi32_mask(codes, _mm512_set1_epi32(32)), high)
+        // SAFETY: 8 words each, and the caller's promise.
+        unsafe {
+            // What a word has above the code does not matter.
+            let mask = _mm256_set1_epi32(15);
+            let low = _mm256_and_si256(_mm256_loadu_si256(codes.as_ptr().cast()), mask);
+            let high = _mm256_and_si256(_mm256_loadu_si256(codes.as_ptr().add(8).cast()), mask);
+            let words = _mm256_permute4x64_epi64::<0b1101_1000>(_mm256_packus_epi32(low, high));
+            let codes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
+            _mm_shuffle_epi8(_mm256_castsi256_si128(self.of_four_bits()), codes)
+        }
     }
 }
 
@@ -131,102 +145,75 @@ impl Default for Packed {
 }
 
 /// A code as operands or staged panels have it in memory.
-pub(super) trait Code: Copy + 'static {
-    /// 16 of them, those beyond the mask 0.
+pub(super) trait Code: Copy + Into<u32> + 'static {
+    /// Numbers of at most 32 columns at four positions, from 0 up, a column's four in one word. Further columns are
+    /// those of zero.
     ///
     /// # Safety
-    /// The lanes of the mask can be read, and the instructions are there.
-    unsafe fn load(from: *const Self, lanes: __mmask16) -> __m512i;
-
-    /// Numbers of 32 columns at four positions, from 0 up, a column's four in one word. Columns beyond the mask have
-    /// code 0, a zero in formats with subnormals.
-    ///
-    /// # Safety
-    /// The lanes of the mask can be read from all pointers, and the instructions are there.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn quads(elements: &Elements, from: [*const Self; 4], lanes: __mmask32) -> [__m512i; 2] {
-        // SAFETY: the caller's promise.
-        unsafe { one_by_one(elements, from, lanes) }
+    /// AVX2 is there.
+    #[inline(always)]
+    unsafe fn quads(elements: &Elements, rows: [&[Self]; 4]) -> [__m256i; 4] {
+        one_by_one(elements, rows)
     }
 }
 
-/// [`Code::quads`] for all formats, 16 numbers of a position at a time.
-///
-/// # Safety
-/// As there.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn one_by_one<T: Code>(elements: &Elements, from: [*const T; 4], lanes: __mmask32) -> [__m512i; 2] {
-    let mut quads = [elements.zeros(); 2];
-    for v in 0..2 {
-        for i in 0..4 {
-            // SAFETY: the caller's promise.
-            let codes = unsafe { T::load(from[i].wrapping_add(16 * v), (lanes >> (16 * v)) as __mmask16) };
-            // Digits to the base 256, each 0 to 254 with the offset: the sum has them as its bytes.
-            let digit = _mm512_sllv_epi32(elements.numbers(codes), _mm512_set1_epi32(8 * i as i32));
-            quads[v] = _mm512_add_epi32(quads[v], digit);
+/// [`Code::quads`] for all formats.
+#[inline(always)]
+fn one_by_one<T: Code>(elements: &Elements, rows: [&[T]; 4]) -> [__m256i; 4] {
+    let mut quads = [[elements.most as u8; 4]; COLUMNS];
+    for (i, row) in rows.into_iter().enumerate() {
+        for (quad, code) in quads.iter_mut().zip(row) {
+            quad[i] = (i32::from(elements.number((*code).into())) + elements.most) as u8;
         }
     }
-    quads
+    // SAFETY: both are 128 bytes, and any are vectors.
+    unsafe { core::mem::transmute(quads) }
 }
 
-impl Code for u32 {
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    unsafe fn load(from: *const Self, lanes: __mmask16) -> __m512i {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_maskz_loadu_epi32(lanes, from.cast()) }
-    }
-}
+impl Code for u32 {}
 
 impl Code for u8 {
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    unsafe fn load(from: *const Self, lanes: __mmask16) -> __m512i {
-        // SAFETY: the caller's promise.
-        _mm512_cvtepu8_epi32(unsafe { _mm_maskz_loadu_epi8(lanes, from.cast()) })
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn quads(elements: &Elements, from: [*const Self; 4], lanes: __mmask32) -> [__m512i; 2] {
+    #[inline(always)]
+    unsafe fn quads(elements: &Elements, rows: [&[Self]; 4]) -> [__m256i; 4] {
         if elements.bits > 4 {
-            // SAFETY: the caller's promise.
-            return unsafe { one_by_one(elements, from, lanes) };
+            return one_by_one(elements, rows);
         }
-        let mut rows = [_mm256_setzero_si256(); 4];
-        for i in 0..4 {
-            // SAFETY: the caller's promise.
-            let codes = unsafe { _mm256_maskz_loadu_epi8(lanes, from[i].cast()) };
-            rows[i] = _mm256_shuffle_epi8(elements.bytes(), _mm256_and_si256(codes, _mm256_set1_epi8(15)));
+        // SAFETY: the caller's promise, and 32 codes.
+        unsafe {
+            let offset = _mm256_set1_epi8(elements.most as i8);
+            let table = _mm256_add_epi8(elements.of_four_bits(), offset);
+            let mut numbers = [offset; 4];
+            for i in 0..4 {
+                let mut codes = [0u8; COLUMNS];
+                let from = match <&[u8; COLUMNS]>::try_from(rows[i]) {
+                    Ok(row) => row,
+                    Err(_) => {
+                        codes.iter_mut().zip(rows[i]).for_each(|(to, code)| *to = *code);
+                        &codes
+                    }
+                };
+                let codes = _mm256_loadu_si256(from.as_ptr().cast());
+                numbers[i] = _mm256_shuffle_epi8(table, _mm256_and_si256(codes, _mm256_set1_epi8(15)));
+            }
+            // Four rows of bytes become words of a column each; halves of 128 bits go their own ways until the end.
+            let [r0, r1, r2, r3] = numbers;
+            let (low01, high01) = (_mm256_unpacklo_epi8(r0, r1), _mm256_unpackhi_epi8(r0, r1));
+            let (low23, high23) = (_mm256_unpacklo_epi8(r2, r3), _mm256_unpackhi_epi8(r2, r3));
+            let (q0, q1) = (_mm256_unpacklo_epi16(low01, low23), _mm256_unpackhi_epi16(low01, low23));
+            let (q2, q3) = (_mm256_unpacklo_epi16(high01, high23), _mm256_unpackhi_epi16(high01, high23));
+            [
+                _mm256_permute2x128_si256::<0x20>(q0, q1),
+                _mm256_permute2x128_si256::<0x20>(q2, q3),
+                _mm256_permute2x128_si256::<0x31>(q0, q1),
+                _mm256_permute2x128_si256::<0x31>(q2, q3),
+            ]
         }
-        // Four rows of bytes become words of a column each; halves of 128 bits go their own ways until the end.
-        let [r0, r1, r2, r3] = rows;
-        let (low01, high01) = (_mm256_unpacklo_epi8(r0, r1), _mm256_unpackhi_epi8(r0, r1));
-        let (low23, high23) = (_mm256_unpacklo_epi8(r2, r3), _mm256_unpackhi_epi8(r2, r3));
-        let (q0, q1) = (_mm256_unpacklo_epi16(low01, low23), _mm256_unpackhi_epi16(low01, low23));
-        let (q2, q3) = (_mm256_unpacklo_epi16(high01, high23), _mm256_unpackhi_epi16(high01, high23));
-        let first = [_mm256_permute2x128_si256::<0x20>(q0, q1), _mm256_permute2x128_si256::<0x20>(q2, q3)];
-        let second = [_mm256_permute2x128_si256::<0x31>(q0, q1), _mm256_permute2x128_si256::<0x31>(q2, q3)];
-        let both = |[low, high]: [__m256i; 2]| _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
-        [both(first), both(second)]
     }
 }
 
-/// A mask of the first `n` lanes.
-pub(super) const fn first(n: usize) -> __mmask16 {
-    if n >= 16 { !0 } else { (1 << n) - 1 }
-}
-
-/// A mask of the first `n` lanes of 32.
-const fn first_of_32(n: usize) -> __mmask32 {
-    if n >= 32 { !0 } else { (1 << n) - 1 }
-}
-
-impl Vnni {
-    /// Packs rows of A, `codes[row * k + p]`.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+impl Bytes {
+    /// Packs rows of A, `codes[row * k + p]`, where AVX2 is there.
+    #[inline(always)]
     pub(super) fn pack_rows(&self, codes: &[u32], scales: &[u8], [rows, k]: [usize; 2], to: &mut Packed) {
         let Groups { group, slots, step, .. } = self.body;
         let (blocks, groups) = (rows.div_ceil(ROWS), k / group);
@@ -244,17 +231,17 @@ impl Vnni {
             let codes = codes.get(row * k..).unwrap_or_default();
             for (n, quads) in quads.iter_mut().enumerate() {
                 let p = 16 * n;
-                let lanes = first(codes.len().saturating_sub(p));
                 let at = (block * (k / step) + p / step) * ROWS * step + r * step + p % step;
                 let to = &mut bytes[at..at + 16];
-                // SAFETY: the lanes of the mask lie in the row's codes; 16 bytes of room, and of sums.
+                // Rows that are not there are zeros.
+                let codes = codes.get(p..).and_then(|codes| codes.first_chunk()).unwrap_or(&[0; 16]);
+                // SAFETY: 16 bytes of room, and of sums; the instructions are the set's.
                 unsafe {
-                    let codes = _mm512_maskz_loadu_epi32(lanes, codes.as_ptr().wrapping_add(p).cast());
-                    let numbers = self.a.numbers(codes);
-                    masks[n] = _mm512_test_epi32_mask(numbers, numbers).into();
-                    let numbers = _mm512_cvtepi32_epi8(numbers);
+                    let numbers = self.a.bytes(codes);
                     _mm_storeu_si128(to.as_mut_ptr().cast(), numbers);
-                    let sums = _mm_dpbusd_epi32(_mm_setzero_si128(), _mm_set1_epi8(1), numbers);
+                    let zero = _mm_cmpeq_epi8(numbers, _mm_setzero_si128());
+                    masks[n] = u64::from(!_mm_movemask_epi8(zero) as u16);
+                    let sums = _mm_madd_epi16(_mm_maddubs_epi16(_mm_set1_epi8(1), numbers), _mm_set1_epi16(1));
                     _mm_storeu_si128(quads.as_mut_ptr().cast(), sums);
                 }
             }
@@ -284,8 +271,8 @@ impl Vnni {
         to.all = union(&to.spans);
     }
 
-    /// Packs columns of B.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    /// Packs columns of B, where AVX2 is there.
+    #[inline(always)]
     pub(super) fn pack_columns<T: Code>(
         &self,
         codes: Rows<'_, T>,
@@ -303,40 +290,34 @@ impl Vnni {
         to.spans.clear();
         for block in 0..blocks {
             let kept = &mut kept[block * size..][..size];
-            let (first_column, mut seen) = (block * COLUMNS, Columns::new());
-            self.spread(scales, [first_column, columns], kept, &mut exponents[block * size..][..size]);
-            let lanes = first_of_32(columns - first_column);
+            let (first, mut seen) = (block * COLUMNS, Columns::new());
+            self.spread(scales, [first, columns], kept, &mut exponents[block * size..][..size]);
+            let last = columns.min(first + COLUMNS);
             for g in 0..groups {
-                let mut any = [_mm512_setzero_si512(); 2];
-                for (q, p) in (g * group..(g + 1) * group).step_by(4).enumerate() {
-                    let mut from = [core::ptr::null(); 4];
-                    for i in 0..4 {
-                        from[i] = codes.row(p + i)[first_column..columns].as_ptr();
+                let present = &mut present[block * size + g * COLUMNS..][..COLUMNS];
+                // SAFETY: the instructions are the set's; 32 bytes of room each, and 8 integers.
+                unsafe {
+                    let zero = _mm256_set1_epi8(self.b.most as i8);
+                    let mut any = [_mm256_setzero_si256(); COLUMNS / 8];
+                    for (q, p) in (g * group..(g + 1) * group).step_by(4).enumerate() {
+                        let rows = [0, 1, 2, 3].map(|i| &codes.row(p + i)[first..last]);
+                        let quads = T::quads(&self.b, rows);
+                        let to = &mut bytes[(block * k + p) * COLUMNS..][..4 * COLUMNS];
+                        for v in 0..COLUMNS / 8 {
+                            _mm256_storeu_si256(to[32 * v..].as_mut_ptr().cast(), quads[v]);
+                            // A bit for each byte that is not zero, summed in its word.
+                            let bits = _mm256_set1_epi32(0x0804_0201);
+                            let bits = _mm256_andnot_si256(_mm256_cmpeq_epi8(quads[v], zero), bits);
+                            let bits = _mm256_maddubs_epi16(bits, _mm256_set1_epi8(1));
+                            let bits = _mm256_madd_epi16(bits, _mm256_set1_epi16(1));
+                            any[v] = _mm256_or_si256(any[v], _mm256_sll_epi32(bits, _mm_cvtsi32_si128(4 * q as i32)));
+                        }
                     }
-                    // SAFETY: the lanes of the mask lie in the rows.
-                    let quads = unsafe { T::quads(&self.b, from, lanes) };
-                    for v in 0..2 {
-                        let at = (block * k + p) * COLUMNS + v * 64;
-                        // SAFETY: 64 bytes of room.
-                        unsafe { _mm512_storeu_si512(bytes[at..at + 64].as_mut_ptr().cast(), quads[v]) }
-                        let there = _mm512_cmpneq_epi8_mask(quads[v], self.b.zeros());
-                        // A bit for each byte, summed in its word.
-                        let bits = _mm512_maskz_mov_epi8(there, _mm512_set1_epi32(0x0804_0201));
-                        let bits = _mm512_dpbusd_epi32(_mm512_setzero_si512(), bits, _mm512_set1_epi8(1));
-                        any[v] = _mm512_or_si512(any[v], _mm512_sllv_epi32(bits, _mm512_set1_epi32(4 * q as i32)));
-                    }
-                }
-                for v in 0..2 {
-                    let to = &mut kept[g * COLUMNS + v * 16..][..16];
-                    let present = &mut present[block * size + g * COLUMNS + v * 16..][..16];
-                    // SAFETY: 16 numbers of room each.
-                    unsafe {
-                        let scales = _mm512_loadu_ps(to.as_ptr());
-                        let scales = seen.add(scales, _mm512_test_epi32_mask(any[v], any[v]));
-                        _mm512_storeu_ps(to.as_mut_ptr(), scales);
-                        _mm512_storeu_si512(present.as_mut_ptr().cast(), any[v]);
+                    for (to, any) in present.as_chunks_mut::<8>().0.iter_mut().zip(any) {
+                        _mm256_storeu_si256(to.as_mut_ptr().cast(), any);
                     }
                 }
+                seen.add(&mut kept[g * COLUMNS..][..COLUMNS], present);
             }
             to.spans.push(Span::of(&seen.finish(), self.scale_emin));
         }
@@ -356,42 +337,41 @@ impl Vnni {
     }
 }
 
-/// [`Seen`], a lane for each of 16 columns.
+/// [`Seen`], a lane for each column.
 struct Columns {
-    least: __m512,
-    most: __m512,
-    fractions: __m512i,
-    hard: __mmask16,
+    least: [f32; COLUMNS],
+    most: [f32; COLUMNS],
+    fractions: [u32; COLUMNS],
+    hard: [bool; COLUMNS],
 }
 
 impl Columns {
-    #[target_feature(enable = "avx512f")]
+    #[inline(always)]
     fn new() -> Self {
-        let (least, most) = (_mm512_set1_ps(f32::INFINITY), _mm512_setzero_ps());
-        Self { least, most, fractions: _mm512_setzero_si512(), hard: 0 }
+        Self { least: [f32::INFINITY; COLUMNS], most: [0.0; COLUMNS], fractions: [0; COLUMNS], hard: [false; COLUMNS] }
     }
 
-    /// Sees scales of groups, which count where an element is not zero; returns those that count and NaNs, and else 0.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    fn add(&mut self, scales: __m512, elements: __mmask16) -> __m512 {
-        let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(scales, scales);
-        let counts = elements & _mm512_cmp_ps_mask::<_CMP_GT_OQ>(scales, _mm512_setzero_ps());
-        self.hard |= nan;
-        self.least = _mm512_mask_min_ps(self.least, counts, self.least, scales);
-        self.most = _mm512_mask_max_ps(self.most, counts, self.most, scales);
-        let scales = _mm512_maskz_mov_ps(counts | nan, scales);
-        self.fractions = _mm512_or_si512(self.fractions, _mm512_castps_si512(scales));
-        scales
+    /// Sees scales of groups, which count where an element is not zero, and leaves those that count, NaNs, and else 0.
+    #[inline(always)]
+    fn add(&mut self, scales: &mut [f32], present: &[i32]) {
+        for j in 0..COLUMNS {
+            let (scale, nan) = (scales[j], scales[j].is_nan());
+            let counts = (present[j] != 0) & (scale > 0.0);
+            self.hard[j] |= nan;
+            self.least[j] = if counts & (scale < self.least[j]) { scale } else { self.least[j] };
+            self.most[j] = if counts & (scale > self.most[j]) { scale } else { self.most[j] };
+            scales[j] = if counts | nan { scale } else { 0.0 };
+            self.fractions[j] |= scales[j].to_bits();
+        }
     }
 
-    #[target_feature(enable = "avx512f")]
+    #[inline(always)]
     fn finish(&self) -> Seen {
         Seen {
-            least: _mm512_reduce_min_ps(self.least),
-            most: _mm512_reduce_max_ps(self.most),
-            fractions: _mm512_reduce_or_epi32(self.fractions) as u32 & 0x7F_FFFF,
-            hard: self.hard != 0,
+            least: self.least.into_iter().fold(f32::INFINITY, f32::min),
+            most: self.most.into_iter().fold(0.0, f32::max),
+            fractions: self.fractions.iter().fold(0, |all, x| all | x) & 0x7F_FFFF,
+            hard: self.hard.contains(&true),
         }
     }
 }

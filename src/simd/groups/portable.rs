@@ -33,14 +33,27 @@ struct GroupKernel {
 
 /// A packed operand, `width` lines (1 or 16) side by side.
 #[derive(Debug, Default)]
-struct Packed {
+pub(super) struct Packed {
     /// Elements.
-    values: Vec<f32>,
+    pub(super) values: Vec<f32>,
     /// Per group of K: which elements are not zero; none where the scale is zero.
-    present: Vec<u16>,
+    pub(super) present: Vec<u16>,
     /// Per group of K: the scale's value, and its exponent.
-    scales: Vec<f64>,
-    exponents: Vec<i32>,
+    pub(super) scales: Vec<f64>,
+    pub(super) exponents: Vec<i32>,
+}
+
+impl Packed {
+    /// Room for so many elements and groups.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "asked where bytes are unpacked"))]
+    pub(super) fn of(elements: usize, groups: usize) -> Self {
+        Self {
+            values: vec![0.0; elements],
+            present: vec![0; groups],
+            scales: vec![0.0; groups],
+            exponents: vec![0; groups],
+        }
+    }
 }
 
 impl GroupKernel {
@@ -127,7 +140,7 @@ impl Job<'_> {
 impl Groups {
     /// One step: terms of groups, e_max, alignment, sum, truncation.
     #[inline(always)]
-    fn step<const NATIVE: bool, const N: usize>(
+    pub(super) fn step<const NATIVE: bool, const N: usize>(
         &self,
         a: &Packed,
         b: &Packed,

@@ -1,5 +1,6 @@
 //! What register tiles ask of an instruction set: f32 and f64 in vectors, rounded to nearest even.
 
+use crate::simd::ops::{apart, memory, operations};
 use crate::simd::{Avx2, Avx512, Sse2};
 use core::arch::x86_64::*;
 use core::fmt::Debug;
@@ -80,44 +81,6 @@ pub(super) trait Set: Copy + Debug + Send + Sync + 'static {
     fn all_equal(self, x: Self::F64, y: Self::F64) -> bool;
     /// The first so many lanes of `x`, the others of `y`.
     fn first(self, lanes: usize, x: Self::F64, y: Self::F64) -> Self::F64;
-}
-
-/// Operations of one instruction each, or few, that `$self` is the proof of.
-macro_rules! operations {
-    ($($name:ident($($x:ident: $ty:ty),*) -> $to:ty $body:block)*) => { $(
-        #[inline(always)]
-        fn $name(self, $($x: $ty),*) -> $to {
-            // SAFETY: `self` is the proof that the instructions are there.
-            unsafe { $body }
-        }
-    )* };
-}
-
-/// Loads and stores.
-macro_rules! memory {
-    ($($name:ident($($x:ident: $ty:ty),*) -> $to:ty $body:block)*) => { $(
-        #[inline(always)]
-        unsafe fn $name(self, $($x: $ty),*) -> $to {
-            // SAFETY: the caller's promise; `self` is the proof that the instructions are there.
-            unsafe { $body }
-        }
-    )* };
-}
-
-/// [`Set::apart`].
-macro_rules! apart {
-    ($features:literal) => {
-        #[inline(always)]
-        fn apart<R>(self, work: impl FnOnce() -> R) -> R {
-            #[inline(never)]
-            #[target_feature(enable = $features)]
-            fn compiled<R>(work: impl FnOnce() -> R) -> R {
-                work()
-            }
-            // SAFETY: `self` is the proof.
-            unsafe { compiled(work) }
-        }
-    };
 }
 
 impl Set for Avx512 {
