@@ -101,6 +101,31 @@ fn exact_sums_hold_where_states_leave_the_range() {
     }
 }
 
+/// A negative sum below f32's numbers is -0, which products of -0 then leave +0; or it is the last.
+#[test]
+fn exact_sums_that_vanish_keep_no_sign() {
+    for name in ["cdna1/v_mfma_f32_32x32x4bf16", "cdna1/v_mfma_f32_16x16x8bf16"] {
+        let unit = Unit::find(name).unwrap();
+        let tiny = 2f64.powi(-100);
+        for k in [8, 16, 64, 160, 512] {
+            for vanishes in [0, 2, k - 2] {
+                // Another column brings scales into range: its products are ordinary.
+                let a = |i: usize, p: usize| match (i, p) {
+                    (0, p) if p == vanishes => -tiny,
+                    (0, p) if p != vanishes + 1 => -1.0,
+                    _ => 0.0,
+                };
+                let b = |p: usize, j: usize| match (p, j) {
+                    (p, 0) if p == vanishes => tiny,
+                    (p, 1) if p / 2 != vanishes / 2 => 1.0,
+                    _ => 0.0,
+                };
+                problem(&unit, [8, 16, k], a, b, |_, _| 0.0).check(&isas());
+            }
+        }
+    }
+}
+
 /// Sums that are subnormal are rounded there, though the panels' scales are those of larger operands.
 #[test]
 fn exact_sums_round_where_they_are_subnormal() {

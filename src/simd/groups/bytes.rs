@@ -251,6 +251,8 @@ impl<S: Set> BytesKernel<S> {
 /// The first rows and columns of blocks that registers hold.
 #[inline(always)]
 fn blocks<S: Set>([rows, columns]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
+    // Panels' loads are not checked: blocks fill a tile.
+    const { assert!(ROWS.is_multiple_of(S::ROWS) && COLUMNS.is_multiple_of(VECTORS * S::LANES)) }
     let columns = (0..columns).step_by(VECTORS * S::LANES);
     columns.flat_map(move |column| (0..rows).step_by(S::ROWS).map(move |row| [row, column]))
 }
@@ -304,7 +306,7 @@ impl<S: Set> Kernel for BytesKernel<S> {
         let size = [panel.lines, panel.k];
         self.set.apart(
             #[inline(always)]
-            || self.bytes.pack_rows(codes, &panel.scales, size, &mut packed),
+            || self.bytes.pack_rows(self.set, codes, &panel.scales, size, &mut packed),
         );
         panel.put_packed(packed);
     }
@@ -315,7 +317,7 @@ impl<S: Set> Kernel for BytesKernel<S> {
         let size = [lines, panel.k];
         self.set.apart(
             #[inline(always)]
-            || self.bytes.pack_columns(Rows::of(codes, lines), &panel.scales, size, &mut packed),
+            || self.bytes.pack_columns(self.set, Rows::of(codes, lines), &panel.scales, size, &mut packed),
         );
         panel.put_packed(packed);
     }
@@ -327,7 +329,7 @@ impl<S: Set> Kernel for BytesKernel<S> {
         let size = [panel.lines, panel.k];
         self.set.apart(
             #[inline(always)]
-            || self.bytes.pack_columns(codes, &panel.scales, size, &mut packed),
+            || self.bytes.pack_columns(self.set, codes, &panel.scales, size, &mut packed),
         );
         panel.put_packed(packed);
         true

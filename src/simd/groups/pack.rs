@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, and loads and stores of whole vectors")]
 
 use super::bytes::Bytes;
+use super::set::Set;
 use super::span::{Seen, Span};
 use super::tile::{COLUMNS, ROWS};
 use super::{ABSENT, Groups};
@@ -212,9 +213,9 @@ impl Code for u8 {
 }
 
 impl Bytes {
-    /// Packs rows of A, `codes[row * k + p]`, where AVX2 is there.
+    /// Packs rows of A, `codes[row * k + p]`; the set is the proof that AVX2 is there.
     #[inline(always)]
-    pub(super) fn pack_rows(&self, codes: &[u32], scales: &[u8], [rows, k]: [usize; 2], to: &mut Packed) {
+    pub(super) fn pack_rows<S: Set>(&self, _: S, codes: &[u32], scales: &[u8], [rows, k]: [usize; 2], to: &mut Packed) {
         let Groups { group, slots, step, .. } = self.body;
         let (blocks, groups) = (rows.div_ceil(ROWS), k / group);
         let bytes = to.bytes.room::<i8>(blocks * ROWS * k);
@@ -271,10 +272,11 @@ impl Bytes {
         to.all = union(&to.spans);
     }
 
-    /// Packs columns of B, where AVX2 is there.
+    /// Packs columns of B; the set is the proof that AVX2 is there.
     #[inline(always)]
-    pub(super) fn pack_columns<T: Code>(
+    pub(super) fn pack_columns<S: Set, T: Code>(
         &self,
+        _: S,
         codes: Rows<'_, T>,
         scales: &[u8],
         [columns, k]: [usize; 2],

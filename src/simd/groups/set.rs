@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and loads and stores of whole vectors")]
 
-use super::tile::{COLUMNS, Operands, ROWS, States};
+use super::tile::{COLUMNS, Operands, States};
 use super::{Groups, aligned::Aligner, unpacked};
 use crate::simd::ops::{apart, memory, operations};
 use crate::simd::{Avx2, Avx512, Isa};
@@ -13,7 +13,7 @@ use core::ops::Range;
 const RZ: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 const RNE: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
-/// An instruction set, whose value is the proof that it is there.
+/// An instruction set, whose value is the proof that it is there, and AVX2 with it.
 pub(super) trait Set: Copy + Debug + Send + Sync + 'static {
     /// The kernel's name.
     const NAME: &'static str;
@@ -260,5 +260,3 @@ impl Set for Words {
         }
     }
 }
-
-const _: () = assert!(COLUMNS.is_multiple_of(2 * 16) && ROWS.is_multiple_of(4), "blocks of registers fill a tile");

@@ -167,6 +167,8 @@ impl Groups {
     /// The first rows and columns of blocks of states that registers hold.
     #[inline(always)]
     fn blocks<S: Set>(self) -> impl Iterator<Item = [usize; 2]> {
+        // Panels' loads are not checked: blocks fill a tile.
+        const { assert!(MR.is_multiple_of(S::ROWS) && NR.is_multiple_of(VECTORS * S::LANES)) }
         let [height, width] = self.size;
         let columns = (0..width).step_by(VECTORS * S::LANES);
         columns.flat_map(move |column| (0..height).step_by(S::ROWS).map(move |row| [row, column]))
@@ -316,6 +318,10 @@ unsafe fn chain<S: Set, const G: usize>(set: S, groups: Groups, states: &mut Sta
             for block in groups.blocks::<S>() {
                 let [row, column] = block;
                 let mut d = states.load(set, block);
+                for d in d.iter_mut().take(S::ROWS) {
+                    // A sum below f32's numbers was -0 as a result, but is +0 as c: else products of -0 would keep it.
+                    *d = [set.add(d[0], set.splat(0.0)), set.add(d[1], set.splat(0.0))];
+                }
                 for from in (0..groups.steps * group).step_by(group) {
                     for p in from..from + group {
                         // Position by position: else registers do not hold the operands.

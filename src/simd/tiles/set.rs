@@ -70,7 +70,7 @@ pub(super) trait Set: Copy + Debug + Send + Sync + 'static {
     fn fma(self, x: Self::F64, y: Self::F64, z: Self::F64) -> Self::F64;
     /// The same; where the set has a way, no flag is raised.
     fn quiet_fma(self, x: Self::F64, y: Self::F64, z: Self::F64) -> Self::F64;
-    /// Rounds to 24 bits, ties to even, and raises no flag.
+    /// Rounds to 24 bits, ties to even, and raises no flag. -0 may become +0.
     fn round(self, x: Self::F64) -> Self::F64;
     /// The bits of all three.
     fn or(self, x: Self::F64, y: Self::F64, z: Self::F64) -> Self::F64;
