@@ -171,7 +171,7 @@ impl Set for Vnni {
     }
 }
 
-/// AVX2: products of bytes, two of which 16 bits hold with their sum.
+/// AVX2: 16 bits hold the sum of every other product of a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words(());
 
