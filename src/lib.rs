@@ -62,10 +62,6 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-#[cfg(test)]
-// For units that tests and unit tests draw alike.
-extern crate self as gemmulate;
-
 pub mod accumulate;
 pub mod arch;
 pub mod catalogue;

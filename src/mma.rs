@@ -3,7 +3,7 @@
 use crate::accumulate::{Accumulator, Dot};
 use crate::arch::{Arch, ArchInfo};
 use crate::error::Error;
-use crate::format::{Format, spec_of};
+use crate::format::{Format, FormatSpec, spec_of};
 use crate::instr::{FixedRow, Instruction, MAX_DIMENSION, ScaleRule, Shape};
 use crate::unit::{AsUnit, Evidence, Unit, UnitInfo};
 use core::fmt;
@@ -91,23 +91,54 @@ impl<A: Arch, I: Instruction, Acc> AsUnit for MmaUnit<A, I, Acc> {
     }
 }
 
-/// The description of an instruction on an architecture.
+/// What the types of an architecture and an instruction say.
+struct Facts {
+    arch: &'static str,
+    shape: Shape,
+    blocks: usize,
+    formats: [FormatSpec; 4],
+    scale: Option<ScaleRule>,
+    evidence: Evidence,
+    source: &'static str,
+}
+
+/// The description of an instruction on an architecture. The catalogue has hundreds of them: what depends on no type is
+/// compiled once.
 pub(crate) fn info_of<A: Supports<I>, I: Instruction>() -> UnitInfo {
+    let facts = const {
+        &Facts {
+            arch: A::INFO.name,
+            shape: I::SHAPE,
+            blocks: I::BLOCKS,
+            formats: [spec_of::<I::A>(), spec_of::<I::B>(), spec_of::<I::C>(), spec_of::<I::D>()],
+            scale: match I::SCALE_BLOCK {
+                Some(block) => Some(ScaleRule { format: spec_of::<I::Scale>(), block }),
+                None => None,
+            },
+            evidence: A::EVIDENCE,
+            source: A::SOURCE,
+        }
+    };
+    described(facts, &I::name(&A::INFO), Arc::new(A::ACC))
+}
+
+fn described(facts: &Facts, instruction: &str, accumulator: Arc<dyn Accumulator>) -> UnitInfo {
+    let Facts { arch, shape, blocks, formats: [a, b, c, d], scale, evidence, source } = *facts;
     UnitInfo {
-        name: format!("{}/{}", A::INFO.name, I::name(&A::INFO)),
-        arch: A::INFO.name,
+        name: format!("{arch}/{instruction}"),
+        arch,
         aliases: Vec::new(),
-        shape: I::SHAPE,
-        blocks: I::BLOCKS,
-        a: spec_of::<I::A>(),
-        b: spec_of::<I::B>(),
-        c: spec_of::<I::C>(),
-        d: spec_of::<I::D>(),
-        scale: I::SCALE_BLOCK.map(|block| ScaleRule { format: spec_of::<I::Scale>(), block }),
-        accumulator: Arc::new(A::ACC),
-        recipe: A::ACC.recipe(I::SHAPE.k, &I::D::SPEC),
-        evidence: A::EVIDENCE,
-        source: A::SOURCE,
+        shape,
+        blocks,
+        a,
+        b,
+        c,
+        d,
+        scale,
+        recipe: accumulator.recipe(shape.k, &d),
+        accumulator,
+        evidence,
+        source,
     }
 }
 

@@ -25,12 +25,15 @@ struct Row {
 impl Row {
     /// The row of an instruction; `{D}`, `{A}`, `{B}` in the SASS name stand for the formats.
     fn new<A: Supports<I>, I: Instruction>(sass: &str) -> Self {
-        let mut info = info_of::<A, I>();
+        Self::of(&A::INFO, info_of::<A, I>(), sass)
+    }
+
+    fn of(arch: &ArchInfo, mut info: UnitInfo, sass: &str) -> Self {
         let sass = sass
             .replace("{D}", &info.d.name.to_uppercase())
             .replace("{A}", &info.a.name.to_uppercase())
             .replace("{B}", &info.b.name.to_uppercase());
-        info.aliases = spelling::aliases(&A::INFO, &info, &sass);
+        info.aliases = spelling::aliases(arch, &info, &sass);
         Self { info, sass }
     }
 }

@@ -18,12 +18,11 @@ mod edges;
 pub mod features;
 mod fit;
 mod generate;
+#[doc(hidden)]
+pub mod inside;
 mod reach;
 mod repeated;
 mod same;
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test may fail by panic")]
-mod sensitivity;
 pub(crate) mod shrink;
 mod tree;
 mod tree_svg;

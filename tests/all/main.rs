@@ -38,6 +38,7 @@ mod probe_papers;
 mod probe_trees;
 mod problem;
 mod recorded;
+mod sensitivity;
 use custom::rng;
 #[cfg(feature = "smt")]
 mod smt;

@@ -30,14 +30,12 @@ pub use alternatives::Alternative;
 use cases::{Case, Jury};
 use hypotheses::Hypotheses;
 use nans::KnownNans;
-#[cfg(test)]
 pub(super) use options::options as parameter_options;
 pub(super) use options::{families, roundings};
 use refine::Changes;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 pub(super) use structure::Structure;
-#[cfg(test)]
 pub(super) use structure::all as structures;
 
 /// How hard to try.

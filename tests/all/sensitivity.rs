@@ -1,29 +1,24 @@
 //! How often inputs at the edges tell a unit from its neighbours: what a fit can see.
 
-use super::bench::Bench;
-use super::black_box::{BlackBox, Input};
-use super::edges::Edges;
-use super::fit::{parameter_options, structures};
-use super::same::{canonical, same_function};
-use crate::Unit;
-use crate::accumulate::{CPosition, Floor, GenericDot, Recipe, SubnormalC, ZeroProducts};
-use crate::format::FormatSpec;
-use crate::gemm::{AnyMatrix, Codes, CodesMut, Gemm, Plan, Start, Workspace};
-use crate::round::{ROUNDINGS, Rounding};
-use crate::simd::Isa;
-use crate::view::{View, ViewMut};
-use custom::variable;
+use crate::custom::{self, variable};
+use gemmulate::Unit;
+use gemmulate::accumulate::{CPosition, Floor, GenericDot, Recipe, SubnormalC, ZeroProducts};
+use gemmulate::format::FormatSpec;
+use gemmulate::gemm::{AnyMatrix, Codes, CodesMut, Gemm, Plan, Start, Workspace};
+use gemmulate::probe::inside::{edges, neighbours};
+use gemmulate::probe::{BlackBox, Input, canonical, same_function};
+use gemmulate::round::{ROUNDINGS, Rounding};
+use gemmulate::simd::Isa;
+use gemmulate::view::{View, ViewMut};
 use missed::MISSED;
 use std::collections::HashSet;
 
-#[path = "../../tests/all/custom.rs"]
-mod custom;
 mod missed;
 
 /// How many of `count` inputs at the edges of one of two models tell the models apart.
-fn telling(unit: &Unit, [edges, x, y]: [&Recipe; 3], count: usize) -> usize {
+fn telling(unit: &Unit, [of, x, y]: [&Recipe; 3], count: usize) -> usize {
     let interface = unit.interface();
-    let inputs = Edges::new(edges, &interface, variable("STUDY_SEED", 5)).batch(count);
+    let inputs = edges(of, &interface, variable("STUDY_SEED", 5), count);
     let [x, y] = [x, y].map(|recipe| interface.unit(*recipe).unwrap().dot_adds(&inputs).unwrap());
     x.iter().zip(&y).filter(|(x, y)| x != y).count()
 }
@@ -46,12 +41,12 @@ const ASKED: usize = 10_000;
 const FEW: usize = 2;
 
 /// Units, and neighbours of theirs in one parameter, with that parameter's name.
-fn neighbours(units: u64, mut use_of: impl FnMut(&Unit, &'static str, &Recipe)) {
+fn each_neighbour(units: u64, mut use_of: impl FnMut(&Unit, &'static str, &Recipe)) {
     let mut r = custom::Random(variable("STUDY_SEED", 3));
     for _ in 0..variable("STUDY_COUNT", units) {
         let unit = custom::unit(&mut r);
         let (own, interface) = (unit.recipe.unwrap(), unit.interface());
-        for (name, others) in parameter_options(&own, &interface, &structures(interface.k)) {
+        for (name, others) in neighbours(&own, &interface) {
             others.iter().filter(|other| **other != own).for_each(|other| use_of(&unit, name, other));
         }
     }
@@ -62,7 +57,7 @@ fn neighbours(units: u64, mut use_of: impl FnMut(&Unit, &'static str, &Recipe)) 
 #[test]
 fn neighbours_are_told_at_the_edges() {
     let (mut asked, mut hard, mut last) = (0, 0, (String::new(), "", 0));
-    neighbours(5, |unit, name, other| {
+    each_neighbour(5, |unit, name, other| {
         let own = unit.recipe.unwrap();
         // Only vectors of every kind have NaNs.
         if name == "nan" || same_function(&own, other, &unit.interface()).is_some() {
@@ -89,7 +84,7 @@ fn neighbours_are_told_at_the_edges() {
 #[test]
 fn neighbours_said_to_be_the_same_are() {
     let mut asked = 0;
-    neighbours(8, |unit, name, other| {
+    each_neighbour(8, |unit, name, other| {
         let own = unit.recipe.unwrap();
         if same_function(&own, other, &unit.interface()).is_some() {
             asked += 1;
@@ -133,9 +128,8 @@ fn chain(r: &mut custom::Random, unit: &Unit) -> Input {
         let smallest = f.max_code(negative) & !f.max_code(false) | small << f.ignored_low_bits;
         (0..k).map(|n| if (n < from) == large_first { f.max_code(negative) } else { smallest }).collect()
     };
-    let mut input = Bench::new(unit.interface()).zeros();
-    (input.a, input.b) = (codes(&unit.a, negative), codes(&unit.b, false));
-    input
+    let (a, b) = (codes(&unit.a, negative), codes(&unit.b, false));
+    Input { a, b, c: 0, scale_a: Vec::new(), scale_b: Vec::new() }
 }
 
 /// Parameters that narrow formats can show, more often at their extremes than `custom::unit` has them.
@@ -189,7 +183,7 @@ fn listed_units() -> Vec<Unit> {
 fn changed(r: &mut custom::Random, unit: &Unit) -> Unit {
     let (mut recipe, interface) = (unit.recipe.unwrap(), unit.interface());
     for _ in 0..1 + r.below(3) {
-        let mut options = parameter_options(&recipe, &interface, &structures(interface.k));
+        let mut options = neighbours(&recipe, &interface);
         options.retain(|(_, values)| !values.is_empty());
         let (_, values) = &options[r.below(options.len() as u64) as usize];
         recipe = values[r.below(values.len() as u64) as usize];
@@ -213,7 +207,7 @@ fn kernels_agree_with_the_reference_at_the_edges() {
 #[cfg(feature = "smt")]
 #[test]
 fn exports_are_the_reference_at_the_edges() {
-    let Ok(solver) = crate::smt::Solver::find(std::time::Duration::from_secs(120)) else {
+    let Ok(solver) = gemmulate::smt::Solver::find(std::time::Duration::from_secs(120)) else {
         eprintln!("left out: exported units at the edges, no solver is installed");
         return;
     };
@@ -223,13 +217,13 @@ fn exports_are_the_reference_at_the_edges() {
     for n in 0..units {
         let unit = if n % 2 == 0 { narrow_unit(&mut r) } else { listed[r.below(listed.len() as u64) as usize].clone() };
         let unit = changed(&mut r, &unit);
-        let mut inputs = Edges::new(&unit.recipe.unwrap(), &unit.interface(), r.below(u64::MAX)).batch(200);
+        let mut inputs = edges(&unit.recipe.unwrap(), &unit.interface(), r.below(u64::MAX), 200);
         inputs.retain(|_| r.one_in(5));
-        if unit.shape.k > 16 || crate::smt::export(&unit, "unit").is_err() {
+        if unit.shape.k > 16 || gemmulate::smt::export(&unit, "unit").is_err() {
             continue;
         }
         asked += 1;
-        let theirs = crate::smt::evaluate(&unit, &inputs, &solver).unwrap_or_else(|e| panic!("{unit}: {e}"));
+        let theirs = gemmulate::smt::evaluate(&unit, &inputs, &solver).unwrap_or_else(|e| panic!("{unit}: {e}"));
         for ((x, d), smt) in inputs.iter().zip(unit.clone().dot_adds(&inputs).unwrap()).zip(theirs) {
             assert_eq!(d, smt, "{unit} on {x}: the library gives {d:x}, {} {smt:x}", solver.version());
         }
@@ -252,7 +246,7 @@ fn kernels_know_exponents_far_apart_and_groups_of_an_odd_length() {
 }
 
 fn assert_kernels_agree(mut unit: Unit, seed: u64) {
-    let inputs = Edges::new(&unit.recipe.unwrap(), &unit.interface(), seed).batch(1500);
+    let inputs = edges(&unit.recipe.unwrap(), &unit.interface(), seed, 1500);
     for (input, d) in inputs.iter().zip(unit.dot_adds(&inputs).unwrap()) {
         let want = input.eval(&unit);
         assert_eq!(d, want.unwrap(), "{unit}: {input}");
