@@ -132,6 +132,11 @@ impl Bench {
     pub(crate) fn split(&self, negative: bool, magnitude: u128, e: i32) -> Option<(u64, u64)> {
         let Interface { a, b, .. } = self.interface;
         let e = e - self.scales.0 - self.scales.1;
+        // A significand that neither format has the bits for fits at no exponent.
+        let odd = trimmed(Fixed { negative, magnitude, exponent: e, sticky: false }).0;
+        if odd.checked_ilog2().is_some_and(|lead| lead > a.fraction_bits.max(b.fraction_bits)) {
+            return self.factors(negative, magnitude, e);
+        }
         let in_a = |ea: i32| Some((exact(&a, negative, magnitude, ea)?, power(&b, false, e - ea)?));
         let in_b = |ea: i32| Some((power(&a, negative, ea)?, exact(&b, false, magnitude, e - ea)?));
         // Exponents with both operands normal, from the balanced one outward.

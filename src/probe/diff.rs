@@ -161,7 +161,7 @@ pub(crate) fn search(first: &Unit, second: &Unit, enough: usize) -> Result<Found
         nans.extend(of_nans.into_iter().map(|(x, _)| x).take(enough.saturating_sub(nans.len())));
         let mut differing: Vec<Input> = others.into_iter().map(|(x, _)| x).collect();
         // A few of each batch, the sparse ones first: they shrink best.
-        differing.sort_by_key(|x| shrink::size(x, &interface));
+        differing.sort_by_cached_key(|x| shrink::size(x, &interface));
         if differing.len() > 4 {
             let any = random.below(differing.len() as u64) as usize;
             differing.swap(3, any);

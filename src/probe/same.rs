@@ -8,7 +8,7 @@ mod generic;
 use self::generic::generic;
 use super::black_box::Interface;
 use super::reach::{Reach, last_bit};
-use crate::accumulate::{BlockedC, CPosition, Floor, GenericDot, OverflowBesideC, Recipe, RoundDown};
+use crate::accumulate::{BlockedC, CPosition, Floor, GenericDot, MAX_REACH, OverflowBesideC, Recipe, RoundDown};
 use crate::format::F32;
 use crate::round::Rounding;
 use crate::special::NanRule;
@@ -58,12 +58,22 @@ pub fn canonical(recipe: &Recipe, interface: &Interface) -> (Recipe, Vec<(&'stat
         }
         Recipe::GroupedRoundDown(mut x) => {
             clamp("G", &mut x.base.group, k, &mut reasons);
-            beyond_total(&mut x.base, interface, &mut reasons);
+            // A c out of a negative reach counts for alignment alone.
+            if x.c_reach >= 0 {
+                beyond_total(&mut x.base, interface, &mut reasons);
+            }
             limit(&mut x.base.overflow_beside_c, interface, &mut reasons);
             // An infinite or NaN c has exponent 0 for this.
             if Reach::new(&GenericDot::default(), 1, interface).products.top.max(0) <= x.c_reach {
                 let why = "no product is large enough to drop an infinite c";
                 plain("special-c", &mut x.special_c, BlockedC::Propagates, why, &mut reasons);
+            }
+            let farthest = farthest_c(interface);
+            if x.c_reach >= farthest {
+                let why = format!("no c is more than {farthest} below a product");
+                plain("c-reach", &mut x.c_reach, MAX_REACH, why, &mut reasons);
+            } else if x.c_reach < 0 {
+                plain("c-reach", &mut x.c_reach, -1, "every c is out of a negative reach", &mut reasons);
             }
             Recipe::GroupedRoundDown(x)
         }
@@ -102,6 +112,12 @@ pub fn same_function(x: &Recipe, y: &Recipe, interface: &Interface) -> Option<Ve
     reasons.sort();
     reasons.dedup();
     Some(reasons)
+}
+
+/// How far below a product's exponent that of c, or of a step's result, can be; an infinite or NaN c has exponent 0.
+pub(crate) fn farthest_c(interface: &Interface) -> i32 {
+    let top = Reach::new(&GenericDot::default(), 1, interface).products.top;
+    (top - interface.c.emin().min(interface.d.emin()).min(0)).max(0)
 }
 
 fn clamp(name: &'static str, group: &mut usize, k: usize, reasons: &mut Vec<Reason>) {

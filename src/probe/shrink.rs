@@ -89,10 +89,11 @@ fn smaller(input: &Input, interface: &Interface) -> Vec<Input> {
     all.extend([-1, 1].into_iter().filter_map(|by| shifted(input, interface, by)));
     all.extend(opposite(input, interface));
     let now = size(input, interface);
-    all.retain(|x| size(x, interface) < now);
-    all.sort_by_key(|x| size(x, interface));
+    let sized = all.into_iter().map(|x| (size(&x, interface), x));
+    let mut all: Vec<_> = sized.filter(|(size, _)| *size < now).collect();
+    all.sort_by_key(|(size, _)| *size);
     all.dedup();
-    all
+    all.into_iter().map(|(_, x)| x).collect()
 }
 
 /// Codes with a bit less in the significand, or an exponent nearer to 0, or no sign.

@@ -124,7 +124,7 @@ fn recipe(r: &mut Random, k: usize) -> Recipe {
         2 => Recipe::RoundDown(round_down),
         3 => Recipe::GroupedRoundDown(GroupedRoundDown {
             base: round_down,
-            c_reach: between(r, 0, 12),
+            c_reach: between(r, -3, 40),
             special_c: r.pick(&[BlockedC::Propagates, BlockedC::Dropped]),
         }),
         _ => Recipe::Generic(generic(r, k)),

@@ -71,10 +71,11 @@ const ENCODED: [&str; 39] = [
 
 #[test]
 fn the_solver_computes_what_the_library_computes() {
-    for solver in solvers() {
+    // The encodings are the same for both: the slower one is asked less.
+    for (solver, count) in solvers().into_iter().zip([40, 10]) {
         for name in ENCODED {
             let unit = unit(name);
-            let inputs: Vec<Input> = Generator::new(&unit, 7).take(40).map(|v| v.input).collect();
+            let inputs: Vec<Input> = Generator::new(&unit, 7).take(count).map(|v| v.input).collect();
             let theirs = smt::evaluate(&unit, &inputs, &solver).unwrap();
             let ours = unit.clone().dot_adds(&inputs).unwrap();
             for ((x, d), smt) in inputs.iter().zip(&ours).zip(&theirs) {

@@ -47,7 +47,7 @@ impl Case {
         }
     }
 
-    fn dot<'a>(&'a self, interface: &'a Interface) -> Dot<'a> {
+    pub(super) fn dot<'a>(&'a self, interface: &'a Interface) -> Dot<'a> {
         Dot { a: &self.a, b: &self.b, c: self.c, scale_a: &self.scale_a, scale_b: &self.scale_b, out: &interface.d }
     }
 
@@ -86,6 +86,11 @@ impl Case {
     /// Whether all products that are not zero are of one of the groups that follow each other in K.
     pub(crate) fn within_one_group(&self, group: usize) -> bool {
         self.present.windows(2).all(|pair| pair[0] / group == pair[1] / group)
+    }
+
+    /// Whether c is zero and all products that are not are of the last group: one sum, which nothing follows.
+    pub(crate) fn ends_in_one_sum(&self, group: usize, k: usize) -> bool {
+        self.c.is_zero() && self.present.iter().all(|at| at / group == (k - 1) / group)
     }
 
     /// Whether operands and answer are ordinary: no special value, nothing subnormal.

@@ -136,7 +136,11 @@ impl Hypotheses {
                 let either = options::of_either_reach(*r);
                 alone.refutations(1, |case| either.iter().any(|r| agree(case, r))) == 0
             };
-            let wide = options::of_every_width(interface, group).take_while(more).filter(&mut with_some_reach);
+            let ends = self.middle.iter().filter(|c| c.ends_in_one_sum(group, interface.k));
+            let mut ends = Jury { cases: ends.cloned().collect() };
+            let possible = |models: &[Recipe]| ends.refutations(1, |case| models.iter().any(|r| agree(case, r))) == 0;
+            let wide = options::of_every_width(interface, group, possible);
+            let wide = wide.take_while(more).filter(&mut with_some_reach);
             let reaching = wide.flat_map(options::of_every_reach).take_while(more);
             reaching.filter(|r| all.refutations(1, |case| agree(case, r)) == 0).take(EVERY).collect()
         };

@@ -350,7 +350,7 @@ impl Lab<'_> {
         let mut wrong: Vec<Case> =
             self.jury.cases.iter().filter(|c| !c.agrees(&recipe, &interface, true)).cloned().collect();
         let out_of_time = self.cut_short || (late && !wrong.is_empty());
-        wrong.sort_by_key(|c| shrink::size(&c.input, &interface));
+        wrong.sort_by_cached_key(|c| shrink::size(&c.input, &interface));
         self.confirm(&wrong[..wrong.len().min(KEPT)])?;
         self.target.extend(super::deadline(options.time / GRACE));
         let counterexample = match wrong.first() {

@@ -1,6 +1,7 @@
 //! Every value each parameter of a model can take: the neighbourhood that hypotheses come from.
 
 use super::super::black_box::Interface;
+use super::super::same::farthest_c;
 use super::structure::Structure;
 use crate::accumulate::{
     BlockedC, CPosition, Floor, GenericDot, GroupScaledDot, GroupedRoundDown, MAX_REACH, OverflowBesideC, PairwiseSum,
@@ -23,9 +24,6 @@ pub(crate) fn roundings() -> impl Iterator<Item = Rounding> {
 fn reaches() -> impl Iterator<Item = i32> {
     (0..=80).chain([MAX_REACH])
 }
-
-/// Exponents differ by no more.
-const FARTHEST: i32 = 1200;
 
 /// Alignment floors tried, those of known designs first.
 pub(crate) fn floors() -> impl Iterator<Item = Floor> {
@@ -166,7 +164,7 @@ pub(crate) fn options(recipe: &Recipe, interface: &Interface, structures: &[Stru
         Recipe::GroupedRoundDown(x) => {
             let mut all = round_down(x.base, k, |base| Recipe::GroupedRoundDown(GroupedRoundDown { base, ..x }));
             all.extend(options![Recipe::GroupedRoundDown, x;
-                "c-reach" => c_reach: reaches().chain(81..=FARTHEST),
+                "c-reach" => c_reach: (0..farthest_c(interface)).chain([MAX_REACH]),
                 "special-c" => special_c: [BlockedC::Propagates, BlockedC::Dropped]]);
             all
         }
@@ -245,20 +243,42 @@ pub(crate) fn families_of_any_width(interface: &Interface) -> Vec<Recipe> {
 /// Widths tried in all combinations.
 const COMBINED: core::ops::RangeInclusive<u32> = 4..=48;
 
+/// CDNA3's two families with these widths.
+fn both_families(base: RoundDown) -> [Recipe; 2] {
+    [Recipe::RoundDown(base), Recipe::GroupedRoundDown(GroupedRoundDown { base, ..GroupedRoundDown::CDNA3 })]
+}
+
 /// CDNA3's families with groups of this size and all their widths, its own and those near them first.
-pub(crate) fn of_every_width(interface: &Interface, group: usize) -> impl Iterator<Item = Recipe> {
+/// `possible` judges F first: it is given the models that [`any_widths`] lists for each F.
+pub(crate) fn of_every_width(
+    interface: &Interface,
+    group: usize,
+    mut possible: impl FnMut(&[Recipe]) -> bool,
+) -> impl Iterator<Item = Recipe> {
     let known = RoundDown { group, ..RoundDown::CDNA3 };
     let [fracs, sums] = [known.frac_bits, known.sum_bits].map(|now| nearest(COMBINED, now));
     let totals: Vec<Option<u32>> =
         nearest(COMBINED, known.total_bits.unwrap_or(0)).into_iter().map(Some).chain([None]).collect();
-    let of = move |base| {
-        [Recipe::RoundDown(base), Recipe::GroupedRoundDown(GroupedRoundDown { base, ..GroupedRoundDown::CDNA3 })]
-    };
-    let sized = fracs.into_iter().flat_map(move |frac_bits| {
-        sums.clone().into_iter().map(move |sum_bits| RoundDown { frac_bits, sum_bits, ..known })
-    });
-    let all = sized.flat_map(move |x| totals.clone().into_iter().map(move |total_bits| RoundDown { total_bits, ..x }));
-    all.flat_map(of).filter(|r| interface.accepts(r))
+    let accepted = |r: &Recipe| interface.accepts(r);
+    fracs.into_iter().flat_map(move |frac_bits| {
+        let base = RoundDown { frac_bits, ..known };
+        let families = [0, 1].map(|family| possible(&any_widths(base).map(|r| r[family]).collect::<Vec<_>>()));
+        let widths: Vec<RoundDown> = sums
+            .iter()
+            .flat_map(|&sum_bits| totals.iter().map(move |&total_bits| RoundDown { sum_bits, total_bits, ..base }))
+            .collect();
+        let of_both = widths.into_iter().flat_map(move |x| both_families(x).into_iter().zip(families));
+        of_both.filter(|(_, possible)| *possible).map(|(r, _)| r).filter(accepted)
+    })
+}
+
+/// What any widths of the sum and of the total beside this F make of a step without c: the sum is rounded down twice,
+/// which is what the coarser of the two does alone. So every answer to such a step, and nothing after it, that a model
+/// with that F gives is one that a model with one of these widths gives (of each family).
+pub(crate) fn any_widths(base: RoundDown) -> impl Iterator<Item = [Recipe; 2]> {
+    let of_sum = COMBINED.map(move |sum_bits| RoundDown { sum_bits, total_bits: None, ..base });
+    let of_total = COMBINED.map(move |bits| RoundDown { sum_bits: *COMBINED.end(), total_bits: Some(bits), ..base });
+    of_sum.chain(of_total).map(both_families)
 }
 
 /// The model with every reach of c, CDNA3's and those near it first, where that is one of its parameters.
@@ -280,5 +300,53 @@ fn reaching(model: Recipe, reaches: impl IntoIterator<Item = i32>) -> Vec<Recipe
             reaches.into_iter().map(reach).collect()
         }
         other => vec![other],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::bench::Bench;
+    use super::super::super::black_box::BlackBox;
+    use super::super::super::generate::{ENDS, Generator, Kind};
+    use super::super::cases::Case;
+    use super::*;
+    use crate::Unit;
+    use crate::accumulate::Accumulator;
+    use crate::random::Random;
+
+    /// No width that explains an answer is left out because no model of its F with any widths seems to.
+    #[test]
+    fn any_widths_have_the_answers_of_all() {
+        let mut random = Random::new(3);
+        let mut judged = 0;
+        for (unit, group) in [
+            ("m1n1k8.f32.f16.f16.f32", 8),
+            ("m1n1k12.f32.bf16.bf16.f32", 3),
+            ("m1n1k5.f32.e5m2.e4m3.f32", 5),
+            ("m1n1k6.f16.e4m3.e4m3.f16", 4),
+        ] {
+            let interface = Unit::find(&format!("custom/{unit}/dot")).expect("a unit").interface();
+            let mut generator = Generator::new(Bench::new(interface), 1);
+            let mut inputs = generator.of_kinds(&[Kind::FewTerms], 60);
+            inputs.extend(generator.of_kinds(&ENDS, 60));
+            inputs.iter_mut().for_each(|x| x.c = 0);
+            let mut cases: Vec<Case> = inputs.into_iter().map(|x| Case::new(&interface, x, 0)).collect();
+            cases.retain(|c| c.ends_in_one_sum(group, interface.k));
+            for _ in 0..60 {
+                let mut width = || random.range(*COMBINED.start() as i32, *COMBINED.end() as i32) as u32;
+                let base = RoundDown { group, frac_bits: width(), ..RoundDown::CDNA3 };
+                let model = RoundDown { sum_bits: width(), total_bits: Some(width()), ..base };
+                let models = [model, RoundDown { total_bits: None, ..model }].map(both_families);
+                for case in &cases {
+                    let answer = |r: &Recipe| interface.d.encode_result(&r.dot_add(&case.dot(&interface)));
+                    for (of_family, model) in models.iter().flat_map(|m| m.iter().enumerate()) {
+                        let own = answer(model);
+                        assert!(any_widths(base).any(|r| answer(&r[of_family]) == own), "{model} {}", case.input);
+                        judged += 1;
+                    }
+                }
+            }
+        }
+        assert!(judged > 10_000, "{judged}");
     }
 }
