@@ -83,9 +83,11 @@ fn model(target: &mut dyn BlackBox, limit: u64) -> Feature {
             Value::CannotTell(format!("time ran out before all was tried; {} explains what was", found.model))
         }
         (0, None) => Value::Text(found.model.to_string()),
-        _ => {
-            let why = "none found: each property is true of the inputs that show it, and may not be of others";
-            Value::CannotTell(why.into())
+        (_, does_not_sum) => {
+            let nearest =
+                if does_not_sum.is_some() { String::new() } else { format!(", the nearest is {}", found.model) };
+            let why = "each property is true of the inputs that show it, and may not be of others";
+            Value::CannotTell(format!("none found{nearest}: {why}"))
         }
     };
     let counterexample = found.counterexample.map(|c| {

@@ -11,7 +11,8 @@ use std::io::Write;
 /// List the units: every base instruction of every architecture.
 ///
 /// wgmma and tcgen05 instructions are listed with one M and N that stand for all legal ones. Not listed: units of your
-/// own (see `gemmulate --help`), and Algorithm 1 of Valpey et al. (valpey/volta, valpey/turing, valpey/ampere).
+/// own (see `gemmulate --help`), and Algorithm 1 of Valpey et al. (valpey/volta, valpey/turing, valpey/ampere). Exit status 1
+/// if no unit is of the kind asked for.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         writeln!(out, "{}", table(&units))?;
     }
     out.flush()?;
-    Ok(true)
+    Ok(!units.is_empty())
 }
 
 /// What the accumulator is called: its recipe's text, as custom units spell it.

@@ -68,7 +68,9 @@ fn fit_drawn(seed: u64, count: usize) {
     let mut r = Random(seed);
     for _ in 0..count {
         let unit = custom::unit(&mut r);
+        let begun = Instant::now();
         let found = fit_child(&unit);
+        println!("{:.1?} {unit}", begun.elapsed());
         let unsaid = custom::unsaid(&unit, &found);
         assert!(unsaid.is_empty(), "{unit}: {} does not say that {unsaid:?} may differ", found.recipe);
     }

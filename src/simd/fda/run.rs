@@ -450,28 +450,41 @@ impl<M: Micro> TileRun<'_, M> {
     #[inline(never)]
     unsafe fn redo<const OUT: u8>(&mut self, s: usize, g: usize, redo: u32, q: &Consts) {
         let [mut far, mut special] = [redo; 2];
-        if let Some(hard) = &self.fda.round_down {
-            let (at, here) = ([self.at[0] + g, self.at[1], s], g * MR * NR..(g + 1) * MR * NR);
-            let states = [&mut self.work.tile.0[here.clone()], &mut self.work.parked.0[here]];
-            let (fda, panels, decoded) = (self.fda, self.panels, &mut self.work.decoded);
-            self.micro.vectorise(
-                #[inline(always)]
-                || hard.redo::<M>(fda, panels, at, redo, states, decoded),
-            );
+        if OUT == out::ROUND_DOWN {
+            self.redo_round_down(s, g, redo);
         } else {
-            let (micro, scratch, fda, panels) = (self.micro, &mut self.work.scratch, self.fda, self.panels);
-            let at = [self.at[0] + g, self.at[1]];
-            micro.vectorise(
-                #[inline(always)]
-                || scratch.fill(micro, fda, panels, at, s),
-            );
-            // Only now, for `fill` has written what these point to.
+            self.fill_scratch(s, g);
+            // Only now, for that has written what these point to.
             let p = self.pointers(s).group(g, q);
             // SAFETY: the panels hold this step for this tile.
-            [far, special] = unsafe { micro.step_wide::<OUT>(&p, &q.group(g), redo) };
+            [far, special] = unsafe { self.micro.step_wide::<OUT>(&p, &q.group(g), redo) };
         }
         self.bad[g] = self.bad[g] & !redo | far;
         (0..32).filter(|piece| special >> piece & 1 == 1).for_each(|piece| _ = self.settle(g, piece));
+    }
+
+    /// What the wide kernel reads of a step: one function for all kinds of results.
+    #[inline(never)]
+    fn fill_scratch(&mut self, s: usize, g: usize) {
+        let (micro, scratch, fda, panels) = (self.micro, &mut self.work.scratch, self.fda, self.panels);
+        let at = [self.at[0] + g, self.at[1]];
+        micro.vectorise(
+            #[inline(always)]
+            || scratch.fill(micro, fda, panels, at, s),
+        );
+    }
+
+    /// Round-down sums for the pieces of the mask.
+    #[inline(never)]
+    fn redo_round_down(&mut self, s: usize, g: usize, redo: u32) {
+        let Some(hard) = &self.fda.round_down else { return };
+        let (at, here) = ([self.at[0] + g, self.at[1], s], g * MR * NR..(g + 1) * MR * NR);
+        let states = [&mut self.work.tile.0[here.clone()], &mut self.work.parked.0[here]];
+        let (fda, panels, decoded) = (self.fda, self.panels, &mut self.work.decoded);
+        self.micro.vectorise(
+            #[inline(always)]
+            || hard.redo::<M>(fda, panels, at, redo, states, decoded),
+        );
     }
 
     /// Rule (S) where a row or a column is special in this step.
