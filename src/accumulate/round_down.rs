@@ -74,12 +74,13 @@ impl RoundDown {
     }
 
     /// (1) and (2): overflowing products, then S. A later flag says whether c takes part.
-    fn specials(&self, dot: &Dot<'_>, products: &[Term], c_counts: bool) -> Option<Num> {
+    fn specials(&self, dot: &Dot<'_>, c_counts: bool) -> Option<Num> {
         let mut operands = SpecialCases::default();
         let mut overflows = SpecialCases::default();
-        for (k, p) in products.iter().enumerate() {
+        for k in 0..dot.len() {
             operands.product(&dot.a[k], &dot.b[k]);
-            if is_beyond_limit(p) {
+            let p = dot.product(k);
+            if is_beyond_limit(&p) {
                 overflows.infinity(p.negative);
                 if self.overflow_beside_c == OverflowBesideC::Infinity {
                     operands.infinity(p.negative);
@@ -95,17 +96,17 @@ impl RoundDown {
     /// (3) and (4): products cut at `frac_bits` below their own largest exponent, and that exponent.
     fn dot_sum(
         &self,
-        products: &[Term],
+        dot: &Dot<'_>,
         ks: impl Iterator<Item = usize> + Clone,
         seen: &mut impl Observer,
     ) -> Option<(Fixed, i32)> {
-        let nonzero = |k: &usize| !products[*k].is_zero();
-        let e_dot = ks.clone().filter(nonzero).map(|k| products[k].exponent).max()?;
+        let nonzero = |k: &usize| !dot.product(*k).is_zero();
+        let e_dot = ks.clone().filter(nonzero).map(|k| dot.product(k).exponent).max()?;
         let unit = e_dot - self.width(self.frac_bits);
         seen.see(|| Event::Align { e_max: e_dot, unit });
         let sum: i128 = ks
             .filter(nonzero)
-            .map(|k| fused::align(&products[k], unit, Rounding::TowardZero, seen, || Label::Product(k)))
+            .map(|k| fused::align(&dot.product(k), unit, Rounding::TowardZero, seen, || Label::Product(k)))
             .sum();
         Some((Fixed::from_units(sum, unit), e_dot))
     }
@@ -137,13 +138,12 @@ impl RoundDown {
     }
 
     fn step(&self, dot: &Dot<'_>, seen: &mut impl Observer) -> Num {
-        let products = products_of(dot);
-        if let Some(d) = self.specials(dot, &products, true) {
+        if let Some(d) = self.specials(dot, true) {
             seen.see(|| Event::Special("an infinity or NaN".into()));
             return d;
         }
-        let sum = self.dot_sum(&products, 0..dot.len(), seen);
-        self.total(dot, sum, &dot.c.term(), seen)
+        let products = self.dot_sum(dot, 0..dot.len(), seen);
+        self.total(dot, products, &dot.c.term(), seen)
     }
 
     fn check_widths(&self, signature: &Signature) -> Result<(), String> {
@@ -153,11 +153,6 @@ impl RoundDown {
         let widest = self.frac_bits.max(self.sum_bits).max(self.total_bits.unwrap_or(0));
         fused::check_width(widest, signature)
     }
-}
-
-/// Every product of a step, which several rules look at.
-fn products_of(dot: &Dot<'_>) -> Vec<Term> {
-    (0..dot.len()).map(|k| dot.product(k)).collect()
 }
 
 /// Floors `x` to a multiple of `2^unit`, in units of the finer `2^fine`.
@@ -241,25 +236,25 @@ impl GroupedRoundDown {
     }
 
     fn step(&self, dot: &Dot<'_>, seen: &mut impl Observer) -> Num {
-        let products = products_of(dot);
-        let e_dot = products.iter().filter(|p| !p.is_zero()).map(|p| p.exponent).max();
+        let products = (0..dot.len()).map(|k| dot.product(k)).filter(|p| !p.is_zero());
+        let e_dot = products.map(|p| p.exponent).max();
         let e_max = e_dot.map_or(dot.c.exponent, |e_dot| e_dot.max(dot.c.exponent));
         let out_of_reach = dot.c.exponent < e_max.saturating_sub(self.c_reach);
         let c_counts = dot.c.is_finite() || self.special_c == BlockedC::Propagates || !out_of_reach;
-        if let Some(d) = self.base.specials(dot, &products, c_counts) {
+        if let Some(d) = self.base.specials(dot, c_counts) {
             seen.see(|| Event::Special("an infinity or NaN".into()));
             return d;
         }
         // From here on all products are numbers.
-        let halves = [0, 1].map(|h| self.base.dot_sum(&products, (h..dot.len()).step_by(2), seen));
-        let sum = self.join(halves, seen);
+        let halves = [0, 1].map(|h| self.base.dot_sum(dot, (h..dot.len()).step_by(2), seen));
+        let products = self.join(halves, seen);
         let c = if out_of_reach || !dot.c.is_finite() {
             seen.see(|| Event::Note(format!("c is more than {} below e_max = {e_max} and counts as 0", self.c_reach)));
             Num::zero(false, dot.c.exponent, dot.c.frac_bits).term()
         } else {
             dot.c.term()
         };
-        self.base.total(dot, sum, &c, seen)
+        self.base.total(dot, products, &c, seen)
     }
 }
 

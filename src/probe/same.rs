@@ -64,7 +64,7 @@ pub fn canonical(recipe: &Recipe, interface: &Interface) -> (Recipe, Vec<(&'stat
             }
             limit(&mut x.base.overflow_beside_c, interface, &mut reasons);
             // An infinite or NaN c has exponent 0 for this.
-            if Reach::new(&GenericDot::default(), 1, interface).products.top.max(0) <= x.c_reach {
+            if largest_exponent(interface).max(0) <= x.c_reach {
                 let why = "no product is large enough to drop an infinite c";
                 plain("special-c", &mut x.special_c, BlockedC::Propagates, why, &mut reasons);
             }
@@ -114,10 +114,17 @@ pub fn same_function(x: &Recipe, y: &Recipe, interface: &Interface) -> Option<Ve
     Some(reasons)
 }
 
+/// The largest exponent of a product; a NaN scale counts as a number of exponent 0 in families that do not look for one.
+fn largest_exponent(interface: &Interface) -> i32 {
+    let unscaled = Interface { scale: None, ..*interface };
+    let top = |interface| Reach::new(&GenericDot::default(), 1, interface).products.top;
+    let nan_scales = interface.scale.is_some_and(|rule| rule.format.has_nan());
+    if nan_scales { top(interface).max(top(&unscaled)) } else { top(interface) }
+}
+
 /// How far below a product's exponent that of c, or of a step's result, can be; an infinite or NaN c has exponent 0.
 pub(crate) fn farthest_c(interface: &Interface) -> i32 {
-    let top = Reach::new(&GenericDot::default(), 1, interface).products.top;
-    (top - interface.c.emin().min(interface.d.emin()).min(0)).max(0)
+    (largest_exponent(interface) - interface.c.emin().min(interface.d.emin()).min(0)).max(0)
 }
 
 fn clamp(name: &'static str, group: &mut usize, k: usize, reasons: &mut Vec<Reason>) {

@@ -32,7 +32,9 @@ fn spread(codes: &[u64], interface: &Interface) -> Vec<Num> {
 impl Case {
     pub(crate) fn new(interface: &Interface, input: Input, answer: u64) -> Self {
         let unpack = |codes: &[u64], f: &crate::format::FormatSpec| codes.iter().map(|&x| f.decode(x)).collect();
-        let present = (0..interface.k).filter(|&k| input.a[k] != 0 || input.b[k] != 0).collect();
+        // Of formats without a zero, code 0 is a number.
+        let zeros = [interface.a, interface.b].iter().all(|f| f.decode(0).is_zero());
+        let present = (0..interface.k).filter(|&k| !zeros || input.a[k] != 0 || input.b[k] != 0).collect();
         Self {
             want: interface.d.decode(answer),
             answer,

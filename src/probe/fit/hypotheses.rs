@@ -41,9 +41,6 @@ const TESTS: usize = 24_000_000;
 /// Models of every width kept.
 const EVERY: usize = 8;
 
-/// Cases that are looked at first: those that refuted others move there.
-const LATELY: usize = 4;
-
 impl Hypotheses {
     /// The stage that looks for generic models without unusual floors.
     pub(super) const GENERIC: usize = 4;
@@ -126,44 +123,33 @@ impl Hypotheses {
         };
         let agree = |case: &Case, r: &Recipe| case.agrees(r, interface, false);
         let left = Cell::new(tests);
-        let more = |_: &Recipe| {
-            left.set(left.get().saturating_sub(1));
+        let more_than = |models: usize| {
+            left.set(left.get().saturating_sub(models));
             left.get() > 0 && Instant::now() < self.deadline
         };
-        let (mut all, reaches) = (Jury { cases: self.middle.clone() }, options::reaches_in_turn());
+        let more = |_: &Recipe| more_than(1);
+        let mut all = Jury { cases: self.middle.clone() };
         let mut of_size = |group: usize| -> Vec<Recipe> {
             // The sum of one group's products is with c or without it, wherever that ends.
             let alone = self.middle.iter().filter(|c| c.within_one_group(group));
             let mut alone = Jury { cases: alone.cloned().collect() };
+            let mut with_some_reach = |r: &Recipe| {
+                let either = options::of_either_reach(*r);
+                alone.refutations(1, |case| either.iter().any(|r| agree(case, r))) == 0
+            };
             let ends = self.middle.iter().filter(|c| c.ends_in_one_sum(group, interface.k));
             let mut ends = Jury { cases: ends.cloned().collect() };
-            let explained = |models: &[Recipe]| {
-                let possible = ends.refutations(1, |case| models.iter().any(|r| agree(case, r))) == 0;
-                let of = |r: &Recipe| ends.cases.iter().map(|case| agree(case, r)).collect();
-                possible.then(|| models.iter().map(of).collect())
+            let possible = |models: &[Recipe]| {
+                more_than(models.len()) && ends.refutations(1, |case| models.iter().any(|r| agree(case, r))) == 0
             };
-            let mut found = Vec::new();
-            for model in options::of_every_width(interface, group, explained).take_while(more) {
-                let (reaching, either) = (options::of_every_reach(model, &reaches), options::of_either_reach(model));
-                let some = |of: &[Recipe], case: &Case| of.iter().any(|r| agree(case, r));
-                // Widths that no sum of one group tells apart are many: what refuted others lately comes first.
-                let lately = |cases: &[Case], of: &[Recipe]| cases.iter().take(LATELY).all(|case| some(of, case));
-                if lately(&alone.cases, &either)
-                    && lately(&all.cases, &reaching)
-                    && alone.refutations(1, |case| some(&either, case)) == 0
-                {
-                    let whole = |r: &Recipe| all.refutations(1, |case| agree(case, r)) == 0;
-                    found.extend(reaching.into_iter().take_while(more).filter(whole).take(EVERY - found.len()));
-                }
-                if found.len() == EVERY {
-                    break;
-                }
-            }
-            found
+            let wide = options::of_every_width(interface, group, possible);
+            let wide = wide.take_while(more).filter(&mut with_some_reach);
+            let reaching = wide.flat_map(options::of_every_reach).take_while(more);
+            reaching.filter(|r| all.refutations(1, |case| agree(case, r)) == 0).take(EVERY).collect()
         };
         // Most designs have groups of a power of two.
         let (usual, others): (Vec<usize>, Vec<usize>) = groups.into_iter().rev().partition(|g| g.is_power_of_two());
-        let mut sizes = usual.into_iter().chain(others);
+        let mut sizes = usual.into_iter().chain(others).take_while(|_| more_than(0));
         let mut found = sizes.find_map(|g| Some(of_size(g)).filter(|found| !found.is_empty())).unwrap_or_default();
         // Rules for infinities and NaN are not among the middle's.
         found.sort_by_cached_key(|r| answers.iter().filter(|case| !case.agrees(r, interface, true)).count());
