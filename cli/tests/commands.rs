@@ -99,6 +99,14 @@ fn unknown_units_suggest_others() {
 }
 
 #[test]
+fn units_of_no_kind_are_said_to_be_none() {
+    let run = gemmulate(&["units", "--arch", "volta", "--a", "e2m1"], b"");
+    assert_eq!((run.out.as_str(), run.code), ("", 1));
+    assert!(run.err.starts_with("no unit is of that kind"), "{}", run.err);
+    assert_eq!(gemmulate(&["units", "--arch", "volta", "--a", "f16"], b"").code, 0);
+}
+
+#[test]
 fn units_by_any_name() {
     for name in [
         "H100 HGMMA.64x8x16.F32",

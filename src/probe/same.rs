@@ -240,3 +240,36 @@ fn plain<T: PartialEq>(name: &'static str, value: &mut T, to: T, why: impl Into<
 fn reaches_limit(interface: &Interface) -> bool {
     Reach::new(&GenericDot::default(), 1, interface).products.largest > 128
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accumulate::GroupedRoundDown;
+    use crate::format::{E2M1, F16, FormatSpec, Specials};
+    use crate::instr::ScaleRule;
+    use crate::probe::Input;
+
+    /// Scales up to 2^-8, whose NaN makes a product of exponent 0: above a c that all numbers' products are below.
+    #[test]
+    fn products_of_nan_scales_outrank_c() {
+        let format = FormatSpec {
+            name: "low",
+            storage_bits: 8,
+            signed: false,
+            exponent_bits: 2,
+            fraction_bits: 1,
+            bias: 11,
+            subnormals: true,
+            specials: Specials::NanAllOnes,
+            ignored_low_bits: 0,
+        };
+        let scale = Some(ScaleRule { format, block: 1 });
+        let interface = Interface { k: 1, a: E2M1, b: E2M1, c: F16, d: F16, scale };
+        let near = Recipe::GroupedRoundDown(GroupedRoundDown { c_reach: 2, ..GroupedRoundDown::CDNA3 });
+        let far = Recipe::GroupedRoundDown(GroupedRoundDown { c_reach: MAX_REACH, ..GroupedRoundDown::CDNA3 });
+        let input = Input { a: vec![2], b: vec![2], c: 0xB000, scale_a: vec![7], scale_b: vec![7] };
+        let d = [near, far].map(|r| input.eval(&interface.unit(r).expect("a unit")).expect("an answer"));
+        assert_ne!(d[0], d[1]);
+        assert_eq!(same_function(&near, &far, &interface), None);
+    }
+}

@@ -275,7 +275,7 @@ pub(crate) fn of_every_width(
 /// What any widths of the sum and of the total beside this F make of a step without c: the sum is rounded down twice,
 /// which is what the coarser of the two does alone. So every answer to such a step, and nothing after it, that a model
 /// with that F gives is one that a model with one of these widths gives (of each family).
-pub(crate) fn any_widths(base: RoundDown) -> impl Iterator<Item = [Recipe; 2]> {
+fn any_widths(base: RoundDown) -> impl Iterator<Item = [Recipe; 2]> {
     let of_sum = COMBINED.map(move |sum_bits| RoundDown { sum_bits, total_bits: None, ..base });
     let of_total = COMBINED.map(move |bits| RoundDown { sum_bits: *COMBINED.end(), total_bits: Some(bits), ..base });
     of_sum.chain(of_total).map(both_families)
