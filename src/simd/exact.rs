@@ -94,11 +94,8 @@ impl Body for Exact {
         if k.flags & SPECIAL != 0 || endless { special(k, c, d, false) } else { d }
     }
 
-    /// Beside finite operands an infinite state stays, too.
-    #[inline(always)]
-    fn stays<const N: usize>(&self, c: &[f32; N], flags: u8) -> bool {
-        let special = flags & SPECIAL != 0;
-        c.iter().fold(true, |all, c| all & (c.is_nan() | (!special & c.is_infinite())))
+    fn infinity_stays(&self) -> bool {
+        true
     }
 
     #[inline(always)]

@@ -48,11 +48,10 @@ pub(super) trait Body: Debug + Send + Sync {
     /// d of one block.
     fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N];
 
-    /// Whether no step of finite operands, or by the flags of any, changes these states.
+    /// Whether beside finite operands an infinite state stays, as one of NaN does beside all.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "asked by register tiles alone"))]
-    #[inline(always)]
-    fn stays<const N: usize>(&self, c: &[f32; N], _flags: u8) -> bool {
-        c.iter().fold(true, |all, c| all & c.is_nan())
+    fn infinity_stays(&self) -> bool {
+        false
     }
 
     /// A step's d, from its c and its last block's d.

@@ -148,6 +148,48 @@ fn exact_sums_round_where_they_are_subnormal() {
     }
 }
 
+/// Beside subnormal operands, whose products are lost in f64, sums are ties, or small, or nothing at all.
+#[test]
+fn exact_sums_hold_beside_subnormal_operands() {
+    let mut random = Rng(12);
+    for round in 0..48 {
+        let name = ["cdna1/v_mfma_f32_32x32x4bf16", "cdna1/v_mfma_f32_16x16x2bf16"][round % 2];
+        let unit = Unit::find(name).unwrap();
+        let [m, n, k] = [17, 37, [64, 160, 192, 320][round % 4]];
+        // How rare subnormal operands and zeros are, how far exponents are apart, and how many fractions there are: with
+        // few of them sums meet zero again.
+        let (rare, zeros) = (random.pick(&[100, 30, 5]), random.pick(&[0, 40, 6]));
+        let (apart, fractions) = (random.pick(&[3, 9, 14, 17]), random.pick(&[1, 4, 128]));
+        let largest = random.pick(&[127, 127, 100, 140]);
+        // In half of the rounds each line has a size of its own, so that sums stay small on some.
+        let alone = round % 8 < 4;
+        let sizes: Vec<u64> = (0..m + n).map(|_| if alone { random.below(apart) } else { 0 }).collect();
+        let mut operand = |line: usize, of_b: bool| {
+            let further = if alone { random.below(2u64) } else { random.below(apart) };
+            let field = largest - 2 * u64::from(of_b) - (sizes[line] + further).min(apart - 1);
+            let normal = (field << 7) | (random.below(fractions) * (128 / fractions));
+            let (subnormal, zero) = (random.one_in(rare), random.one_in(zeros));
+            let magnitude = if subnormal { 1 + random.below(127u64) } else { normal * u64::from(!zero) };
+            magnitude | random.below(2u64) << 15
+        };
+        let a = (0..m * k).map(|at| operand(at / k, false)).collect();
+        let b = (0..k * n).map(|at| operand(m + at % n, true)).collect();
+        // Sums of two products are of about this size; other states are small, or nothing.
+        let like = |exponent: u64, random: &mut Rng| {
+            (exponent << 23) | random.below(1u64 << 23) >> random.below(20u32) | random.below(2u64) << 31
+        };
+        let sum = 2 * largest - 127;
+        let c = (0..m * n).map(|at| match (round % 3, at % 4) {
+            (0, _) | (1, 0) => 0,
+            (_, 1) => like(sum - 20 - random.below(20u64), &mut random),
+            _ => like(sum - random.below(8u64), &mut random),
+        });
+        let c = c.collect();
+        let none = Vec::new;
+        Problem { unit, size: [m, n, k], a, b, c, scale_a: none(), scale_b: none() }.check(&isas());
+    }
+}
+
 /// Bit patterns of all kinds, infinities and NaN rare or not there: states overflow one by one, as time goes by.
 #[test]
 fn states_overflow_one_by_one() {

@@ -7,13 +7,14 @@
 //!
 //! Where exponents do not prove this, a few groups are tried all the same, and the processor's flags say whether a sum
 //! was rounded. If one was, they are done again with a look at each sum: its error is small, and matters only near a
-//! tie.
+//! tie. Of two products one of which has a subnormal operand, only that one's sign counts.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 #![allow(unsafe_code, reason = "functions for one instruction set, loads through the panels' pointers")]
 
 mod doubtful;
+mod subnormal;
 
 use super::{Family, Fields, MR, NR, Run, Scales, Set, Source, Tile, Tiles};
 use crate::format::F32;
@@ -27,6 +28,7 @@ use crate::simd::wide::in_order;
 use crate::special::NanRule;
 use crate::unit::Unit;
 use std::sync::Arc;
+use subnormal::Lift;
 
 /// The exponent of the lowest place of products and states, which sums below 4 have in f64 too.
 const LAST: i32 = -50;
@@ -79,6 +81,7 @@ pub(super) fn kernel<S: Set>(
 impl Family for Sums {
     type Body = Exact;
     type Value = f64;
+    type Scratch = Vec<Lift>;
 
     fn body(&self) -> &Exact {
         &self.body
@@ -116,7 +119,7 @@ impl Family for Sums {
     }
 
     #[inline(always)]
-    unsafe fn steps<S: Set>(&self, set: S, run: &mut Run<'_, f64>, tile: &mut Tile) -> u8 {
+    unsafe fn steps<S: Set>(&self, set: S, run: &mut Run<'_, Self>, tile: &mut Tile) -> u8 {
         let scale = run.scales.a + run.scales.b;
         // Results of at least 2^-50 are normal f32.
         if !(-110..=76).contains(&scale) {
@@ -227,15 +230,15 @@ impl Sums {
     /// The exponent of a place at or below the last ones of products: operands are multiples of their format's smallest
     /// number, and of the last place of the smallest at hand.
     #[inline(always)]
-    fn last(&self, fields: [Fields; 2]) -> i32 {
-        let last = |side: usize| i32::from(fields[side].low) - 127 - self.bits[side] as i32;
+    fn last(&self, lows: [u8; 2]) -> i32 {
+        let last = |side: usize| i32::from(lows[side]) - 127 - self.bits[side] as i32;
         (0..2).map(|side| last(side).max(self.least[side])).sum()
     }
 
-    /// Whether products of such fields are multiples of the last place.
+    /// Whether products of operands from such fields on are multiples of the last place.
     #[inline(always)]
-    fn fit(&self, fields: [&[Fields]; 2], scales: Scales) -> bool {
-        self.last(fields.map(Fields::all)) + scales.a + scales.b >= LAST
+    fn fit(&self, lows: [u8; 2], scales: Scales) -> bool {
+        self.last(lows) + scales.a + scales.b >= LAST
     }
 
     /// All groups of a run, of `G` products, or with 0 of any number, on states that are all multiples of the last
@@ -247,12 +250,12 @@ impl Sums {
     unsafe fn groups<S: Set, const G: usize>(
         &self,
         set: S,
-        run: &mut Run<'_, f64>,
+        run: &mut Run<'_, Self>,
         states: &mut States,
         mut on_grid: bool,
     ) -> bool {
         let (group, steps) = (if G == 0 { self.body.group } else { G }, run.fields[0].len());
-        let (a, b, size) = (run.a, run.b, run.size);
+        let (a, b, size, fields) = (run.a, run.b, run.size, run.fields);
         let at = |step: usize, steps: usize| Groups {
             a: a.wrapping_add(step * group * MR),
             b: b.wrapping_add(step * group * NR),
@@ -260,16 +263,33 @@ impl Sums {
             group,
             size,
         };
-        if on_grid && self.fit(run.fields, run.scales) {
+        let [all_a, all_b] = run.all;
+        if on_grid && self.fit([all_a.low, all_b.low], run.scales) {
             // SAFETY: the caller's promise.
             return unsafe { chain::<S, G>(set, at(0, steps), states) };
         }
+        let normal_fit = self.fit([all_a.normal, all_b.normal], run.scales);
         let mut inside = true;
         let together = (TOGETHER / group).max(1);
         for from in (0..steps).step_by(together) {
             let to = steps.min(from + together);
+            let all = |side: usize| Fields::all(&fields[side][from..to]);
+            let fit = G == 2 && on_grid && subnormal::small(run.scales);
+            let fit = fit && (normal_fit || self.fit([all(0).normal, all(1).normal], run.scales));
+            if fit && run.hope.tries() {
+                self.lifts(run, from..to);
+                let before = states.clone();
+                // SAFETY: as above.
+                let (within, large) = unsafe { subnormal::chain(set, at(from, to - from), run.scratch, states) };
+                run.hope.learn(large);
+                if large {
+                    inside &= within;
+                    continue;
+                }
+                *states = before;
+            }
             // Sums of multiples of f32's smallest number are f32 where they are subnormal.
-            let normal = self.last(run.fields.map(|fields| Fields::all(&fields[from..to]))) >= LEAST;
+            let normal = self.last([all(0).low, all(1).low]) >= LEAST;
             if normal && run.hope.tries() {
                 let before = states.clone();
                 flags::clear(flags::INEXACT, &mut states.0);
@@ -283,7 +303,7 @@ impl Sums {
                 }
                 *states = before;
             }
-            let fits = |step: usize| self.fit(run.fields.map(|fields| &fields[step..=step]), run.scales);
+            let fits = |step: usize| self.fit([fields[0][step].low, fields[1][step].low], run.scales);
             let mut step = from;
             while step < to {
                 let plain = on_grid && fits(step);

@@ -13,7 +13,7 @@ mod pairwise;
 mod set;
 
 use super::buffer::{self, Buffer};
-use super::decode::Reading;
+use super::decode::{Reading, SPECIAL};
 use super::rows::{Block, Body};
 use super::values::NR;
 use super::{Avx2, Avx512, Isa, Sse2};
@@ -79,10 +79,12 @@ struct Scales {
 }
 
 /// A family's step. All methods but `flags` are inlined.
-trait Family: Debug + Send + Sync + 'static {
+trait Family: Debug + Send + Sync + Sized + 'static {
     type Body: Body;
     /// What panels hold.
     type Value: buffer::Plain + Default + Debug;
+    /// What steps keep from tile to tile, for its room.
+    type Scratch: Default + Debug;
 
     /// The body of all sets.
     fn body(&self) -> &Self::Body;
@@ -107,21 +109,23 @@ trait Family: Debug + Send + Sync + 'static {
     ///
     /// # Safety
     /// The run's pointers are to `k * MR` and `k * NR` values aligned to 64 bytes.
-    unsafe fn steps<S: Set>(&self, set: S, run: &mut Run<'_, Self::Value>, tile: &mut Tile) -> u8;
+    unsafe fn steps<S: Set>(&self, set: S, run: &mut Run<'_, Self>, tile: &mut Tile) -> u8;
 }
 
 /// Successive steps on a register tile.
-struct Run<'a, V> {
-    a: *const V,
-    b: *const V,
+struct Run<'a, F: Family> {
+    a: *const F::Value,
+    b: *const F::Value,
     /// Products in all.
     k: usize,
-    /// A's and B's fields, by step.
+    /// A's and B's fields, by step, and those of all of them.
     fields: [&'a [Fields]; 2],
+    all: [Fields; 2],
     scales: Scales,
     /// Rows and columns that matter.
     size: [usize; 2],
     hope: &'a mut Hope,
+    scratch: &'a mut F::Scratch,
 }
 
 /// Whether an attempt that may be in vain is worth it: after every other failure in a row it is made half as often.
@@ -165,6 +169,31 @@ struct Tiles<F, S> {
     b: Source,
 }
 
+/// The rows of a tile that no step changes, a bit each: of finite operands, and of any.
+#[derive(Default)]
+struct Resting([u8; 2]);
+
+impl Resting {
+    /// Looks at rows of a mask again.
+    #[inline(always)]
+    fn look(&mut self, body: &impl Body, tile: &Tile, rows: u8) {
+        const INFINITY: u32 = f32::INFINITY.to_bits();
+        for (r, row) in tile.0.iter().enumerate().filter(|(r, _)| rows >> r & 1 == 1) {
+            // One comparison for all states; those of NaN are above those of infinities.
+            let least = row.iter().fold(u32::MAX, |least, x| least.min(x.to_bits() & (u32::MAX >> 1)));
+            let rests = [least > INFINITY || (body.infinity_stays() && least == INFINITY), least > INFINITY];
+            for (rows, rests) in self.0.iter_mut().zip(rests) {
+                *rows = *rows & !(1 << r) | u8::from(rests) << r;
+            }
+        }
+    }
+
+    /// Those that a step with these flags does not change.
+    const fn at(&self, flags: u8) -> u8 {
+        self.0[(flags & SPECIAL != 0) as usize]
+    }
+}
+
 /// Whether c and d are f32.
 fn is_f32(unit: &Unit) -> bool {
     [unit.c, unit.d].iter().all(|f| FormatSpec { name: F32.name, ..*f } == F32)
@@ -181,6 +210,7 @@ struct Job<'a, F: Family, S> {
     /// Fields of all steps at hand, by line group: A's and B's.
     spans: [Vec<Fields>; 2],
     hope: Hope,
+    scratch: F::Scratch,
     /// Operands of a step for the body.
     row: Vec<f32>,
     columns: Vec<[f32; NR]>,
@@ -247,7 +277,8 @@ impl<F: Family, S: Set> Job<'_, F, S> {
         let (fields_a, fields_b) = (&self.a.fields[ga * k / step..], &self.b.fields[gb * k / step..]);
         let (family, scales) = (&self.kernel.family, self.scales);
         let ordinary = |s: usize| family.ordinary(fields_a[s], fields_b[s], scales);
-        let all = family.ordinary(self.spans[0][ga], self.spans[1][gb], scales);
+        let spans = [self.spans[0][ga], self.spans[1][gb]];
+        let all = family.ordinary(spans[0], spans[1], scales);
         let mut from = steps.start;
         while from < steps.end {
             let is = all || ordinary(from);
@@ -258,34 +289,37 @@ impl<F: Family, S: Set> Job<'_, F, S> {
             let mut done = 0;
             if is {
                 let fields = [&fields_a[from..to], &fields_b[from..to]];
-                let (a, b, k, hope) = (a.as_ptr(), b.as_ptr(), (to - from) * step, &mut self.hope);
+                let all = if all { spans } else { [Fields::all(fields[0]), Fields::all(fields[1])] };
+                let (a, b, k) = (a.as_ptr(), b.as_ptr(), (to - from) * step);
+                let (hope, scratch) = (&mut self.hope, &mut self.scratch);
+                let mut run = Run { a, b, k, fields, all, scales, size, hope, scratch };
                 // SAFETY: the panels hold these steps of these lines.
-                done = unsafe { family.steps(self.kernel.set, &mut Run { a, b, k, fields, scales, size, hope }, tile) };
+                done = unsafe { family.steps(self.kernel.set, &mut run, tile) };
             }
             let left = !done & ((1u32 << size[0]) - 1) as u8;
             if left != 0 {
+                let mut resting = Resting::default();
+                resting.look(family.body(), tile, left);
                 for s in from..to {
                     let flags = family.flags(fields_a[s], fields_b[s]);
-                    self.kernel.set.apart(
-                        #[inline(always)]
-                        || self.hard([ga * k + s * step, gb * k + s * step], flags, left, tile),
-                    );
+                    let rows = left & !resting.at(flags);
+                    if rows != 0 {
+                        self.kernel.set.apart(
+                            #[inline(always)]
+                            || self.hard([ga * k + s * step, gb * k + s * step], flags, rows, tile),
+                        );
+                        resting.look(family.body(), tile, rows);
+                    }
                 }
             }
             from = to;
         }
     }
 
-    /// The step whose operands start at these positions of the panels, by the body of all sets, on rows that it
-    /// changes.
+    /// The step whose operands start at these positions of the panels, by the body of all sets, on rows of a mask.
     #[inline(always)]
     fn hard(&mut self, [a, b]: [usize; 2], flags: u8, rows: u8, tile: &mut Tile) {
         let (step, body) = (self.kernel.step, self.kernel.family.body());
-        let rows =
-            tile.0.iter().enumerate().fold(rows, |rows, (r, row)| rows & !(u8::from(body.stays(row, flags)) << r));
-        if rows == 0 {
-            return;
-        }
         let a = self.a.values.view::<F::Value>().as_chunks::<MR>().0[a..][..step].iter();
         let b = self.b.values.view::<F::Value>().as_chunks::<NR>().0[b..][..step].iter();
         self.columns.clear();
@@ -353,8 +387,8 @@ impl<F: Family, S: Set> Kernel for Tiles<F, S> {
         let size = [a.lines, b.lines, a.k];
         let (a, b) = (a.packed::<Packed>(), b.packed::<Packed>());
         let scales = Scales { a: a.scale, b: b.scale };
-        let (spans, hope, row, columns) = Default::default();
-        let mut job = Job { kernel: self, a, b, size, scales, spans, hope, row, columns };
+        let (spans, hope, scratch, row, columns) = Default::default();
+        let mut job = Job { kernel: self, a, b, size, scales, spans, hope, scratch, row, columns };
         self.set.apart(
             #[inline(always)]
             || job.run(steps, state),

@@ -14,13 +14,24 @@ use crate::simd::decode::{Decoder, Reading, f32_power, from_ieee, is_ieee};
 pub(super) struct Fields {
     pub(super) low: u8,
     pub(super) high: u8,
+    /// Of the smallest that is not subnormal.
+    pub(super) normal: u8,
+    /// Which of a step's first eight positions have subnormal ones, a bit each.
+    pub(super) subnormal: u8,
 }
 
 impl Fields {
+    const NONE: Self = Self { low: 255, high: 0, normal: 255, subnormal: 0 };
+
     /// Those of several steps at once.
     pub(super) fn all(steps: &[Self]) -> Self {
-        let join = |x: Self, y: &Self| Self { low: x.low.min(y.low), high: x.high.max(y.high) };
-        steps.iter().fold(Self { low: 255, high: 0 }, join)
+        let join = |x: Self, y: &Self| Self {
+            low: x.low.min(y.low),
+            high: x.high.max(y.high),
+            normal: x.normal.min(y.normal),
+            subnormal: x.subnormal | y.subnormal,
+        };
+        steps.iter().fold(Self::NONE, join)
     }
 }
 
@@ -69,7 +80,7 @@ impl Source {
         let Packed { values, fields, scale, numbers, line } = &mut *to;
         let to_numbers = &mut numbers.room::<f32>(groups * k * W).as_chunks_mut::<W>().0[..groups * k];
         fields.clear();
-        fields.resize(groups * k / self.step, Fields { low: 255, high: 0 });
+        fields.resize(groups * k / self.step, Fields::NONE);
         if columns {
             self.columns(panel, to_numbers, fields);
         } else {
@@ -170,5 +181,19 @@ fn fields_of<const W: usize>(numbers: &[[f32; W]]) -> Fields {
         }
     }
     let fold = |x: [u32; W], of: fn(u32, u32) -> u32| x.into_iter().reduce(of).unwrap_or_default() as u8;
-    Fields { low: fold(low, u32::min), high: fold(high, u32::max) }
+    let (low, high) = (fold(low, u32::min), fold(high, u32::max));
+    let mut fields = Fields { low, high, normal: low, subnormal: 0 };
+    if low == 0 && high < 255 {
+        fields.normal = 255;
+        for (p, numbers) in numbers.iter().enumerate() {
+            let (mut normal, mut subnormal) = (255u32, false);
+            for x in numbers {
+                normal = normal.min(if x.is_normal() { x.to_bits() << 1 >> 24 } else { 255 });
+                subnormal |= x.is_subnormal();
+            }
+            fields.normal = fields.normal.min(normal as u8);
+            fields.subnormal |= u8::from(subnormal && p < 8) << (p % 8);
+        }
+    }
+    fields
 }

@@ -51,6 +51,7 @@ pub(super) fn kernel<S: Set>(
 impl Family for Pairs {
     type Body = Pairwise;
     type Value = f32;
+    type Scratch = ();
 
     fn body(&self) -> &Pairwise {
         &self.0
@@ -81,7 +82,7 @@ impl Family for Pairs {
     }
 
     #[inline(always)]
-    unsafe fn steps<S: Set>(&self, set: S, run: &mut Run<'_, f32>, tile: &mut Tile) -> u8 {
+    unsafe fn steps<S: Set>(&self, set: S, run: &mut Run<'_, Self>, tile: &mut Tile) -> u8 {
         let before = tile.0;
         // Magnitudes less 1 as integers: that of zero is the largest.
         let mut least = [u32::MAX; NR];
@@ -113,7 +114,7 @@ impl Family for Pairs {
 /// # Safety
 /// As `Family::steps`.
 #[inline(always)]
-unsafe fn steps<S: Set, const G: usize>(set: S, run: &Run<'_, f32>, tile: &mut Tile) {
+unsafe fn steps<S: Set, const G: usize>(set: S, run: &Run<'_, Pairs>, tile: &mut Tile) {
     let Run { a, b, k, size: [_, width], .. } = *run;
     set.apart(
         #[inline(always)]

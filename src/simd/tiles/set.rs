@@ -7,6 +7,8 @@ use core::fmt::Debug;
 
 /// Ternary logic: `a | b | c`.
 const OR: i32 = 0xFE;
+/// `vrangepd`: the smaller magnitude, without its sign.
+const SMALLER: i32 = 0b10_10;
 /// A rounding of its own: the usual one, but no flag is raised.
 const QUIET: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 /// What rounding to 24 bits adds to an f64's bits, beside their last kept one, and the bits that it then keeps.
@@ -62,6 +64,8 @@ pub(super) trait Set: Copy + Debug + Send + Sync + 'static {
     fn sub(self, x: Self::F64, y: Self::F64) -> Self::F64;
     fn mul(self, x: Self::F64, y: Self::F64) -> Self::F64;
     fn min(self, x: Self::F64, y: Self::F64) -> Self::F64;
+    /// The smaller magnitude of two numbers the first of which is not negative.
+    fn smaller(self, x: Self::F64, y: Self::F64) -> Self::F64;
     /// Minus the magnitude.
     fn negative(self, x: Self::F64) -> Self::F64;
     /// The power of two at or below the magnitude.
@@ -111,6 +115,7 @@ impl Set for Avx512 {
         sub(x: __m512d, y: __m512d) -> __m512d { _mm512_sub_pd(x, y) }
         mul(x: __m512d, y: __m512d) -> __m512d { _mm512_mul_pd(x, y) }
         min(x: __m512d, y: __m512d) -> __m512d { _mm512_min_pd(x, y) }
+        smaller(x: __m512d, y: __m512d) -> __m512d { _mm512_range_pd::<SMALLER>(x, y) }
         negative(x: __m512d) -> __m512d { _mm512_or_pd(x, _mm512_set1_pd(-0.0)) }
         power(x: __m512d) -> __m512d { _mm512_and_pd(x, _mm512_set1_pd(f64::INFINITY)) }
         fma(x: __m512d, y: __m512d, z: __m512d) -> __m512d { _mm512_fmadd_pd(x, y, z) }
@@ -165,6 +170,7 @@ impl Set for Avx2 {
         sub(x: __m256d, y: __m256d) -> __m256d { _mm256_sub_pd(x, y) }
         mul(x: __m256d, y: __m256d) -> __m256d { _mm256_mul_pd(x, y) }
         min(x: __m256d, y: __m256d) -> __m256d { _mm256_min_pd(x, y) }
+        smaller(x: __m256d, y: __m256d) -> __m256d { _mm256_min_pd(x, _mm256_andnot_pd(_mm256_set1_pd(-0.0), y)) }
         negative(x: __m256d) -> __m256d { _mm256_or_pd(x, _mm256_set1_pd(-0.0)) }
         power(x: __m256d) -> __m256d { _mm256_and_pd(x, _mm256_set1_pd(f64::INFINITY)) }
         fma(x: __m256d, y: __m256d, z: __m256d) -> __m256d { _mm256_fmadd_pd(x, y, z) }
@@ -217,6 +223,7 @@ impl Set for Sse2 {
         sub(x: __m128d, y: __m128d) -> __m128d { _mm_sub_pd(x, y) }
         mul(x: __m128d, y: __m128d) -> __m128d { _mm_mul_pd(x, y) }
         min(x: __m128d, y: __m128d) -> __m128d { _mm_min_pd(x, y) }
+        smaller(x: __m128d, y: __m128d) -> __m128d { _mm_min_pd(x, _mm_andnot_pd(_mm_set1_pd(-0.0), y)) }
         negative(x: __m128d) -> __m128d { _mm_or_pd(x, _mm_set1_pd(-0.0)) }
         power(x: __m128d) -> __m128d { _mm_and_pd(x, _mm_set1_pd(f64::INFINITY)) }
         fma(x: __m128d, y: __m128d, z: __m128d) -> __m128d { _mm_add_pd(_mm_mul_pd(x, y), z) }
