@@ -8,6 +8,8 @@
 //! environment variable `GEMMULATE_ISA` (avx512, avx2, neon, portable, reference), or
 //! [`crate::Gemm::isa`], holds kernels back to that set and what comes after it.
 
+#[cfg(target_arch = "x86_64")]
+mod assist;
 pub(crate) mod buffer;
 mod decode;
 mod exact;
@@ -186,6 +188,19 @@ pub fn from_environment() -> Result<Option<Isa>, crate::Error> {
 
 fn environment() -> Option<Isa> {
     from_environment().unwrap_or_default()
+}
+
+/// Kernels made in `work` take operations on subnormal numbers to be slow on this processor or not, whatever they are.
+/// For tests: the bits are the same.
+#[doc(hidden)]
+pub fn assume_slow_subnormals<R>(slow: bool, work: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    return assist::assuming(slow, work);
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = slow;
+        work()
+    }
 }
 
 /// Which kernel computes a unit's tiles, and why that one.

@@ -2,12 +2,13 @@
 //!
 //! The hardware's own FMA is the unit's, so this is a native product whose K order is never changed;
 //! only NaN payloads need care. Subnormals are kept, for nothing here sets the flags that flush them;
-//! where they are met, the way around their slowness is `subnormal`.
+//! where they are met and slow, the way around that is `subnormal`.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and loads and stores of whole rows")]
 
 mod subnormal;
 
+use super::assist;
 use super::buffer::Buffer;
 use super::flags;
 use super::prefetch;
@@ -44,9 +45,9 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         [unit.a, unit.b, unit.c, unit.d].iter().all(|f| FormatSpec { name: spec.name, ..*f } == spec)
     };
     if all(F32) {
-        return Some(Arc::new(Sfma32 { nan, k, _proof: proof }));
+        return Some(Arc::new(Sfma32 { nan, k, assists: assist::is_slow(proof), _proof: proof }));
     }
-    all(F64).then(|| Arc::new(Sfma64 { nan, k, _proof: proof }) as Arc<dyn Kernel>)
+    all(F64).then(|| Arc::new(Sfma64 { nan, k, assists: assist::is_slow(proof), _proof: proof }) as Arc<dyn Kernel>)
 }
 
 /// Positions of K that are worth a look at the first operands.
@@ -89,6 +90,8 @@ macro_rules! sfma {
             nan: NanRule,
             /// Products per unit step.
             k: usize,
+            /// Whether subnormal numbers are slow here.
+            assists: bool,
             _proof: Avx512,
         }
 
@@ -129,10 +132,13 @@ macro_rules! sfma {
             #[target_feature(enable = "avx512f")]
             fn block<'a>(&self, row: impl Fn(usize) -> &'a [$ty], b: &Right<'_>, state: State<'_, $ty>) {
                 let (State { size: [m, n], start, ld, at: state }, columns) = (state, b.columns);
-                flags::clear(flags::SUBNORMAL, state);
+                if self.assists {
+                    flags::clear(flags::SUBNORMAL, state);
+                }
                 // A look at the first operands often saves a slow tile.
                 let first = || b.group(columns.plain.view::<$ty>(), 0, Self::NR);
-                if b.ks.len() >= LOOK && m > 0 && (any_subnormal(row(0)) || any_subnormal(&first()[..LOOK])) {
+                let look = self.assists && b.ks.len() >= LOOK && m > 0;
+                if look && (any_subnormal(row(0)) || any_subnormal(&first()[..LOOK])) {
                     columns.slow.store(true, Ordering::Relaxed);
                 }
                 let mut tame = Vec::new();
@@ -153,7 +159,7 @@ macro_rules! sfma {
                         }
                         let state = State { size, start, ld, at: &mut *at };
                         self.tile_of(a, b.group(columns.plain.view(), j, Self::NR), state);
-                        if !columns.is_slow() && flags::raised(flags::SUBNORMAL, at) {
+                        if self.assists && !columns.is_slow() && flags::raised(flags::SUBNORMAL, at) {
                             columns.slow.store(true, Ordering::Relaxed);
                         }
                     }
@@ -272,7 +278,7 @@ macro_rules! sfma {
                 let (fours, rest) = a.as_chunks::<4>();
                 for (i, x) in fours.iter().enumerate() {
                     Self::chain(x, core::array::from_fn(|r| b.row(4 * i + r)), d);
-                    if i % (LOOK / 4) == 0 && flags::raised(flags::SUBNORMAL, d) {
+                    if self.assists && i % (LOOK / 4) == 0 && flags::raised(flags::SUBNORMAL, d) {
                         return false;
                     }
                 }
