@@ -5,6 +5,7 @@
 use crate::accumulate::GenericDot;
 use crate::format::{F16, FormatSpec, Specials};
 use crate::num::Num;
+use crate::simd::lanes::each;
 use core::hint::select_unpredictable;
 
 /// Elements that are read together.
@@ -244,11 +245,45 @@ impl Decoder {
         Element { value, exponent: (field - spec.bias) as i16, flags: flags(value) }
     }
 
+    /// What codes are read together by: a table takes less than fields do eight at a time.
+    #[inline(always)]
+    pub(super) fn together(&self) -> Option<&Fields> {
+        self.fields.as_ref().filter(|_| self.table.is_none())
+    }
+
+    /// Reads elements of a line, eight together, with zeros beyond the last. The codes stay in registers: memory that
+    /// was just written in narrower pieces would be slow to load.
+    #[inline(always)]
+    pub(super) fn read_together(
+        &self,
+        fields: &Fields,
+        codes: &[u64],
+        values: &mut [f32],
+        exponents: &mut [i16],
+        seen: &mut Seen,
+    ) {
+        let (eights, rest) = codes.as_chunks::<TOGETHER>();
+        let places = values.as_chunks_mut().0.iter_mut().zip(exponents.as_chunks_mut().0);
+        for (i, (values, exponents)) in places.enumerate().take(codes.len().div_ceil(TOGETHER)) {
+            let codes = if let Some(eight) = eights.get(i) {
+                each(*eight, |code| code as u32)
+            } else if let Ok(&[p, q, r, s]) = <&[u64; 4]>::try_from(rest) {
+                [p as u32, q as u32, r as u32, s as u32, 0, 0, 0, 0]
+            } else {
+                let mut codes = [0; TOGETHER];
+                codes.iter_mut().zip(rest).for_each(|(to, code)| *to = *code as u32);
+                codes
+            };
+            let flags;
+            (*values, *exponents, flags) = fields.lanes(&codes);
+            seen.take(exponents, of_any(flags), self.reading.spans);
+        }
+    }
+
     /// Reads elements one after another.
     #[inline(always)]
     pub(super) fn read(&self, codes: &[u32], values: &mut [f32], exponents: &mut [i16], seen: &mut Seen) {
-        // A table takes less than fields do eight at a time.
-        let Some(fields) = self.fields.as_ref().filter(|_| self.table.is_none()) else {
+        let Some(fields) = self.together() else {
             let mut flags = 0;
             let mut put = |x: Element, value: &mut f32, exponent: &mut i16| {
                 (*value, *exponent) = (x.value, x.exponent);
@@ -309,19 +344,20 @@ fn flags(value: f32) -> u8 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     flags: u8,
-    low: i16,
+    /// Above [`LOW`] by one and so much, which makes that itself the largest.
+    low: u16,
     high: i16,
 }
 
 impl Seen {
-    pub(super) const NOTHING: Self = Self { flags: 0, low: i16::MAX, high: LOW };
+    pub(super) const NOTHING: Self = Self { flags: 0, low: u16::MAX, high: LOW };
 
     #[inline(always)]
     pub(super) fn take(&mut self, exponents: &[i16], flags: u8, spans: bool) {
         self.flags |= flags;
         if spans {
             for &exponent in exponents {
-                self.low = self.low.min(if exponent == LOW { i16::MAX } else { exponent });
+                self.low = self.low.min(exponent.wrapping_sub(LOW + 1) as u16);
                 self.high = self.high.max(exponent);
             }
         }
@@ -330,7 +366,8 @@ impl Seen {
     /// Flags of them all. From the lowest last place to the highest place, more than half of f64's bits are wide, with
     /// room for 32 products.
     pub(super) const fn flags(self, spec: &FormatSpec) -> u8 {
-        let bits = self.high as i32 + 1 - self.low as i32 + spec.fraction_bits as i32;
+        let low = self.low as i32 + LOW as i32 + 1;
+        let bits = self.high as i32 + 1 - low + spec.fraction_bits as i32;
         self.flags | if bits > 24 { WIDE } else { 0 }
     }
 }

@@ -99,15 +99,19 @@ impl Short {
     #[inline(always)]
     pub(super) fn pack(&mut self, line: Line<'_>, decoder: &Decoder, layout: &Layout, rule: Option<&ScaleRule>) {
         let Self { codes, values, exponents, scales, flags } = self;
-        if layout.order.is_empty() {
-            codes.iter_mut().zip(line.codes).for_each(|(to, &code)| *to = code as u32);
+        let (in_order, mut seen) = (layout.order.is_empty(), Seen::NOTHING);
+        if let (true, Some(fields)) = (in_order, decoder.together()) {
+            decoder.read_together(fields, line.codes, values, exponents, &mut seen);
+        } else {
+            if in_order {
+                codes.iter_mut().zip(line.codes).for_each(|(to, &code)| *to = code as u32);
+            }
+            codes.iter_mut().zip(&layout.order).for_each(|(to, &from)| *to = line.codes[from] as u32);
+            // Zeros beyond the last, so that no code is read alone.
+            let whole = layout.step.next_multiple_of(TOGETHER);
+            codes[layout.step..whole].fill(0);
+            decoder.read(&codes[..whole], &mut values[..whole], &mut exponents[..whole], &mut seen);
         }
-        codes.iter_mut().zip(&layout.order).for_each(|(to, &from)| *to = line.codes[from] as u32);
-        // Zeros beyond the last, so that no code is read alone.
-        let whole = layout.step.next_multiple_of(TOGETHER);
-        codes[layout.step..whole].fill(0);
-        let mut seen = Seen::NOTHING;
-        decoder.read(&codes[..whole], &mut values[..whole], &mut exponents[..whole], &mut seen);
         *flags = seen.flags(&decoder.spec);
         let Some(rule) = rule else { return };
         let blocks = values.chunks_mut(rule.block).zip(scales);
