@@ -42,10 +42,9 @@ impl<D> Gemm<'_, D> {
 /// commutes, before they add; what an accumulator without one does, nobody knows.)
 const fn gains(recipe: &Recipe, columns: bool) -> bool {
     match recipe {
-        // No kernel of exact sums is for one row, and chains read A's rows where they lie.
-        Recipe::Generic(x) => !x.exact,
+        // Chains read A's rows where they lie.
         Recipe::Sequential(_) => columns,
-        Recipe::RoundDown(_) | Recipe::GroupedRoundDown(_) | Recipe::Pairwise(_) => true,
+        Recipe::Generic(_) | Recipe::RoundDown(_) | Recipe::GroupedRoundDown(_) | Recipe::Pairwise(_) => true,
         _ => false,
     }
 }

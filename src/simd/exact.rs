@@ -25,6 +25,11 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     Rows::kernel(unit, isa, body, Layout::new(unit.shape.k, &blocks), reading, nan)
 }
 
+/// The same for a few rows, where a vector's 16 columns outweigh what tiles waste.
+pub(crate) fn select_few_rows(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    (isa == Isa::Avx512).then(|| select(unit, isa)).flatten()
+}
+
 /// The same on register tiles.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn select_tiles(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {

@@ -244,10 +244,12 @@ const TILES: &[Select] = &[
 /// docs/performance.md, Growth.
 const FEW_ROWS: &[(usize, Select)] = &[
     (4, pairwise::select),
+    (4, exact::select_few_rows),
     (2, general::select_single_blocks),
     (2, round_down::select_two_rows),
     (1, general::select_narrow),
     (1, round_down::select),
+    (1, exact::select),
 ];
 
 /// Numbers of rows with kernels of their own, at most: [`row_class`] is below.

@@ -48,7 +48,8 @@ pub(super) trait Body: Debug + Send + Sync {
     /// d of one block.
     fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N];
 
-    /// Whether beside finite operands an infinite state stays, as one of NaN does beside all.
+    /// Whether beside finite operands an infinite state stays, as one of NaN does beside all. Steps of others must then be
+    /// flagged as special.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "asked by register tiles alone"))]
     fn infinity_stays(&self) -> bool {
         false

@@ -4,6 +4,7 @@ use crate::problem::{Problem, isas};
 use crate::rng::Rng;
 use gemmulate::format::{FormatSpec, Overflow};
 use gemmulate::prelude::*;
+use gemmulate::vectors::KINDS;
 
 fn code(spec: &FormatSpec, x: f64) -> u64 {
     spec.encode_f64(x, Rounding::NearestEven, Overflow::Saturate).unwrap()
@@ -152,15 +153,16 @@ fn exact_sums_round_where_they_are_subnormal() {
 #[test]
 fn exact_sums_hold_beside_subnormal_operands() {
     let mut random = Rng(12);
-    for round in 0..48 {
+    for round in 0..72 {
         let name = ["cdna1/v_mfma_f32_32x32x4bf16", "cdna1/v_mfma_f32_16x16x2bf16"][round % 2];
         let unit = Unit::find(name).unwrap();
         let [m, n, k] = [17, 37, [64, 160, 192, 320][round % 4]];
         // How rare subnormal operands and zeros are, how far exponents are apart, and how many fractions there are: with
         // few of them sums meet zero again.
-        let (rare, zeros) = (random.pick(&[100, 30, 5]), random.pick(&[0, 40, 6]));
+        let (rare, zeros) = (random.pick(&[100, 30, 5, 2]), random.pick(&[0, 40, 6]));
         let (apart, fractions) = (random.pick(&[3, 9, 14, 17]), random.pick(&[1, 4, 128]));
-        let largest = random.pick(&[127, 127, 100, 140]);
+        // With these, panels are multiplied by 2^-1, 2^16, 2^17, 2^26 and 2^-14.
+        let largest = random.pick(&[127, 127, 110, 109, 100, 140]);
         // In half of the rounds each line has a size of its own, so that sums stay small on some.
         let alone = round % 8 < 4;
         let sizes: Vec<u64> = (0..m + n).map(|_| if alone { random.below(apart) } else { 0 }).collect();
@@ -267,5 +269,20 @@ fn scaled_subnormals_are_within_the_window() {
             |lines: usize| -> Vec<u64> { (0..lines * k / 32).map(|_| 127 + random.below(spread)).collect() };
         let (scale_a, scale_b) = (scales(m), scales(n));
         Problem { unit: unit.clone(), size: [m, n, k], a, b, c: vec![0; m * n], scale_a, scale_b }.check(&isas());
+    }
+}
+
+/// Few rows and single columns have kernels of their own.
+#[test]
+fn few_rows_and_single_columns_of_exact_sums() {
+    for name in ["cdna1/v_mfma_f32_32x32x8f16", "cdna1/v_mfma_f32_32x32x4bf16", "cdna1/v_mfma_f32_16x16x16f16"] {
+        let unit = Unit::find(name).unwrap();
+        for (i, [m, n]) in
+            [[1, 37], [2, 16], [3, 18], [4, 33], [5, 17], [64, 1], [71, 1], [63, 1]].into_iter().enumerate()
+        {
+            for seed in 0..4 {
+                Problem::new(&unit, KINDS, 8 * seed + i as u64, [m, n, 5]).check(&isas());
+            }
+        }
     }
 }

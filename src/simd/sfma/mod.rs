@@ -270,11 +270,13 @@ macro_rules! sfma {
                 }
             }
 
-            /// A row of A by B where that lies. `false` once a subnormal number is met: those are slow here.
+            /// A row of A by B where that lies. `false` once a subnormal number is met, where those are slow.
             #[target_feature(enable = "avx512f")]
             fn one_row(&self, a: &[$ty], b: &Rows<'_, $ty>, d: &mut [$ty]) -> bool {
                 d.fill(0.0);
-                flags::clear(flags::SUBNORMAL, d);
+                if self.assists {
+                    flags::clear(flags::SUBNORMAL, d);
+                }
                 let (fours, rest) = a.as_chunks::<4>();
                 for (i, x) in fours.iter().enumerate() {
                     Self::chain(x, core::array::from_fn(|r| b.row(4 * i + r)), d);

@@ -268,19 +268,21 @@ impl Sums {
             // SAFETY: the caller's promise.
             return unsafe { chain::<S, G>(set, at(0, steps), states) };
         }
-        let normal_fit = self.fit([all_a.normal, all_b.normal], run.scales);
+        // Without subnormal operands, where these do not matter but by their sign.
+        let others_fit = self.fit([all_a.normal, all_b.normal], run.scales);
         let mut inside = true;
         let together = (TOGETHER / group).max(1);
         for from in (0..steps).step_by(together) {
             let to = steps.min(from + together);
             let all = |side: usize| Fields::all(&fields[side][from..to]);
-            let fit = G == 2 && on_grid && subnormal::small(run.scales);
-            let fit = fit && (normal_fit || self.fit([all(0).normal, all(1).normal], run.scales));
-            if fit && run.hope.tries() {
-                self.lifts(run, from..to);
+            let lifted = G == 2 && on_grid && subnormal::small(run.scales);
+            if lifted && (others_fit || self.fit([all(0).normal, all(1).normal], run.scales)) && run.hope.tries() {
                 let before = states.clone();
                 // SAFETY: as above.
-                let (within, large) = unsafe { subnormal::chain(set, at(from, to - from), run.scratch, states) };
+                let (within, large) = unsafe {
+                    self.lifts(run, from..to);
+                    subnormal::chain(set, at(from, to - from), run.scratch, states)
+                };
                 run.hope.learn(large);
                 if large {
                     inside &= within;
@@ -289,8 +291,8 @@ impl Sums {
                 *states = before;
             }
             // Sums of multiples of f32's smallest number are f32 where they are subnormal.
-            let normal = self.last([all(0).low, all(1).low]) >= LEAST;
-            if normal && run.hope.tries() {
+            let even_small = self.last([all(0).low, all(1).low]) >= LEAST;
+            if even_small && run.hope.tries() {
                 let before = states.clone();
                 flags::clear(flags::INEXACT, &mut states.0);
                 // SAFETY: as above.

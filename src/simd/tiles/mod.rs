@@ -128,7 +128,8 @@ struct Run<'a, F: Family> {
     scratch: &'a mut F::Scratch,
 }
 
-/// Whether an attempt that may be in vain is worth it: after every other failure in a row it is made half as often.
+/// Whether an attempt that may be in vain is worth it: after every other failure in a row it is made half as often. (Two
+/// kinds of attempt share one.)
 #[derive(Debug, Default)]
 struct Hope {
     /// Attempts to leave out, and how many the next failure adds.
@@ -174,13 +175,15 @@ struct Tiles<F, S> {
 struct Resting([u8; 2]);
 
 impl Resting {
-    /// Looks at rows of a mask again.
+    /// Looks at rows of a mask again, of so many columns.
     #[inline(always)]
-    fn look(&mut self, body: &impl Body, tile: &Tile, rows: u8) {
+    fn look(&mut self, body: &impl Body, tile: &Tile, rows: u8, width: usize) {
         const INFINITY: u32 = f32::INFINITY.to_bits();
         for (r, row) in tile.0.iter().enumerate().filter(|(r, _)| rows >> r & 1 == 1) {
             // One comparison for all states; those of NaN are above those of infinities.
-            let least = row.iter().fold(u32::MAX, |least, x| least.min(x.to_bits() & (u32::MAX >> 1)));
+            let least = |of: &[f32]| of.iter().fold(u32::MAX, |least, x| least.min(x.to_bits() & (u32::MAX >> 1)));
+            // All of them are known to be a whole vector.
+            let least = if width == NR { least(row) } else { least(&row[..width]) };
             let rests = [least > INFINITY || (body.infinity_stays() && least == INFINITY), least > INFINITY];
             for (rows, rests) in self.0.iter_mut().zip(rests) {
                 *rows = *rows & !(1 << r) | u8::from(rests) << r;
@@ -188,7 +191,8 @@ impl Resting {
         }
     }
 
-    /// Those that a step with these flags does not change.
+    /// Those that a step with these flags does not change: without `SPECIAL` its operands are finite, or the family makes no
+    /// difference (its infinities do not stay).
     const fn at(&self, flags: u8) -> u8 {
         self.0[(flags & SPECIAL != 0) as usize]
     }
@@ -299,7 +303,7 @@ impl<F: Family, S: Set> Job<'_, F, S> {
             let left = !done & ((1u32 << size[0]) - 1) as u8;
             if left != 0 {
                 let mut resting = Resting::default();
-                resting.look(family.body(), tile, left);
+                resting.look(family.body(), tile, left, size[1]);
                 for s in from..to {
                     let flags = family.flags(fields_a[s], fields_b[s]);
                     let rows = left & !resting.at(flags);
@@ -308,7 +312,7 @@ impl<F: Family, S: Set> Job<'_, F, S> {
                             #[inline(always)]
                             || self.hard([ga * k + s * step, gb * k + s * step], flags, rows, tile),
                         );
-                        resting.look(family.body(), tile, rows);
+                        resting.look(family.body(), tile, rows, size[1]);
                     }
                 }
             }

@@ -14,9 +14,9 @@ use crate::simd::decode::{Decoder, Reading, f32_power, from_ieee, is_ieee};
 pub(super) struct Fields {
     pub(super) low: u8,
     pub(super) high: u8,
-    /// Of the smallest that is not subnormal.
+    /// Of the smallest that is not subnormal; 0 beside an infinity or NaN, too.
     pub(super) normal: u8,
-    /// Which of a step's first eight positions have subnormal ones, a bit each.
+    /// Which of a step's first eight positions have subnormal ones, a bit each; none beside an infinity or NaN.
     pub(super) subnormal: u8,
 }
 

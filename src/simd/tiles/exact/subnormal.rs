@@ -1,11 +1,13 @@
 //! Groups of two products, some of them with a subnormal operand (bf16's are below 2^-126).
 //!
-//! Beside ordinary products and states, multiples of 2^-50, such a product is so small that the sum in f64 is that of
-//! the others. It matters only where that sum is a tie, by its sign: then there is one other product, for a state alone
-//! is none. So 2^-52 of its sign is added: an operand of such a size, times the other one's sign. A sum below 2^-24,
-//! where that would count for more, makes the attempt vain.
+//! Ordinary products and states are multiples of 2^-50 (`super`). Beside them such a product is so small that f64's sum
+//! is that of the others, where that is not zero. It matters only where that sum is a tie, and then by its sign alone. So
+//! 2^-52 of its sign is added: an operand of such a size, times the other one's sign. (Where both are subnormal, twice.)
+//! At a tie one of the two products is ordinary, for a state alone has 24 bits: then it is at most 2^-51 that is added,
+//! and no other sum comes to a tie by it. Two lost products add 2^-50 at most, to a state that is at least 2^-49 from any
+//! tie. All this holds for sums of at least 2^-24; a smaller one, or zero, makes the attempt vain.
 
-use super::{Groups, MR, NR, Run, Scales, Set, States, Sums, VECTORS};
+use super::{Groups, MR, NR, Run, Scales, Set, States, Sums, TOGETHER, VECTORS};
 use crate::simd::lanes::power;
 use crate::simd::wide::in_order;
 use core::ops::Range;
@@ -13,13 +15,13 @@ use core::ops::Range;
 /// The exponents of the number added, and of the sums that it is too small for.
 const LIFTED: i32 = -52;
 const SMALL: i32 = -24;
-/// No panel's numbers are multiplied by more than 2 to this, so that products with a subnormal operand, the other one
+/// Where neither panel's numbers are multiplied by more than 2 to this, products with a subnormal operand, the other one
 /// below 1, are below 2^-110.
 const MOST: i32 = 16;
 
 /// Signs of a position's products that have a subnormal operand of one side: rows times columns is 0 for others.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(super) struct Lift {
     rows: [f64; MR],
     columns: [f64; NR],
@@ -32,9 +34,14 @@ pub(super) const fn small(scales: Scales) -> bool {
 }
 
 impl Sums {
-    /// Notes the signs for these steps of a run, which are 32 at most.
+    /// Notes the signs for these steps of a run, which are 32 at most, of two products.
+    ///
+    /// # Safety
+    /// As `Family::steps`.
     #[inline(always)]
-    pub(super) fn lifts(&self, run: &mut Run<'_, Self>, steps: Range<usize>) {
+    pub(super) unsafe fn lifts(&self, run: &mut Run<'_, Self>, steps: Range<usize>) {
+        // A bit for each position.
+        const { assert!(TOGETHER <= u64::BITS as usize) }
         run.scratch.clear();
         let mut positions = [0u64; 2];
         for (positions, fields) in positions.iter_mut().zip(run.fields) {
@@ -48,7 +55,7 @@ impl Sums {
             let i = left.trailing_zeros() as usize;
             left &= left - 1;
             let p = 2 * steps.start + i;
-            // SAFETY: the panels hold the run's positions.
+            // SAFETY: the caller's promise.
             let (a, b) = unsafe { (&*run.a.add(p * MR).cast::<[f64; MR]>(), &*run.b.add(p * NR).cast::<[f64; NR]>()) };
             let [of_a, of_b] = [in_a >> i & 1 == 1, in_b >> i & 1 == 1];
             for of_a in [of_a, false].into_iter().take(1 + usize::from(of_a & of_b)) {
