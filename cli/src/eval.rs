@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 /// Evaluate lines of operands, one hex d per line.
 ///
+/// Columns are a, b, c and, for a block-scaled unit, its scales, split by tabs, codes by commas.
 /// The last column, d, may be there and is not looked at. Answers are lower-case hex without
 /// leading zeros; a NaN is given by its bits. Every answer is written before the tool waits for
 /// more input, so it can be a partner in a pipe.

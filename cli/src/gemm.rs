@@ -65,7 +65,7 @@ Examples:
     --swizzled --alpha 3.1e-5 --out bf16 -o y.npy
 
 JSON: {unit, plan, m, n, k, seconds, gmacs}; with a batch also {batch}, with
-operands that were quantised or overflowed {notes}, with --compare {errors}
+operands quantised, rounded or overflowed {notes}, with --compare {errors}
 (null where nothing is finite), with --expect {expect: {differ, of, first}}.")]
 pub(crate) struct Args {
     /// The unit, by any of its names

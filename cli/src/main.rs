@@ -38,8 +38,9 @@ use std::process::ExitCode;
 /// A UNIT is a canonical name (hopper/wgmma.m64n8k16.f32.f16.f16), a vendor's name with a GPU or
 /// architecture ("H100 HGMMA.64x8x16.F32", "a100 HMMA.16816.F32.BF16", "sm_80
 /// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "MI300X v_mfma_f32_32x32x8_f16"), or a
-/// unit of your own (custom/m16n8k16.f32.f16.f16.f32/dot:block=16:F=27). Case does not matter;
-/// quote names with blanks.
+/// unit of your own (custom/m16n8k16.f32.f16.f16.f32/dot:block=16:F=27). A canonical name with an
+/// accumulator behind it is that unit with it (hopper/mma.m16n8k16.f32.f16.f16.f32/dot:block=16:F=27).
+/// Case does not matter; quote names with blanks.
 ///
 /// Lines of numbers have the columns a b c [scale_a scale_b] [d], split by tabs: K codes in hex
 /// split by commas for a and b, one for c and d. Empty lines and lines that start with # are skipped.

@@ -275,6 +275,11 @@ impl Array {
         self.all_values().filter(|&x| which(x)).count()
     }
 
+    /// Whether `which` picks some value, as in [`Self::count`].
+    pub(crate) fn any(&self, which: impl Fn(f64) -> bool) -> bool {
+        self.all_values().any(which)
+    }
+
     /// A file's values in memory order; of bit patterns none.
     fn all_values(&self) -> Box<dyn Iterator<Item = f64> + '_> {
         match &self.data {

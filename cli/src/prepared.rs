@@ -179,6 +179,19 @@ impl Side<'_> {
         (count > 0).then(|| format!("{count} {why}, and became 0 (scale them, and D by --alpha)"))
     }
 
+    /// Whether the unit's format lacks some value that it does not turn into an infinity, NaN or zero, told in words.
+    fn rounded(&self, name: &str, inputs: &Inputs) -> Option<String> {
+        let (format, file) = (&self.format, self.file);
+        let (largest, smallest) =
+            (format.to_f64(format.max_code(false)), 2f64.powi(format.emin() - format.fraction_bits as i32));
+        let held = |x: f64| {
+            let code = format.encode_f64(x, inputs.round, inputs.overflow);
+            code.is_ok_and(|code| format.to_f64(code) == x)
+        };
+        let any = file.any(|x| (smallest..=largest).contains(&x.abs()) && !held(x));
+        any.then(|| format!("{name} was rounded to {format}: errors include that"))
+    }
+
     /// The scale of values that were not quantised.
     fn block_scale(&self, t: usize, [i, j]: [usize; 2], format: &FormatSpec) -> f64 {
         match (&self.ready.unswizzled, self.scales) {
@@ -242,6 +255,7 @@ impl Prepared<'_> {
             let Some(q) = side.quantised(0) else {
                 notes.extend(side.overflowing(name, self.inputs));
                 notes.extend(side.underflowing(name, self.inputs));
+                notes.extend(side.rounded(name, self.inputs));
                 continue;
             };
             let kind = format!("{} in blocks of {} with {} scales", q.format, q.block, q.scale_format);

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 /// Draw what a unit does with lines of operands.
 ///
 /// Every term stands under the others by the weights of its bits, with its sign and exponent; what
-/// alignment cuts off stands behind a |; then the sum, and what rounding makes of it.
+/// alignment cuts off stands behind a |; then the sum, and what rounding makes of it. Where a line has a
+/// d and another one comes out, the exit status is 1.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,7 +28,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut lines = io::lines(&args.unit, args.file.as_deref())?;
     let mut out = io::output();
-    let mut vector = Vector::default();
+    let (mut vector, mut as_expected) = (Vector::default(), true);
     let outcome = loop {
         if !lines.has_line() {
             out.flush()?;
@@ -36,9 +37,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
             Ok(Line::Vector) => {
                 writeln!(out, "line {}: {}", lines.number(), args.unit)?;
                 writeln!(out, "{}", draw(&args.unit, &vector)?)?;
+                let d = vector.eval(&args.unit)?;
+                as_expected &= vector.d.is_none_or(|expected| expected.accepts(d, &args.unit.d));
             }
             Ok(Line::Blank) => {}
-            Ok(Line::End) => break Ok(true),
+            Ok(Line::End) => break Ok(as_expected),
             Err(error) => break Err(error.into()),
         }
     };

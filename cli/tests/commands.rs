@@ -181,6 +181,11 @@ fn trace_lines_terms_up() {
     assert!(column("- a1*b1", '|').is_some() && run.out.contains("all cut off"), "{}", run.out);
     assert!(run.out.contains("e_max = 0: what lies below 2^-23") && run.out.contains("rz to f32"), "{}", run.out);
     assert!(run.out.contains("d = 40500000 = 3.25"), "{}", run.out);
+    // A line with a d, and one with another.
+    for (d, code) in [("40500000", 0), ("40500001", 1)] {
+        let run = gemmulate(&["trace", UNIT], format!("3e00,8400,0,0 3e00,0c01,0,0 3f800000 {d}\n").as_bytes());
+        assert_eq!((run.out.contains("DIFFERS"), run.code), (code == 1, code), "{}", run.out);
+    }
 }
 
 #[test]

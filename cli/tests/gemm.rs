@@ -393,6 +393,19 @@ fn underflowing_operands_are_told() {
     }
 }
 
+#[test]
+fn rounded_operands_are_told() {
+    let folder = Folder::new();
+    let (a, b) =
+        (folder.floats("a.npy", &[2, 32], |t| 1.0 + t as f32 / 4096.0), folder.floats("b.npy", &[32, 2], wave));
+    let told = "A was rounded to f16: errors include that";
+    assert!(gemm(&[UNIT, &a, &b]).contains(told), "{}", gemm(&[UNIT, &a, &b]));
+    assert!(gemm(&[UNIT, &a, &b, "--json"]).contains(told));
+    for quiet in [gemm(&[UNIT, &b, &a, "--transposed", "ab"]), gemm(&["cdna3/v_mfma_f32_32x32x2_f32", &a, &b])] {
+        assert!(!quiet.contains("A was rounded"), "{quiet}");
+    }
+}
+
 /// 0 x Inf is 0xFFF8000000000000 on an H100, and 0x7FF8000000000000 here.
 #[test]
 fn nans_that_no_source_specifies_are_any_nan() {

@@ -414,12 +414,13 @@ impl Plan {
     }
 
     /// The plans that a unit can run on an M x N x K product, those together that are one loop
-    /// there: they give the same bits whatever the operands. (Others may still happen to agree.)
+    /// there, each once: they give the same bits whatever the operands. (Others may still happen to agree.)
     ///
     /// ```
     /// use gemmulate::{Plan, Unit};
     /// let unit = Unit::find("hopper/wgmma.m64n128k16.f32.f16.f16")?;
-    /// let plans = [Plan::in_order(), Plan::cutlass3(), Plan::cutlass3().split_k(2), Plan::cutlass3().split_k(99)];
+    /// let split = |slices| Plan::cutlass3().split_k(slices);
+    /// let plans = [Plan::in_order(), Plan::cutlass3(), split(2), split(2), split(99)];
     /// let loops = Plan::distinct_loops(plans, &unit, 64, 64, 256);
     /// assert_eq!(loops, [vec![Plan::in_order(), Plan::cutlass3()], vec![Plan::cutlass3().split_k(2)]]);
     /// # Ok::<(), gemmulate::Error>(())
@@ -436,6 +437,7 @@ impl Plan {
             let Ok(schedule) = Schedule::new(&plan, unit, m, n, k) else { continue };
             let meaning = (schedule.meaning(), plan.output.unwrap_or(unit.d));
             match loops.iter_mut().find(|(known, _)| *known == meaning) {
+                Some((_, same)) if same.contains(&plan) => {}
                 Some((_, same)) => same.push(plan),
                 None => loops.push((meaning, vec![plan])),
             }
