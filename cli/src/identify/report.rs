@@ -35,7 +35,12 @@ impl Question<'_> {
             writeln!(out, "of {tried} functions and plans, these give all {total} elements bit for bit:")?;
         } else {
             let computed = if answer.left > 0 { " that was computed whole" } else { "" };
-            writeln!(out, "of {tried} functions and plans none{computed} gives D; the closest:")?;
+            writeln!(out, "of {tried} functions and plans none{computed} gives D")?;
+            // Before the table: what that leaves out is often the answer.
+            if !self.args.rounded {
+                writeln!(out, "units whose formats do not hold A and B exactly were left out: --rounded tries them")?;
+            }
+            writeln!(out, "the closest:")?;
         }
         let mut table = plain_table(&["units", "plans", "D", "elements that differ", "first difference"]);
         let rows = rows(&answer.matches);
@@ -67,9 +72,6 @@ impl Question<'_> {
         }
         for (plan, refused, why) in self.left_out() {
             writeln!(out, "left out on {refused} of {} functions: {plan} ({why})", self.groups.len())?;
-        }
-        if !answer.exact && !self.args.rounded {
-            writeln!(out, "units whose formats do not hold A and B exactly were left out: --rounded tries them")?;
         }
         Ok(())
     }
