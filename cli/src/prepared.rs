@@ -180,15 +180,14 @@ impl Side<'_> {
     }
 
     /// Whether the unit's format lacks some value that it does not turn into an infinity, NaN or zero, told in words.
-    fn rounded(&self, name: &str, inputs: &Inputs) -> Option<String> {
+    fn rounded(&self, name: &str) -> Option<String> {
         let (format, file) = (&self.format, self.file);
-        let (largest, smallest) =
-            (format.to_f64(format.max_code(false)), 2f64.powi(format.emin() - format.fraction_bits as i32));
-        let held = |x: f64| {
-            let code = format.encode_f64(x, inputs.round, inputs.overflow);
-            code.is_ok_and(|code| format.to_f64(code) == x)
-        };
-        let any = file.any(|x| (smallest..=largest).contains(&x.abs()) && !held(x));
+        let (largest, normal) = (format.to_f64(format.max_code(false)), 2f64.powi(format.emin()));
+        let smallest = normal * 2f64.powi(-(format.fraction_bits as i32));
+        // Of normal numbers the fraction alone tells: files are large.
+        let longer = |x: f64| x.to_bits().checked_shl(12 + format.fraction_bits).is_some_and(|rest| rest != 0);
+        let lost = |x: f64| longer(x) || x.abs() < normal && (x / smallest).fract() != 0.0;
+        let any = file.any(|x| (smallest..=largest).contains(&x.abs()) && lost(x));
         any.then(|| format!("{name} was rounded to {format}: errors include that"))
     }
 
@@ -255,7 +254,7 @@ impl Prepared<'_> {
             let Some(q) = side.quantised(0) else {
                 notes.extend(side.overflowing(name, self.inputs));
                 notes.extend(side.underflowing(name, self.inputs));
-                notes.extend(side.rounded(name, self.inputs));
+                notes.extend(side.rounded(name));
                 continue;
             };
             let kind = format!("{} in blocks of {} with {} scales", q.format, q.block, q.scale_format);

@@ -232,7 +232,13 @@ fn plans_are_found_again() {
     assert!(found.out.contains("bit for bit") && found.code == 0, "{}{}", found.out, found.err);
     // D that fits nothing.
     let run = gemmulate(&["identify", &a, &b, &c, "--arch", "cdna1", "--limit", "0"], b"");
-    assert!(run.code == 1 && run.out.contains("none gives D"), "{}{}", run.out, run.err);
+    let told = run.out.find("none gives D").max(run.out.find("--rounded tries them"));
+    assert!(run.code == 1 && told.is_some() && told < run.out.find("the closest:"), "{}{}", run.out, run.err);
+    for (plan, like) in [("split-k=2", true), ("splitk=2", false), ("cutlass3,split-k=2", false)] {
+        let run = gemmulate(&["gemm", UNIT, &a, &b, "--plan", plan], b"");
+        let said = run.err.contains(&format!("as in `in-order {plan}`"));
+        assert_eq!((said, run.code), (like, 2), "{}", run.err);
+    }
     let run = gemmulate(&["identify", &a, &b, &a], b"");
     assert!(run.code == 2 && run.err.contains("150 x 140"), "{}", run.err);
 }

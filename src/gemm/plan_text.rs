@@ -121,7 +121,8 @@ pub(crate) fn read(text: &str) -> Result<Plan, Error> {
     let names = Preset::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
     let first = words.next().ok_or_else(|| bad(format!("a preset, one of {names}, then key=value")))?;
     let preset = Preset::ALL.iter().find(|(_, name)| *name == first);
-    let like = if first.contains('=') { &format!(", as in `{} {lower}`", Preset::ALL[0].1) } else { "" };
+    let is_key = first.split_once('=').is_some_and(|(key, _)| KEYS.iter().any(|(name, _)| *name == key));
+    let like = if is_key { &format!(", as in `{} {lower}`", Preset::ALL[0].1) } else { "" };
     let preset = preset.ok_or_else(|| bad(format!("one of the presets {names} first{like}")))?.0;
     let mut plan = Plan::from(preset);
     let mut seen: Vec<&str> = Vec::new();
