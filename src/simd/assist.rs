@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, reason = "a function for one instruction set")]
 
-use super::Avx512;
+use super::Avx2;
 use core::arch::x86_64::*;
 use core::cell::Cell;
 use core::hint::black_box;
@@ -29,13 +29,13 @@ pub(super) fn assuming<R>(slow: bool, work: impl FnOnce() -> R) -> R {
 
 /// Whether FMAs with subnormal operands and results are slow: measured once, in some microseconds, or a tenth of a
 /// millisecond where they are; in f32, for f64 too. No result depends on it, for what is done about it gives the same bits.
-pub(super) fn is_slow(proof: Avx512) -> bool {
+pub(super) fn is_slow(proof: Avx2) -> bool {
     static MEASURED: OnceLock<bool> = OnceLock::new();
     ASSUMED.get().unwrap_or_else(|| *MEASURED.get_or_init(|| time(proof, 1e-40) > 4 * time(proof, 0.5)))
 }
 
 /// The shortest of a few times that FMAs with this number take.
-fn time(proof: Avx512, x: f32) -> Duration {
+fn time(proof: Avx2, x: f32) -> Duration {
     let once = |_| {
         let start = Instant::now();
         black_box(proof.fmas(black_box(x)));
@@ -44,20 +44,20 @@ fn time(proof: Avx512, x: f32) -> Duration {
     (0..9).map(once).min().unwrap_or_default()
 }
 
-impl Avx512 {
+impl Avx2 {
     /// A few hundred FMAs, half of them on sums of nothing else.
-    fn fmas(self, x: f32) -> __m512 {
-        #[target_feature(enable = "avx512f")]
-        fn fmas(x: f32) -> __m512 {
-            let (x, y) = (_mm512_set1_ps(x), _mm512_set1_ps(0.125));
-            let (mut ones, mut zeros) = ([_mm512_set1_ps(1.0); 4], [_mm512_setzero_ps(); 4]);
+    fn fmas(self, x: f32) -> __m256 {
+        #[target_feature(enable = "avx2,fma")]
+        fn fmas(x: f32) -> __m256 {
+            let (x, y) = (_mm256_set1_ps(x), _mm256_set1_ps(0.125));
+            let (mut ones, mut zeros) = ([_mm256_set1_ps(1.0); 4], [_mm256_setzero_ps(); 4]);
             for _ in 0..32 {
                 for sum in ones.iter_mut().chain(&mut zeros) {
-                    *sum = _mm512_fmadd_ps(x, y, *sum);
+                    *sum = _mm256_fmadd_ps(x, y, *sum);
                 }
                 (ones, zeros) = black_box((ones, zeros));
             }
-            _mm512_add_ps(ones[0], zeros[0])
+            _mm256_add_ps(ones[0], zeros[0])
         }
         // SAFETY: `self` is the proof.
         unsafe { fmas(x) }

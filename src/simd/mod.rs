@@ -143,6 +143,11 @@ impl Avx512 {
     pub(crate) fn new(isa: Isa) -> Option<Self> {
         (isa == Isa::Avx512 && isa.is_available()).then_some(Self(()))
     }
+
+    /// AVX2 and FMA are there, too: `has_avx512` asks for them.
+    pub(crate) fn avx2(self) -> Avx2 {
+        Avx2(())
+    }
 }
 
 #[allow(dead_code, reason = "some targets have no such kernels")]

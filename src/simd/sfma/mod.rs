@@ -1,4 +1,4 @@
-//! SFMA: `d = fma(a_k, b_k, d)` for k in order, IEEE round to nearest even (AVX-512).
+//! SFMA: `d = fma(a_k, b_k, d)` for k in order, IEEE round to nearest even (AVX-512, AVX2).
 //!
 //! The hardware's own FMA is the unit's, so this is a native product whose K order is never changed;
 //! only NaN payloads need care. Subnormals are kept, for nothing here sets the flags that flush them;
@@ -7,12 +7,13 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, and loads and stores of whole rows")]
 
 mod subnormal;
+mod vectors;
 
 use super::assist;
 use super::buffer::Buffer;
 use super::flags;
 use super::prefetch;
-use super::{Avx512, Isa};
+use super::{Avx2, Avx512, Isa};
 use crate::accumulate::{Recipe, SequentialFma};
 use crate::format::{F32, F64, FormatSpec};
 use crate::gemm::Codes;
@@ -21,22 +22,20 @@ use crate::round::Rounding;
 use crate::special::NanRule;
 use crate::unit::Unit;
 use crate::view::{Rows, View, words_mut};
-use core::arch::x86_64::*;
+use core::arch::x86_64::_MM_HINT_ET0;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 use subnormal::{Columns, Reach, Scales, any_subnormal, begin, tame_rows};
+use vectors::{f32x8, f32x16, f64x4, f64x8};
 
 /// Rows of a micro-tile.
 const MR: usize = 6;
-/// Vectors across a micro-tile.
-const VECTORS: usize = 4;
 /// Rows of a tile: few, so that A's part of it stays in the second-level cache beside B's.
 const MC: usize = 96;
 
 /// The kernel, where it is exact: operands and results all in f32, or all in f64.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
-    let proof = Avx512::new(isa)?;
     let Some(Recipe::Sequential(SequentialFma { rounding: Rounding::NearestEven, nan })) = unit.recipe else {
         return None;
     };
@@ -44,10 +43,22 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let all = |spec: FormatSpec| {
         [unit.a, unit.b, unit.c, unit.d].iter().all(|f| FormatSpec { name: spec.name, ..*f } == spec)
     };
-    if all(F32) {
-        return Some(Arc::new(Sfma32 { nan, k, assists: assist::is_slow(proof), _proof: proof }));
+    let (all_f32, all_f64) = (all(F32), all(F64));
+    if let Some(proof) = Avx512::new(isa).filter(|_| all_f32 || all_f64) {
+        let assists = assist::is_slow(proof.avx2());
+        return Some(if all_f32 {
+            Arc::new(Sfma32Avx512 { nan, k, assists, _proof: proof })
+        } else {
+            Arc::new(Sfma64Avx512 { nan, k, assists, _proof: proof })
+        });
     }
-    all(F64).then(|| Arc::new(Sfma64 { nan, k, assists: assist::is_slow(proof), _proof: proof }) as Arc<dyn Kernel>)
+    let proof = Avx2::new(isa).filter(|_| all_f32 || all_f64)?;
+    let assists = assist::is_slow(proof);
+    Some(if all_f32 {
+        Arc::new(Sfma32Avx2 { nan, k, assists, _proof: proof })
+    } else {
+        Arc::new(Sfma64Avx2 { nan, k, assists, _proof: proof })
+    })
 }
 
 /// Positions of K that are worth a look at the first operands.
@@ -82,9 +93,9 @@ impl Right<'_> {
 }
 
 macro_rules! sfma {
-    ($name:ident, $ty:ty, $bits:ty, $lanes:literal, $nc:literal, $mask:ty, $codes:ident, $width:ident, $spec:ident, $text:literal,
-     [$vector:ty, $zero:ident, $load:ident, $store:ident, $set:ident, $fma:ident, $compare:ident, $blend:ident]) => {
-        /// The kernel for one type.
+    ($name:ident, $proof:ident, $features:literal, $ty:ty, $bits:ty, $lanes:literal, [$($fewer:literal)*] $vectors:literal, $nc:literal,
+     $codes:ident, $width:ident, $spec:ident, $text:literal, $v:ident) => {
+        /// The kernel for one type and set.
         #[derive(Debug)]
         struct $name {
             nan: NanRule,
@@ -92,19 +103,19 @@ macro_rules! sfma {
             k: usize,
             /// Whether subnormal numbers are slow here.
             assists: bool,
-            _proof: Avx512,
+            _proof: $proof,
         }
 
         impl $name {
             /// Columns of a micro-tile.
-            const NR: usize = VECTORS * $lanes;
+            const NR: usize = $vectors * $lanes;
             /// Positions of K in a block of a panel.
             const DEPTH: usize = 1024;
             /// Elements from row to row of A's panel: a cache line more, lest all rows fall into the same sets.
             const ROW: usize = Self::DEPTH + $lanes;
 
             /// Positions `ks` of K, a block after another, on a tile of `m` rows and `n` columns.
-            #[target_feature(enable = "avx512f")]
+            #[target_feature(enable = $features)]
             fn steps(
                 &self,
                 a: &[$ty],
@@ -129,7 +140,7 @@ macro_rules! sfma {
 
             /// Positions of a block of B's panel, on rows of A.
             #[inline]
-            #[target_feature(enable = "avx512f")]
+            #[target_feature(enable = $features)]
             fn block<'a>(&self, row: impl Fn(usize) -> &'a [$ty], b: &Right<'_>, state: State<'_, $ty>) {
                 let (State { size: [m, n], start, ld, at: state }, columns) = (state, b.columns);
                 if self.assists {
@@ -168,7 +179,7 @@ macro_rules! sfma {
 
             /// A tile of tame rows and columns from `j` on; `false`, and nothing done, where that is not the plain
             /// chain.
-            #[target_feature(enable = "avx512f")]
+            #[target_feature(enable = $features)]
             fn tame_tile(&self, a: &[$ty], reach: Reach, b: &Right<'_>, j: usize, state: State<'_, $ty>) -> bool {
                 let Some(columns) = b.columns.tame::<$ty>() else { return false };
                 let (right, k) = (b.group(columns.values.view::<$ty>(), j, Self::NR), b.ks.len());
@@ -178,7 +189,7 @@ macro_rules! sfma {
                     row[..columns].chunks($lanes).for_each(|states| prefetch::<_MM_HINT_ET0, _>(states.as_ptr()));
                 }
                 // Chains that are not there are at 1 and stay there.
-                let mut sums = [[1.0; VECTORS * $lanes]; MR];
+                let mut sums = [[1.0; Self::NR]; MR];
                 for (sums, at) in sums.iter_mut().zip(at.chunks(ld)).take(rows) {
                     for (sum, c) in sums[..columns].iter_mut().zip(at) {
                         *sum = if start { 0.0 } else { scales.load(*c, &mut bad) };
@@ -189,7 +200,7 @@ macro_rules! sfma {
                 let Some(begun) = begun else { return false };
                 flags::clear(flags::SUBNORMAL, sums.as_flattened_mut());
                 let tile = State { size: [MR, Self::NR], start: false, ld: Self::NR, at: sums.as_flattened_mut() };
-                self.tile::<MR, VECTORS>(rows_from(begun), &right[begun * Self::NR..], tile);
+                self.tile::<MR, $vectors>(rows_from(begun), &right[begun * Self::NR..], tile);
                 bad |= flags::raised(flags::SUBNORMAL, sums.as_flattened_mut());
                 for sum in sums.as_flattened_mut() {
                     *sum = scales.store(*sum, &mut bad);
@@ -203,18 +214,16 @@ macro_rules! sfma {
             }
 
             #[inline]
-            #[target_feature(enable = "avx512f")]
+            #[target_feature(enable = $features)]
             fn tile_of(&self, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
                 match state.size[1].div_ceil($lanes) {
-                    1 => self.rows_of::<1>(a, b, state),
-                    2 => self.rows_of::<2>(a, b, state),
-                    3 => self.rows_of::<3>(a, b, state),
-                    _ => self.rows_of::<4>(a, b, state),
+                    $($fewer => self.rows_of::<$fewer>(a, b, state),)*
+                    _ => self.rows_of::<$vectors>(a, b, state),
                 }
             }
 
             #[inline]
-            #[target_feature(enable = "avx512f")]
+            #[target_feature(enable = $features)]
             fn rows_of<const V: usize>(&self, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
                 match state.size[0] {
                     1 => self.tile::<1, V>(a, b, state),
@@ -227,15 +236,15 @@ macro_rules! sfma {
             }
 
             /// R rows by V vectors, of the last of which the state may leave some lanes out.
-            #[target_feature(enable = "avx512f")]
+            #[target_feature(enable = $features)]
             fn tile<const R: usize, const V: usize>(&self, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
                 let State { size: [_, columns], start, ld, at: c } = state;
-                let b = b.as_chunks::<{ VECTORS * $lanes }>().0;
+                let b = b.as_chunks::<{ $vectors * $lanes }>().0;
                 assert!(columns.div_ceil($lanes) == V && columns <= ld && c.len() >= (R - 1) * ld + columns);
                 assert!(a.iter().all(|row| row.len() == b.len()));
-                let lanes = |v: usize| if v + 1 < V { !0 } else { (!0 as $mask) >> (V * $lanes - columns) };
+                let lanes = |v: usize| if v + 1 < V { $lanes } else { columns - v * $lanes };
                 let (a, c) = (a.map(<[$ty]>::as_ptr), c.as_mut_ptr());
-                let mut d: [[$vector; V]; R] = [[$zero(); V]; R];
+                let mut d = [[$v::splat(0.0); V]; R];
                 for r in 0..R {
                     for v in 0..V {
                         let (here, next) = (r * ld + v * $lanes, r * ld + (V + v) * $lanes);
@@ -243,35 +252,35 @@ macro_rules! sfma {
                         // are only written at once.
                         prefetch::<_MM_HINT_ET0, _>(c.wrapping_add(if start { here } else { next }));
                         if !start {
-                            // SAFETY: the lanes of the mask are in row `r` of `c`, as asserted above.
-                            d[r][v] = unsafe { $load(lanes(v), c.add(here)) };
+                            // SAFETY: so many lanes are in row `r` of `c`, as asserted above.
+                            d[r][v] = unsafe { $v::load(c.add(here), lanes(v)) };
                         }
                     }
                 }
                 for (k, b) in b.iter().enumerate() {
-                    let mut bv = [$zero(); V];
-                    // SAFETY: `b` has `VECTORS` vectors.
-                    (0..V).for_each(|v| bv[v] = unsafe { $load(!0, b.as_ptr().add(v * $lanes)) });
+                    let mut bv = [$v::splat(0.0); V];
+                    // SAFETY: `b` has at least so many vectors.
+                    (0..V).for_each(|v| bv[v] = unsafe { $v::load(b.as_ptr().add(v * $lanes), $lanes) });
                     for r in 0..R {
                         // SAFETY: rows of A are as long as the panel of B is deep, as asserted above.
-                        let x = $set(unsafe { *a[r].add(k) });
+                        let x = $v::splat(unsafe { *a[r].add(k) });
                         for v in 0..V {
-                            d[r][v] = $fma(x, bv[v], d[r][v]);
+                            d[r][v] = $v::fma(x, bv[v], d[r][v]);
                         }
                     }
                 }
-                let nan = $set(self.nan());
+                let nan = $v::splat(self.nan());
                 for r in 0..R {
                     for v in 0..V {
-                        let x = $blend(d[r][v], $compare::<_CMP_UNORD_Q>(d[r][v], d[r][v]), nan);
+                        let x = $v::one_nan(d[r][v], nan);
                         // SAFETY: as for the loads.
-                        unsafe { $store(c.add(r * ld + v * $lanes), lanes(v), x) }
+                        unsafe { $v::store(c.add(r * ld + v * $lanes), lanes(v), x) }
                     }
                 }
             }
 
             /// A row of A by B where that lies. `false` once a subnormal number is met, where those are slow.
-            #[target_feature(enable = "avx512f")]
+            #[target_feature(enable = $features)]
             fn one_row(&self, a: &[$ty], b: &Rows<'_, $ty>, d: &mut [$ty]) -> bool {
                 d.fill(0.0);
                 if self.assists {
@@ -293,7 +302,7 @@ macro_rules! sfma {
 
             /// Some products of each chain.
             #[inline]
-            #[target_feature(enable = "avx512f")]
+            #[target_feature(enable = $features)]
             fn chain<const N: usize>(x: &[$ty; N], b: [&[$ty]; N], d: &mut [$ty]) {
                 let b = b.map(|b| &b[..d.len()]);
                 for (j, d) in d.iter_mut().enumerate() {
@@ -429,47 +438,13 @@ macro_rules! sfma {
     };
 }
 
-sfma!(
-    Sfma32,
-    f32,
-    u32,
-    16,
-    256,
-    __mmask16,
-    Narrow,
-    U32,
-    F32,
-    "f32",
-    [
-        __m512,
-        _mm512_setzero_ps,
-        _mm512_maskz_loadu_ps,
-        _mm512_mask_storeu_ps,
-        _mm512_set1_ps,
-        _mm512_fmadd_ps,
-        _mm512_cmp_ps_mask,
-        _mm512_mask_mov_ps
-    ]
-);
-sfma!(
-    Sfma64,
-    f64,
-    u64,
-    8,
-    128,
-    __mmask8,
-    Wide,
-    U64,
-    F64,
-    "f64",
-    [
-        __m512d,
-        _mm512_setzero_pd,
-        _mm512_maskz_loadu_pd,
-        _mm512_mask_storeu_pd,
-        _mm512_set1_pd,
-        _mm512_fmadd_pd,
-        _mm512_cmp_pd_mask,
-        _mm512_mask_mov_pd
-    ]
-);
+// Name, proof, set; types of numbers and codes; lanes, vectors across a micro-tile, columns of a tile; variants of `Lanes`
+// and of `Codes`; format and name; vectors.
+#[rustfmt::skip]
+sfma!(Sfma32Avx512, Avx512, "avx512f", f32, u32, 16, [1 2 3] 4, 256, Narrow, U32, F32, "f32", f32x16);
+#[rustfmt::skip]
+sfma!(Sfma64Avx512, Avx512, "avx512f", f64, u64, 8, [1 2 3] 4, 128, Wide, U64, F64, "f64", f64x8);
+#[rustfmt::skip]
+sfma!(Sfma32Avx2, Avx2, "avx2,fma", f32, u32, 8, [1] 2, 256, Narrow, U32, F32, "f32", f32x8);
+#[rustfmt::skip]
+sfma!(Sfma64Avx2, Avx2, "avx2,fma", f64, u64, 4, [1] 2, 128, Wide, U64, F64, "f64", f64x4);
