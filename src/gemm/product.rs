@@ -253,8 +253,8 @@ impl<D> Gemm<'_, D> {
         let c = if reads_c { self.addend::<W>(job, sink)? } else { Addend::None };
         let product = Product { shared, a, b, c, threaded, progress: self.progress, only: job.request.only };
         match pool {
-            // The sink stays on this thread's side of a borrow, so it need not be `Send`.
-            Some(pool) => pool.in_place_scope(|_| product.run(sink, buffers)),
+            // In the pool: parallel work that began on the caller's thread would go to the global pool.
+            Some(pool) => pool.install(|| product.run(sink, buffers)),
             None => product.run(sink, buffers),
         }
     }

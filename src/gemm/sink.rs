@@ -14,7 +14,7 @@ pub(crate) enum Run<'a> {
 }
 
 /// Where D goes, and where C comes from when D replaces it.
-pub(crate) trait Sink {
+pub(crate) trait Sink: Send {
     fn shape(&self) -> [usize; 2];
 
     /// Writes codes of D's format from row `i` and column `j` on, row after row of `width`.

@@ -2,10 +2,12 @@
 
 use crate::rng::Rng;
 use gemmulate::Error;
-use gemmulate::gemm::{Scaling, Workspace};
+use gemmulate::gemm::{Progress, Scaling, Workspace};
 use gemmulate::prelude::*;
 use gemmulate::view::{View, ViewMut};
 use ndarray::{Array1, Array2, Array3, Axis, s};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 
 #[test]
 fn arrays_of_any_layout_and_type() {
@@ -119,8 +121,30 @@ fn wrong_input_is_an_error() {
     let plan = Plan::in_order().split_k(2).split_mode(SplitMode::Atomic);
     says(Gemm::on(&unit).plan(plan).run_as::<half::f16>(&a, &b).unwrap_err(), "no atomic additions in f16");
     says(Gemm::on(&unit).plan(Plan::deepgemm()).run(&a, &b).unwrap_err(), "needs promotion scales");
-    let stop = |_: gemmulate::gemm::Progress| core::ops::ControlFlow::Break(());
+    let stop = |_: Progress| core::ops::ControlFlow::Break(());
     assert_eq!(Gemm::on(&unit).progress(&stop).run(&a, &b).unwrap_err(), Error::Cancelled);
+}
+
+#[test]
+fn as_many_threads_work_as_were_asked_for() {
+    let (a, b) = (Array2::<f32>::ones((300, 200)), Array2::<f32>::ones((200, 600)));
+    let caller = std::thread::current().id();
+    // Chains write D at once, the other goes by panels.
+    for name in ["cdna3/v_mfma_f32_32x32x2_f32", "hopper/mma.m16n8k8.f32.tf32.tf32.f32"] {
+        for threads in [1, 2, 3, 5] {
+            let seen = Mutex::new(BTreeSet::new());
+            let tell = |_: Progress| {
+                let pool = rayon::current_thread_index().map(|_| rayon::current_num_threads());
+                seen.lock().unwrap().insert((pool, std::thread::current().id() == caller));
+                core::ops::ControlFlow::Continue(())
+            };
+            let unit = Unit::find(name).unwrap();
+            Gemm::on(&unit).threads(threads).progress(&tell).run(&a, &b).unwrap();
+            // The calling thread alone, or a pool of so many.
+            let wanted = if threads == 1 { (None, true) } else { (Some(threads), false) };
+            assert_eq!(seen.into_inner().unwrap(), BTreeSet::from([wanted]), "{name} by {threads}");
+        }
+    }
 }
 
 #[test]
