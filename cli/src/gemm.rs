@@ -47,7 +47,8 @@ Plans: a preset, then key=value in any order.
   promote=I|none       every I of K the unit's sum is added to one in f32 and starts again
   scales=RxKxC|none    promotion multiplies by one scale per R rows of A, K, and C columns of B
   start=zero|c         whether the first sum starts at 0 or at C
-  epilogue=2x|3x|plain fma(alpha, sum, beta C), fma(beta, C, alpha sum), or neither alpha nor beta
+  epilogue=FORM        2x: fma(alpha, sum, beta C); 3x: fma(beta, C, alpha sum); rounded: alpha sum is
+                       rounded to D's type before C is added; plain: neither alpha nor beta
   out=TYPE             D's type
 
 Which one a library uses: cuBLAS and PyTorch on an H100 were seen to use \"in-order\" for most shapes,

@@ -460,6 +460,38 @@ fn products_of_pytorch_are_reproduced() {
     }
 }
 
+/// What else an H100 was seen to do (docs/hardware.md), and what would be next to it.
+#[test]
+fn an_h100s_scales_additions_and_roundings_are_reproduced() {
+    let folder = Folder::new();
+    let rows = folder.floats("rows.npy", &[4], |_| 0.37);
+    let file = |name: &str, part| format!("../tests/data/torch-h100/{name}.{part}.npy");
+    let c = file("addmm", "c");
+    let scaled = |scale| ["--transposed", "b", "--scale-b", "1.93", "--scale-a", scale];
+    let fp8 = "wgmma.m64n8k32.f32.e4m3.e4m3";
+    let add = |plan| ["-c", &c, "--out", "f16", "--plan", plan];
+    // torch.addmm, torch._scaled_mm, Triton's fp8 with max_num_imprecise_acc = 64, and its tf32.
+    for (name, unit, seen, others) in [
+        (
+            "addmm",
+            "wgmma.m64n8k16.f32.f16.f16",
+            &add("in-order epilogue=rounded")[..],
+            [&add("in-order")[..], &add("cutlass2")],
+        ),
+        ("scaled", fp8, &scaled("0.37"), [&scaled(&rows), &["--transposed", "b"]]),
+        ("triton-fp8", fp8, &["--plan", "in-order promote=64"], [&[], &["--plan", "cutlass3"]]),
+        ("triton-tf32", "wgmma.m64n8k8.f32.tf32.tf32", &["--round", "rz"], [&[], &["--round", "rna"]]),
+    ] {
+        let ([a, b, d], unit) = (["a", "b", "d"].map(|part| file(name, part)), format!("hopper/{unit}"));
+        let with = |options: &[&str]| gemmulate(&[&["gemm", &unit, &a, &b, "--expect", &d][..], options].concat(), b"");
+        let run = with(seen);
+        assert_eq!(run.code, 0, "{name}: {}{}", run.out, run.err);
+        for options in others {
+            assert_eq!(with(options).code, 1, "{name}, {options:?}");
+        }
+    }
+}
+
 #[test]
 fn comparison_counts_bits_of_nan() {
     let folder = Folder::new();

@@ -149,9 +149,18 @@ impl<W: Wide> Finish<'_, W> {
         unscaled && Self::is_one(self.alpha) && self.beta == W::default()
     }
 
-    /// `scale_a (scale_b acc)`, each product rounded.
+    /// `(scale_a scale_b) acc` where both are one number, else `scale_a (scale_b acc)`, each product rounded.
     pub(crate) fn scaled(&self, i: usize, j: usize, acc: W) -> W {
-        self.scale_a.apply(i, self.scale_b.apply(j, acc))
+        match self.tensor_scale() {
+            Some(scale) => scale.mul(acc),
+            None => self.scale_a.apply(i, self.scale_b.apply(j, acc)),
+        }
+    }
+
+    /// Both scales in one, where each is one number.
+    fn tensor_scale(&self) -> Option<W> {
+        let (Scaling::Tensor(a), Scaling::Tensor(b)) = (self.scale_a, self.scale_b) else { return None };
+        Some(W::from_f64((*a).into()).mul(W::from_f64((*b).into())))
     }
 
     /// Alpha, beta, C and bias. C is not looked at when beta is zero.
@@ -162,6 +171,7 @@ impl<W: Wide> Finish<'_, W> {
             match self.form {
                 Epilogue::TwoX => self.alpha.fma(acc, beta.mul(c())),
                 Epilogue::ThreeX | Epilogue::Plain => beta.fma(c(), self.alpha.mul(acc)),
+                Epilogue::Rounded => beta.fma(c(), self.through_d(self.alpha.mul(acc))),
             }
         };
         self.bias.map_or(x, |bias| x.add(W::from_f64(bias[j].into())))
@@ -172,7 +182,10 @@ impl<W: Wide> Finish<'_, W> {
         let (mut lines, by) = (Vec::new(), self.scaled(i, j, acc));
         if *self.scale_a != Scaling::One || *self.scale_b != Scaling::One {
             let [a, b] = [self.scale_a.of(i), self.scale_b.of(j)];
-            lines.push(format!("== scales: scale_a {a:?} * (scale_b {b:?} * {acc:?}) = {by:?}"));
+            lines.push(match self.tensor_scale() {
+                Some(scale) => format!("== scales: (scale_a {a:?} * scale_b {b:?} = {scale:?}) * {acc:?} = {by:?}"),
+                None => format!("== scales: scale_a {a:?} * (scale_b {b:?} * {acc:?}) = {by:?}"),
+            });
         }
         let plain = Self { bias: None, ..*self };
         let x = plain.combine(j, by, beta, || c.unwrap_or_default());
@@ -181,6 +194,11 @@ impl<W: Wide> Finish<'_, W> {
             _ if beta == W::default() => format!("alpha {alpha:?} * {by:?}"),
             Epilogue::TwoX => format!("fma(alpha {alpha:?}, {by:?}, beta {beta:?} * C {c:?})"),
             Epilogue::ThreeX | Epilogue::Plain => format!("fma(beta {beta:?}, C {c:?}, alpha {alpha:?} * {by:?})"),
+            Epilogue::Rounded => {
+                let p = self.alpha.mul(by);
+                let rounded = self.through_d(p);
+                format!("fma(beta {beta:?}, C {c:?}, alpha {alpha:?} * {by:?} = {p:?} rounded to {rounded:?})")
+            }
         };
         lines.push(format!("== epilogue: {how} = {x:?}"));
         if let Some(bias) = self.bias {

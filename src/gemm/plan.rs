@@ -74,6 +74,9 @@ pub enum Epilogue {
     ThreeX,
     /// There is none: alpha = 1 and beta = 0 (DeepGEMM).
     Plain,
+    /// `fma(beta, C, alpha * acc rounded to D's format)`: cuBLAS's kernels for alpha = beta = 1 on an H100
+    /// (docs/hardware.md).
+    Rounded,
 }
 
 /// The kernels that presets imitate.

@@ -19,7 +19,7 @@ const KEYS: [(&str, &str); 15] = [
     ("scales", "ROWSxKxCOLUMNS that share a scale, as in 1x128x128, or none"),
     ("tail", "first or last"),
     ("start", "zero or c"),
-    ("epilogue", "2x, 3x or plain"),
+    ("epilogue", "2x, 3x, rounded or plain"),
     ("out", "f32, f16, bf16 or another format"),
 ];
 
@@ -104,7 +104,8 @@ const MODES: [(SplitMode, &str); 3] =
 const SLICES: [(Slices, &str); 2] = [(Slices::Contiguous, "contiguous"), (Slices::Interleaved, "interleaved")];
 const TAILS: [(Tail, &str); 2] = [(Tail::Last, "last"), (Tail::First, "first")];
 const STARTS: [(Start, &str); 2] = [(Start::Zero, "zero"), (Start::C, "c")];
-const EPILOGUES: [(Epilogue, &str); 3] = [(Epilogue::TwoX, "2x"), (Epilogue::ThreeX, "3x"), (Epilogue::Plain, "plain")];
+const EPILOGUES: [(Epilogue, &str); 4] =
+    [(Epilogue::TwoX, "2x"), (Epilogue::ThreeX, "3x"), (Epilogue::Rounded, "rounded"), (Epilogue::Plain, "plain")];
 
 fn name_of<T: PartialEq>(names: &[(T, &'static str)], value: T) -> &'static str {
     names.iter().find(|(x, _)| *x == value).map_or("?", |(_, name)| name)

@@ -145,6 +145,8 @@ fn random_case(rng: &mut Rng) -> Case {
     let (rows, all, bias) = (factors(m), factors(n), factors(n));
     if rng.one_in(4) {
         o.outer = [rng.one_in(2).then_some(rows), rng.one_in(2).then_some(all)];
+    } else if rng.one_in(4) {
+        (o.outer, o.per_tensor) = ([m, n].map(|lines| Some(vec![rng.value(2) as f32; lines])), true);
     }
     o.bias = rng.one_in(6).then_some(bias);
     let c_spec = format_named(o.c_type).unwrap();
@@ -178,9 +180,13 @@ fn random_epilogue(rng: &mut Rng, desc: &names::Desc, plan: &mut Plan, o: &mut w
         o.beta = rng.pick(&[0.0, 1.0, -0.75, 0.1f32.into()]);
     }
     if rng.one_in(3) {
-        o.epilogue = rng.pick(&[want::Epilogue::TwoX, want::Epilogue::ThreeX]);
+        o.epilogue = rng.pick(&[want::Epilogue::TwoX, want::Epilogue::ThreeX, want::Epilogue::Rounded]);
     }
-    let form = if o.epilogue == want::Epilogue::TwoX { Epilogue::TwoX } else { Epilogue::ThreeX };
+    let form = match o.epilogue {
+        want::Epilogue::TwoX => Epilogue::TwoX,
+        want::Epilogue::ThreeX => Epilogue::ThreeX,
+        want::Epilogue::Rounded => Epilogue::Rounded,
+    };
     *plan = plan.clone().epilogue(form);
 }
 
@@ -268,7 +274,10 @@ fn found(rng: &mut Rng, case: &Case, threads: usize) -> Result<Vec<u64>, Error> 
         let sb = View::from_slice(&case.scale_b, [n, blocks], [blocks as isize, 1], 0).unwrap().transposed();
         gemm = gemm.block_scales(&Codes::U64(sa), &Codes::U64(sb));
     }
-    let [outer_a, outer_b] = o.outer.clone().map(|scales| scales.map_or(Scaling::One, Scaling::Lines));
+    let scaling = |scales: Vec<f32>| {
+        if o.per_tensor { Scaling::Tensor(scales.first().copied().unwrap_or(1.0)) } else { Scaling::Lines(scales) }
+    };
+    let [outer_a, outer_b] = o.outer.clone().map(|scales| scales.map_or(Scaling::One, scaling));
     gemm = gemm.scale_a(outer_a).scale_b(outer_b);
     if let Some(bias) = &o.bias {
         gemm = gemm.bias(bias);

@@ -22,11 +22,17 @@ pub(super) fn usual(units: &[Unit], reads_c: bool) -> Vec<Plan> {
     ];
     let mut plans = Vec::new();
     if reads_c {
-        bases.push(Plan::in_order().epilogue(Epilogue::TwoX));
+        bases.extend([Epilogue::TwoX, Epilogue::Rounded].map(|form| Plan::in_order().epilogue(form)));
         plans.push(Plan::in_order().start(Start::C));
     }
     // Of plans that are one loop the first stands before the others: the plain ones.
     plans.extend(bases.iter().cloned());
+    let bits = units[0].a.storage_bits.min(units[0].b.storage_bits);
+    if bits <= 8 {
+        // Triton's `max_num_imprecise_acc`: promotion after so many. Of wider operands the same loop is a split K.
+        let promotions = [32, 64, 256, 512].into_iter().filter(|interval| interval % units[0].shape.k == 0);
+        plans.extend(promotions.map(|interval| Plan::in_order().promote(interval)));
+    }
     let both = |split: Plan| [SplitMode::Parallel, SplitMode::Serial].map(|mode| split.clone().split_mode(mode));
     for base in &bases {
         for slices in FEW_SLICES {
@@ -36,7 +42,6 @@ pub(super) fn usual(units: &[Unit], reads_c: bool) -> Vec<Plan> {
         }
     }
     // GemmUniversal cuts K at 16 bytes; its blocks are of 64 or 128 bytes.
-    let bits = units[0].a.storage_bits.min(units[0].b.storage_bits);
     let universal = Plan::cutlass2().split_align(128 / bits as usize);
     let [m, n, k] = Plan::cutlass3().block_on(&units[0]);
     let wider = universal.clone().block(m, n, k);

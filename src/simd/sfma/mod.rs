@@ -196,7 +196,7 @@ macro_rules! sfma {
                     }
                 }
                 let rows_from = |k| core::array::from_fn(|r| &a[r * b.ks.len()..][k..b.ks.len()]);
-                let begun = if bad { None } else { begin(&rows_from(0), right.as_chunks().0, &mut sums) };
+                let begun = if bad { None } else { begin(&rows_from(0), right.as_chunks().0, &mut sums, start) };
                 let Some(begun) = begun else { return false };
                 flags::clear(flags::SUBNORMAL, sums.as_flattened_mut());
                 let tile = State { size: [MR, Self::NR], start: false, ld: Self::NR, at: sums.as_flattened_mut() };

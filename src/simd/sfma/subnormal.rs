@@ -51,15 +51,19 @@ macro_rules! real {
 
             #[inline(always)]
             fn exponents(of: &[Self]) -> Option<[i32; 2]> {
-                let (mut high, mut low) = (0, <$bits>::MAX);
+                // By codes: comparing numbers would set the flags. Of them the upper 32 bits, which all sets can compare.
+                const FIELD: u32 = (<$ty>::INFINITY.to_bits() >> (<$bits>::BITS - 32)) as u32;
+                const ONE: u32 = (<$ty>::MIN_POSITIVE.to_bits() >> (<$bits>::BITS - 32)) as u32;
+                let (mut high, mut low) = (0, u32::MAX);
                 for x in of {
-                    // By codes: comparing numbers would set the flags.
-                    let code = x.to_bits() & <$bits>::MAX >> 1;
-                    high = high.max(code);
-                    low = low.min(if code < Self::MIN_POSITIVE.to_bits() { <$bits>::MAX } else { code });
+                    let field = (x.to_bits() >> (<$bits>::BITS - 32)) as u32 & FIELD;
+                    high = high.max(field);
+                    // Zeros and subnormal numbers become the largest.
+                    low = low.min(field.wrapping_sub(ONE));
                 }
-                let exponent = |code: $bits| (code >> (Self::PRECISION - 1)) as i32 - 1 + Self::EMIN;
-                (low <= high && high < Self::INFINITY.to_bits()).then(|| [exponent(high), exponent(low)])
+                let low = low.wrapping_add(ONE);
+                let exponent = |field: u32| (field / ONE) as i32 - 1 + Self::EMIN;
+                (ONE <= low && low <= high && high < FIELD).then(|| [exponent(high), exponent(low)])
             }
 
             #[inline(always)]
@@ -262,22 +266,34 @@ impl<T: Real> Scales<T> {
 }
 
 /// First steps of chains, without products of subnormal numbers, until no sum is zero: how many, or none where that
-/// does not come about soon or a product that is left out may have counted.
+/// does not come about soon or a product that is left out may have counted. All sums are zero where `start` says so.
 #[inline(always)]
-pub(super) fn begin<T: Real, const N: usize>(a: &[&[T]; MR], b: &[[T; N]], c: &mut [[T; N]; MR]) -> Option<usize> {
-    for (k, b) in b.iter().enumerate().take(START) {
-        let mut zeros = 0u32;
+pub(super) fn begin<T: Real, const N: usize>(
+    a: &[&[T]; MR],
+    b: &[[T; N]],
+    c: &mut [[T; N]; MR],
+    start: bool,
+) -> Option<usize> {
+    let or_zero = |x: T| if x.counts() { x } else { T::default() };
+    let mut zeros = u32::from(start);
+    if !start {
         c.as_flattened().iter().for_each(|c| zeros |= u32::from(*c == T::default()));
+    }
+    for (k, b) in b.iter().enumerate().take(START) {
         if zeros == 0 {
             return Some(k);
         }
-        let or_zero = |x: T| if x.counts() { x } else { T::default() };
         let (b, mut tie) = (b.map(or_zero), 0u32);
+        zeros = 0;
         for r in 0..MR {
             let a = or_zero(a[r][k]);
             for j in 0..N {
                 let (before, sum) = (c[r][j], a.fma(b[j], c[r][j]));
-                tie |= u32::from(before == T::default()) & u32::from(sum.is_tie(a, b[j]));
+                // Before the first step nothing was left out.
+                if k > 0 {
+                    tie |= u32::from(before == T::default()) & u32::from(sum.is_tie(a, b[j]));
+                }
+                zeros |= u32::from(sum == T::default());
                 c[r][j] = sum;
             }
         }
@@ -285,7 +301,7 @@ pub(super) fn begin<T: Real, const N: usize>(a: &[&[T]; MR], b: &[[T; N]], c: &m
             return None;
         }
     }
-    None
+    (zeros == 0).then_some(b.len().min(START))
 }
 
 /// Whether there are subnormal numbers.

@@ -40,6 +40,7 @@ pub(crate) struct Promotion {
 pub(crate) enum Epilogue {
     TwoX,
     ThreeX,
+    Rounded,
 }
 
 /// The plan, and what the user asks of the epilogue.
@@ -65,6 +66,8 @@ pub(crate) struct Options {
     pub(crate) beta: f64,
     /// Factors of A's rows and of B's columns, outside the unit.
     pub(crate) outer: [Option<Vec<f32>>; 2],
+    /// They are one number each, which are multiplied with one another first.
+    pub(crate) per_tensor: bool,
     /// Added to every row of D before it is rounded.
     pub(crate) bias: Option<Vec<f32>>,
     pub(crate) c_type: &'static str,
@@ -90,6 +93,7 @@ impl Options {
             alpha: 1.0,
             beta: 0.0,
             outer: [None, None],
+            per_tensor: false,
             bias: None,
             c_type: unit.d,
             d_type: unit.d,

@@ -180,13 +180,16 @@ impl Run<'_> {
         ieee_round(self.o.d_type, x, Round::Rne)
     }
 
-    /// `scale_a (scale_b acc)`, each product rounded.
+    /// `scale_a (scale_b acc)`, or `(scale_a scale_b) acc`, each product rounded.
     fn scaled(&self, acc: &Val, [i, j]: [usize; 2]) -> Val {
         let [a, b] = &self.o.outer;
         let by = |acc: &Val, scales: &Option<Vec<f32>>, line: usize| match scales {
             Some(scales) => ieee_mul(self.wide, &of_f32(scales[line]), acc),
             None => acc.clone(),
         };
+        if let ([Some(a), Some(b)], true) = (&self.o.outer, self.o.per_tensor) {
+            return ieee_mul(self.wide, &ieee_mul(self.wide, &of_f32(a[i]), &of_f32(b[j])), acc);
+        }
         by(&by(acc, b, j), a, i)
     }
 
@@ -204,6 +207,7 @@ impl Run<'_> {
             _ if beta.is_zero() => product(),
             Epilogue::TwoX => fma(&self.alpha, acc, &ieee_mul(self.wide, beta, c)),
             Epilogue::ThreeX => fma(beta, c, &product()),
+            Epilogue::Rounded => fma(beta, c, &self.store(&product())),
         }
     }
 
