@@ -5,7 +5,7 @@
 
 mod states;
 
-use self::states::{add, call_back};
+use self::states::{add, all_nan, call_back};
 use super::hard::Decoded;
 use super::micro::Micro;
 use super::scratch::Scratch;
@@ -30,7 +30,7 @@ struct Work {
     decoded: Decoded,
 }
 
-/// How often pieces of a tile may be late before its steps go one by one.
+/// How often pieces of a tile may be late before its steps go one by one: less often where many are, an eighth of all.
 const PATIENCE: u32 = 8;
 
 thread_local! {
@@ -326,11 +326,13 @@ impl<M: Micro> TileRun<'_, M> {
         if late == [0; GROUPS] {
             return;
         }
-        let lates = self.lates;
+        let count = |pieces: &dyn Fn(usize) -> u32| (0..GROUPS).map(|g| pieces(g).count_ones()).sum::<u32>();
+        let many = 8 * count(&|g| late[g]) > count(&|g| self.live(g));
+        let lates = if many { PATIENCE } else { self.lates + 1 };
         (self.late, self.lates) = (Some(late), PATIENCE);
         // SAFETY: the caller's promise.
         unsafe { self.walk::<OUT>(fdas) }
-        (self.late, self.lates) = (None, lates + 1);
+        (self.late, self.lates) = (None, lates);
     }
 
     /// What there is among a step's operands, row group by row group.
@@ -352,18 +354,27 @@ impl<M: Micro> TileRun<'_, M> {
         let live = self.size[0].div_ceil(MR) * MR * NR;
         let per = self.fda.per_step();
         self.work.c.0[..live].copy_from_slice(&self.work.tile.0[..live]);
-        for s in fdas.step_by(per) {
-            // Zeros are settled.
+        let mut still = [0; GROUPS];
+        for (i, s) in fdas.step_by(per).enumerate() {
+            // Zeros are settled. What is added to NaNs does not matter.
             self.work.tile.0[..live].fill(0.0);
-            (self.bad, self.done) = ([0; GROUPS], [0; GROUPS]);
+            (self.bad, self.done) = ([0; GROUPS], still);
             // SAFETY: the caller's promise.
             unsafe { self.dispatch(s..s + per) }
             let nan = self.nan;
             let (c, t) = (&mut self.work.c.0[..live], &self.work.tile.0[..live]);
-            self.micro.vectorise(
+            let any_nan = self.micro.vectorise(
                 #[inline(always)]
                 || add(c, t, nan, f16),
             );
+            // A look at all of them takes time.
+            if any_nan && i % 8 == 7 {
+                let c = &self.work.c.0[..live];
+                still = self.micro.vectorise(
+                    #[inline(always)]
+                    || all_nan(c),
+                );
+            }
         }
         self.work.tile.0[..live].copy_from_slice(&self.work.c.0[..live]);
     }

@@ -2,7 +2,7 @@
 
 use super::super::micro::{Micro, Settled};
 use super::super::state::round_f16;
-use super::super::{MR, NR};
+use super::super::{GROUPS, MR, NR};
 use super::TileRun;
 
 impl<M: Micro> TileRun<'_, M> {
@@ -86,14 +86,28 @@ pub(super) fn call_back(states: &mut [f32], parked: &mut [f32]) {
     }
 }
 
-/// Adds a unit step's sums to c as IEEE says.
+/// The pieces that hold nothing but NaNs.
 #[inline(always)]
-pub(super) fn add(c: &mut [f32], sums: &[f32], nan: f32, f16: bool) {
+pub(super) fn all_nan(states: &[f32]) -> [u32; GROUPS] {
+    let mut found = [0; GROUPS];
+    for (piece, states) in states.as_chunks::<16>().0.iter().enumerate() {
+        let all = states.iter().fold(true, |all, x| all & x.is_nan());
+        found[piece / 32] |= u32::from(all) << (piece % 32);
+    }
+    found
+}
+
+/// Adds a unit step's sums to c as IEEE says. Whether there are NaNs now.
+#[inline(always)]
+pub(super) fn add(c: &mut [f32], sums: &[f32], nan: f32, f16: bool) -> bool {
+    let mut any = false;
     for (c, t) in c.iter_mut().zip(sums) {
         let sum = *c + *t;
+        any |= sum.is_nan();
         *c = if sum.is_nan() { nan } else { sum };
     }
     if f16 {
         c.iter_mut().for_each(|c| *c = round_f16(*c));
     }
+    any
 }
