@@ -25,15 +25,12 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     if isa == Isa::Portable || s.rounding != Rounding::NearestEven || unit.scale.is_some() {
         return None;
     }
-    let same = |f: &FormatSpec, g: &FormatSpec| {
-        let parts = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits, f.specials);
-        parts(f) == parts(g)
-    };
-    let all = |g: &FormatSpec| [&unit.a, &unit.b, &unit.c, &unit.d].into_iter().all(|f| same(f, g));
+    let all =
+        |g: FormatSpec| [unit.a, unit.b, unit.c, unit.d].into_iter().all(|f| FormatSpec { name: g.name, ..f } == g);
     let nan = unit.d.nan_code(s.nan)?;
-    if all(&F32) {
+    if all(F32) {
         Some(Arc::new(Chain::<f32> { isa, step: unit.shape.k, nan: f32::from_bits(nan as u32) }))
-    } else if all(&F64) {
+    } else if all(F64) {
         Some(Arc::new(Chain::<f64> { isa, step: unit.shape.k, nan: f64::from_bits(nan) }))
     } else {
         None

@@ -7,12 +7,13 @@ use gemmulate::accumulate::{
     ExactSum, FusedDotAdd, GroupScaledDot, GroupedRoundDown, PairwiseSum, RoundDown, SequentialFma,
 };
 use gemmulate::format::{BF16, F16, F32, F64, FormatSpec, Specials};
-use gemmulate::gemm::{AnyMatrix, Codes, quantise};
+use gemmulate::gemm::{AnyMatrix, Codes, CodesMut, Start, Workspace, quantise};
 use gemmulate::instr::{ScaleRule, Shape};
 use gemmulate::prelude::*;
 use gemmulate::probe::{BlackBox, FitOptions, Input, Interface, features, fit};
 use gemmulate::simd::Isa;
 use gemmulate::vectors::{Evaluator, Generator, KINDS};
+use gemmulate::view::{View, ViewMut};
 use ndarray::{Array2, Axis};
 use std::time::Duration;
 
@@ -115,6 +116,34 @@ fn units_of_unlisted_formats_are_the_references() {
         }
     }
     assert!(taken > 300 && fast > 100, "{fast} of {taken} units have a fast kernel");
+}
+
+/// Formats with all the numbers of f32 or f64, and a bit that is nobody's in the place of the sign.
+#[test]
+fn unsigned_operands_of_chains() {
+    for (spec, sign) in [(F32, 1 << 31), (F64, 1 << 63)] {
+        let unsigned = FormatSpec { name: "unsigned", signed: false, ..spec };
+        let unit =
+            Unit::custom(SequentialFma::IEEE, Shape::new(1, 1, 4), [unsigned, unsigned, spec, spec], None).unwrap();
+        let mut evaluator = Evaluator::new(&unit);
+        for mut v in Generator::new(&unit, 7).take(200) {
+            let d = v.eval(&unit).unwrap();
+            v.input.a.iter_mut().for_each(|code| *code |= sign);
+            v.input.b[1] |= sign;
+            assert_eq!(v.eval(&unit).unwrap(), d, "{v}");
+            assert_eq!(evaluator.eval(&v.input).unwrap(), d, "{v}");
+            let [a, b] = [&v.input.a, &v.input.b].map(|codes| View::from_slice(codes, [1, 4], [4, 1], 0).unwrap());
+            let (mut got, b) = ([0; 1], b.transposed());
+            let c = View::from_slice(core::slice::from_ref(&v.input.c), [1, 1], [1, 1], 0).unwrap();
+            for isa in isas() {
+                let gemm = Gemm::on(&unit).isa(isa).plan(Plan::default().start(Start::C)).beta(1.0);
+                let gemm = gemm.c_any(AnyMatrix::Typed(Codes::U64(c), spec));
+                let to = CodesMut::U64(ViewMut::from_slice(&mut got, [1, 1], [1, 1], 0).unwrap());
+                gemm.run_codes(&Codes::U64(a), &Codes::U64(b), to, &mut Workspace::new()).unwrap();
+                assert_eq!(got[0], d, "{isa}: {v}");
+            }
+        }
+    }
 }
 
 /// Constants of all sizes, most of which are no format.
