@@ -54,6 +54,10 @@ pub(super) fn usual(units: &[Unit], reads_c: bool) -> Vec<Plan> {
     for block in [8, 16, 32, 64, 128].into_iter().filter(|block| block % step == 0) {
         let base = Plan::in_order().block(64, 64, block).slices(Slices::Interleaved);
         plans.extend((2..=16).map(|slices| base.clone().split_k(slices)));
+        if reads_c {
+            let twice = base.epilogue(Epilogue::TwoX);
+            plans.extend((2..=16).map(|slices| twice.clone().split_k(slices)));
+        }
     }
     let mut workers: Vec<usize> = units.iter().flat_map(|unit| processors(unit.arch)).copied().collect();
     workers.extend([2, 4, 8]);
