@@ -68,9 +68,9 @@ architectures! {
     /// AMD CDNA1, gfx908.
     Cdna1 = "cdna1", "gfx908", ["MI100"];
     /// AMD CDNA2, gfx90a.
-    Cdna2 = "cdna2", "gfx90a", ["MI250X", "MI250", "MI210"];
+    Cdna2 = "cdna2", "gfx90a", ["MI250X", "MI250", "MI210", "MI200"];
     /// AMD CDNA3, gfx942.
-    Cdna3 = "cdna3", "gfx942", ["MI300X", "MI300A", "MI325X"];
+    Cdna3 = "cdna3", "gfx942", ["MI300X", "MI300A", "MI325X", "MI300"];
 }
 
 /// The architecture that a name starts with, and the rest: a canonical name, a target, or a

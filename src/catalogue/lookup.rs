@@ -195,17 +195,43 @@ fn unknown(name: &str) -> Error {
     Error::UnknownUnit { suggestions: nearest(&short.to_lowercase(), |_| true), name: short }
 }
 
-/// The three nearest names among the chosen units, by any of their names, with the architecture or without.
+/// The three nearest names among the chosen units: by whole words, then by any of their names, with the architecture or
+/// without.
 fn nearest(wanted: &str, among: impl Fn(&Unit) -> bool) -> Vec<String> {
+    let words: Vec<&str> =
+        words(wanted).map(|word| SYNONYMS.iter().find(|s| s.0 == word).map_or(word, |s| s.1)).collect();
     let mut scored: Vec<(f64, String)> = Vec::new();
     for unit in base_units().iter().filter(|u| among(u)) {
         let instruction = |name: &str| name.split_once(['/', ' ']).map(|(_, rest)| rest.to_ascii_lowercase());
         let names = || [&unit.name].into_iter().chain(&unit.aliases);
-        let spellings =
-            names().map(|name| name.to_ascii_lowercase()).chain(names().filter_map(|name| instruction(name)));
-        let score = spellings.map(|s| strsim::jaro_winkler(wanted, &s)).fold(0.0, f64::max);
-        scored.push((score, unit.name.clone()));
+        let spellings: Vec<String> =
+            names().map(|name| name.to_ascii_lowercase()).chain(names().filter_map(|name| instruction(name))).collect();
+        let spelled = spellings.iter().map(|s| strsim::jaro_winkler(wanted, s)).fold(0.0, f64::max);
+        // A type is meant for the operands first, and plain units before block-scaled ones.
+        let of_operands = |word: &str| [unit.a.name, unit.b.name].iter().filter(|name| **name == word).count();
+        let plain = if unit.scale.is_none() { 0.2 } else { 0.0 };
+        let word = |word: &&str| {
+            let found = spellings.iter().any(|s| self::words(s).any(|w| w == *word));
+            if found { 1.0 + of_operands(word) as f64 / 4.0 } else { 0.0 }
+        };
+        let found = words.iter().map(word).sum::<f64>();
+        scored.push((spelled + found + if found > 0.0 { plain } else { 0.0 }, unit.name.clone()));
     }
     scored.sort_by(|x, y| y.0.total_cmp(&x.0));
     scored.into_iter().take(3).filter(|(score, _)| *score > 0.6).map(|(_, name)| name).collect()
+}
+
+/// What people call types.
+const SYNONYMS: [(&str, &str); 7] = [
+    ("fp8", "e4m3"),
+    ("fp16", "f16"),
+    ("half", "f16"),
+    ("fp4", "e2m1"),
+    ("fp6", "e2m3"),
+    ("fp32", "f32"),
+    ("fp64", "f64"),
+];
+
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
 }

@@ -120,6 +120,9 @@ fn names_that_are_none_lead_to_those_that_are() {
         ("H100 QGMMA.64x128x32.F32.E4M3.E4M2", "hopper/wgmma.m64n8k32.f32.e4m3.e4m3"),
         ("hoper/wgmma.m64n8k16.f32.f16.f16", "hopper/wgmma.m64n8k16.f32.f16.f16"),
         ("MI300X mfma_f32_32x32x8_f16", "cdna3/v_mfma_f32_32x32x8_f16"),
+        ("h100 bf16 wgmma", "hopper/wgmma.m64n8k16.f32.bf16.bf16"),
+        ("H100 fp8", "hopper/wgmma.m64n8k32.f32.e4m3.e4m3"),
+        ("mma.m16n8k16", "ampere/mma.m16n8k16.f32.f16.f16.f32"),
     ] {
         let Err(Error::UnknownUnit { suggestions, .. }) = Unit::find(name) else { panic!("{name} is none") };
         assert_eq!(suggestions.first().map(String::as_str), Some(nearest), "{name}");
