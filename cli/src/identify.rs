@@ -223,7 +223,9 @@ impl<'a> Question<'a> {
     ) {
         let (units, [m, n, k]) = (&self.groups[group], product.size);
         let plans = if self.args.plans.is_empty() {
-            plans::usual(units, self.inputs.reads_c())
+            let sums = if units[0].d.fraction_bits > F32.fraction_bits { F64 } else { F32 };
+            let narrow = self.outputs(&units[0]).iter().any(|out| out.fraction_bits < sums.fraction_bits);
+            plans::usual(units, self.inputs.reads_c(), narrow)
         } else {
             self.args.plans.clone()
         };

@@ -31,7 +31,8 @@ pub(crate) struct Operands {
     /// a number, or a file of M floats, one per row
     #[arg(long, value_name = "SCALES")]
     scale_a: Option<String>,
-    /// Scales of B, likewise: ceil(K / block) x N block scales, or a number, or N floats, one per column
+    /// Scales of B, likewise: ceil(K / block) x N block scales, or a number, or N floats, one per column.
+    /// Two numbers are multiplied with one another first; else the sum by B's factor, then by A's
     #[arg(long, value_name = "SCALES")]
     scale_b: Option<String>,
     /// The files hold A and B transposed where named, and their scales: a, b or ab (weights often are N x K)

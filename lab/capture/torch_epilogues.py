@@ -17,6 +17,7 @@ that. With TRITON_INTERPRET=1 Triton's products but fp8 are computed on the CPU,
 """
 
 import argparse
+import datetime
 import os
 import pathlib
 import sys
@@ -31,7 +32,7 @@ except ImportError as error:
     sys.exit(f"torch_epilogues: {error}: PyTorch, Triton and numpy are needed; nothing was run")
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from torch_gemm import RAW_ROUNDINGS, save  # noqa: E402
+from torch_gemm import Gpu, RAW_ROUNDINGS, save  # noqa: E402
 
 F16, BF16, F32, FP8 = torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn
 RAW = ";".join(f"--rounded --round {r}" for r in [*RAW_ROUNDINGS])
@@ -92,6 +93,10 @@ class Dump:
     def index(self):
         head = "name\ttype\tm\tn\tk\tout\tflags\tidentify\tkernels\n"
         (self.out / "index.tsv").write_text(head + "".join("\t".join(map(str, row)) + "\n" for row in self.rows))
+        gpu = "gpu: none, Triton's interpreter\n" if INTERPRETED else Gpu(torch).provenance()
+        (self.out / "provenance.txt").write_text(
+            gpu + f"pytorch: {torch.__version__}\ntriton: {triton.__version__}\n"
+            f"date: {datetime.date.today().isoformat()}\nseed: {self.seed}\n")
 
 
 def triton_products(dump):

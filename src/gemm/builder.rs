@@ -185,9 +185,10 @@ impl<'a, D: Format> Gemm<'a, D> {
     }
 
     /// A's factor outside the unit: one, one per tensor or one per row. The accumulator is
-    /// multiplied by B's factor, then by A's, each product rounded to f32, before alpha, beta and C.
-    /// Where both are one per tensor, it is multiplied by their product, rounded to f32: cuBLASLt does
-    /// both on an H100 (docs/hardware.md).
+    /// multiplied by B's factor, then by A's, each product rounded to f32 (f64 where the unit's d is),
+    /// before alpha, beta and C. Where both are one per tensor, it is multiplied by their product,
+    /// rounded likewise, which may overflow or vanish by itself: cuBLASLt does so with fp8 on an H100
+    /// (docs/hardware.md); of NVFP4's two factors it is assumed.
     #[must_use]
     pub fn scale_a(mut self, scale: Scaling) -> Self {
         self.scale_a = scale;

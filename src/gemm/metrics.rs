@@ -2,7 +2,7 @@
 
 use super::builder::filled;
 use super::driver::{OnProgress, Progress};
-use super::workspace::{Workspace, has_current_pool};
+use super::workspace::{Workspace, has_current_pool, within};
 use crate::error::Error;
 use crate::format::{F64, FormatSpec, Overflow, Value};
 use crate::num;
@@ -67,7 +67,7 @@ pub fn reference_with<S: Data<Elem = f64>, R: Data<Elem = f64>>(
         Some(integers) => exact_sums(integers, [m, n, k], to, work),
         None => compensated_sums(&a.view(), &b.view(), to, work),
     };
-    if threads > 1 { Workspace::new().pool(threads)?.install(work) } else { work() }?;
+    if threads > 1 { within(&*Workspace::new().pool(threads)?, work)? } else { work() }?;
     Ok(Reference { product, exact })
 }
 

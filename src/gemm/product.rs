@@ -13,7 +13,7 @@ use super::sink::Sink;
 use super::small::{Batch, Single};
 use super::tile::Shared;
 use super::turned::Turned;
-use super::workspace::{Workspace, has_current_pool};
+use super::workspace::{Workspace, has_current_pool, within};
 use crate::arch::ARCHITECTURES;
 use crate::error::Error;
 use crate::format::{F32, F64, FormatSpec, Overflow};
@@ -254,7 +254,7 @@ impl<D> Gemm<'_, D> {
         let product = Product { shared, a, b, c, threaded, progress: self.progress, only: job.request.only };
         match pool {
             // In the pool: parallel work that began on the caller's thread would go to the global pool.
-            Some(pool) => pool.install(|| product.run(sink, buffers)),
+            Some(pool) => within(pool, || product.run(sink, buffers))?,
             None => product.run(sink, buffers),
         }
     }

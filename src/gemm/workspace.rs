@@ -88,6 +88,23 @@ impl Workspace {
     }
 }
 
+/// Does work in a pool, on threads of that pool alone, and waits for it.
+///
+/// # Errors
+/// When the caller works in another pool and the system gives no thread to wait on.
+pub(super) fn within<R: Send>(pool: &ThreadPool, work: impl FnOnce() -> R + Send) -> Result<R, Error> {
+    // A thread of a pool does not wait for another pool: it takes up other jobs of its own, which may want what the caller
+    // holds, or products of their own, one within the other. So a thread of no pool waits in its place.
+    if rayon::current_thread_index().is_none() || pool.current_thread_index().is_some() {
+        return Ok(pool.install(work));
+    }
+    std::thread::scope(|scope| {
+        let waiting = std::thread::Builder::new().spawn_scoped(scope, || pool.install(work));
+        let waiting = waiting.map_err(|e| Error::Product(format!("a thread cannot be had: {e}")))?;
+        waiting.join().map_err(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 /// Whether there are threads that need not be asked for: those of the pool that the caller works in, or the global one's.
 /// Where the system gives no thread to start that with, rayon would panic at the first use.
 pub(super) fn has_current_pool() -> bool {

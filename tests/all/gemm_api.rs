@@ -147,6 +147,40 @@ fn as_many_threads_work_as_were_asked_for() {
     }
 }
 
+/// A thread of a pool that waits for a product's own threads takes up nothing else meanwhile: what it took up might want what
+/// it holds.
+#[test]
+fn products_within_a_pool_wait_for_their_own_threads() {
+    let (a, b) = (Array2::<f32>::ones((100, 200)), Array2::<f32>::ones((200, 300)));
+    let unit = Unit::find("hopper/mma.m16n8k8.f32.tf32.tf32.f32").unwrap();
+    let outer = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let (workspace, done) = (Mutex::new(Workspace::new()), Mutex::new(0));
+    outer.scope(|scope| {
+        for _ in 0..40 {
+            scope.spawn(|_| {
+                let mut d = Array2::<f32>::zeros((100, 300));
+                let workspace = &mut workspace.lock().unwrap();
+                Gemm::on(&unit).threads(2).run_into(&a, &b, &mut d, workspace).unwrap();
+                assert!(d.iter().all(|d| *d == 200.0));
+                *done.lock().unwrap() += 1;
+            });
+        }
+    });
+    assert_eq!(*done.lock().unwrap(), 40);
+    // Products that a product's own threads ask for.
+    let within = |_: Progress| {
+        let small = (Array2::<f32>::ones((2, 8)), Array2::<f32>::ones((8, 2)));
+        assert_eq!(Gemm::on(&unit).threads(2).run(&small.0, &small.1).unwrap()[[1, 1]], 8.0);
+        core::ops::ControlFlow::Continue(())
+    };
+    assert_eq!(Gemm::on(&unit).threads(3).progress(&within).run(&a, &b).unwrap()[[99, 299]], 200.0);
+    // Panics come out, and the next product works.
+    let panics = |_: Progress| -> core::ops::ControlFlow<()> { panic!("asked for") };
+    let product = || outer.install(|| Gemm::on(&unit).threads(2).progress(&panics).run(&a, &b));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(product)).is_err());
+    assert_eq!(outer.install(|| Gemm::on(&unit).threads(2).run(&a, &b)).unwrap()[[0, 0]], 200.0);
+}
+
 #[test]
 fn empty_products() {
     let unit = Unit::find("cdna1/v_mfma_f32_32x32x4f16").unwrap();

@@ -9,8 +9,8 @@ const MORE_SLICES: [usize; 5] = [72, 80, 96, 128, 256];
 /// Those of plans that fewer kernels have.
 const FEW_SLICES: [usize; 7] = [2, 3, 4, 5, 6, 8, 16];
 
-/// Them, for units of one function; those where c takes part, if it does.
-pub(super) fn usual(units: &[Unit], reads_c: bool) -> Vec<Plan> {
+/// Them, for units of one function; those where c takes part, if it does, and where D is narrower than sums, if it is.
+pub(super) fn usual(units: &[Unit], reads_c: bool, narrow: bool) -> Vec<Plan> {
     let mut bases = vec![
         Plan::in_order(),
         Plan::cutlass3(),
@@ -22,7 +22,10 @@ pub(super) fn usual(units: &[Unit], reads_c: bool) -> Vec<Plan> {
     ];
     let mut plans = Vec::new();
     if reads_c {
-        bases.extend([Epilogue::TwoX, Epilogue::Rounded].map(|form| Plan::in_order().epilogue(form)));
+        bases.push(Plan::in_order().epilogue(Epilogue::TwoX));
+        if narrow {
+            bases.push(Plan::in_order().epilogue(Epilogue::Rounded));
+        }
         plans.push(Plan::in_order().start(Start::C));
     }
     // Of plans that are one loop the first stands before the others: the plain ones.

@@ -326,8 +326,12 @@ impl<M: Micro> TileRun<'_, M> {
         if late == [0; GROUPS] {
             return;
         }
-        let count = |pieces: &dyn Fn(usize) -> u32| (0..GROUPS).map(|g| pieces(g).count_ones()).sum::<u32>();
-        let many = 8 * count(&|g| late[g]) > count(&|g| self.live(g));
+        let (mut lacking, mut all) = (0, 0);
+        for g in 0..self.size[0].div_ceil(MR) {
+            lacking += (late[g] & self.live(g)).count_ones();
+            all += self.live(g).count_ones();
+        }
+        let many = 8 * lacking > all;
         let lates = if many { PATIENCE } else { self.lates + 1 };
         (self.late, self.lates) = (Some(late), PATIENCE);
         // SAFETY: the caller's promise.

@@ -188,7 +188,7 @@ macro_rules! sfma {
                 for row in at.chunks(ld).take(rows) {
                     row[..columns].chunks($lanes).for_each(|states| prefetch::<_MM_HINT_ET0, _>(states.as_ptr()));
                 }
-                // Chains that are not there are at 1 and stay there.
+                // Columns that are not there are at 1 and stay there; rows that are not there do what the last one does, from 1.
                 let mut sums = [[1.0; Self::NR]; MR];
                 for (sums, at) in sums.iter_mut().zip(at.chunks(ld)).take(rows) {
                     for (sum, c) in sums[..columns].iter_mut().zip(at) {
