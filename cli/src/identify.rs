@@ -11,6 +11,7 @@ use crate::prepared::Prepared;
 use crate::units;
 use gemmulate::arch::ArchInfo;
 use gemmulate::format::{BF16, F16, F32, F64, FormatSpec};
+use gemmulate::round::Rounding;
 use gemmulate::{Plan, Unit};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -35,7 +36,7 @@ Examples:
   gemmulate identify a.npy b.npy d.npy \\
     --plans \"cutlass3 split-k=7;cutlass3 block=128x256x64 stream-k=99\"
 
-JSON: {exact, tried, not_computed,
+JSON: {exact, tried, not_computed, round,
 matches: [{units, plans, output, differ, of, first, bits}],
 left_out: [{plan, functions, why}]}.")]
 pub(crate) struct Args {
@@ -46,7 +47,9 @@ pub(crate) struct Args {
     /// Only this architecture's units: its name, sm_90, gfx942 or a GPU
     #[arg(long, value_parser = units::arch)]
     arch: Option<ArchInfo>,
-    /// Try all units, rounding values that their formats do not hold, instead of those that hold them
+    /// Try all units, rounding values that their formats do not hold, instead of those that hold them:
+    /// to nearest even and, where that gives no D, toward zero (as Triton brings f32 into tf32) and to
+    /// nearest, ties away (cvt.rna), unless --round names another
     #[arg(long)]
     rounded: bool,
     /// Try these plans, divided by semicolons, instead of the usual ones
@@ -55,7 +58,7 @@ pub(crate) struct Args {
     /// Seconds after which no further product is computed whole; samples of all are taken before
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     limit: u64,
-    /// Print JSON: {exact, tried, not_computed, matches, left_out}
+    /// Print JSON: {exact, tried, not_computed, round, matches, left_out}
     ///
     /// A match is {units, plans, output, differ, of, first, bits}: how many elements differ, the first one's place and its
     /// codes, computed and given. `exact` says whether any match has no difference. What is left out is {plan, functions,
@@ -104,31 +107,32 @@ struct Answer {
     matches: Vec<Candidate>,
 }
 
+/// How kernels were seen to bring in operands that a unit does not hold, beside to nearest even: by dropping what is too
+/// much, which a unit does of itself, and by `cvt.rna`.
+const OTHERS: [Rounding; 2] = [Rounding::TowardZero, Rounding::NearestAway];
+
 pub(crate) fn run(args: &Args) -> Outcome {
-    let question = Question::new(args)?;
-    let mut candidates = question.screen()?;
-    let tried = candidates.len();
-    question.closest_first(&mut candidates);
-    candidates.truncate(agreeing(&candidates).max(SECOND));
-    question.screen_again(&mut candidates, SECOND_SAMPLE)?;
-    question.closest_first(&mut candidates);
-    let agree = agreeing(&candidates);
-    question.screen_again(&mut candidates[..agree], LARGE_SAMPLE)?;
-    question.closest_first(&mut candidates);
-    let agree = agreeing(&candidates);
-    let rest = candidates.split_off(agree);
-    let start = Instant::now();
-    let (mut matches, left) = question.settle(candidates, start)?;
-    let exact = matches.iter().any(|c| c.differ == 0);
-    if exact {
-        matches.retain(|c| c.differ == 0);
-    } else {
-        let closest = rest.into_iter().take(CLOSEST.saturating_sub(matches.len())).collect();
-        matches.extend(question.settle(closest, start)?.0);
-        matches.sort_by_key(|c| c.differ);
-        matches.truncate(CLOSEST);
+    let mut question = Question::new(args)?;
+    let mut answer = question.answer()?;
+    if args.rounded && question.inputs.round == Rounding::NearestEven && !answer.exact {
+        // On units that hold all operands there is nothing to round.
+        let groups = question.groups.clone();
+        question.leave_out_those_that_hold_all();
+        let mut tried = answer.tried;
+        for round in if question.groups.is_empty() { &[][..] } else { &OTHERS } {
+            question.inputs.round = *round;
+            let other = question.answer()?;
+            tried += other.tried;
+            if other.exact {
+                answer = other;
+                break;
+            }
+        }
+        answer.tried = tried;
+        if !answer.exact {
+            (question.groups, question.inputs.round) = (groups, Rounding::NearestEven);
+        }
     }
-    let answer = Answer { exact, tried, left, matches };
     let mut out = io::output();
     if args.json {
         writeln!(out, "{}", question.json(&answer))?;
@@ -136,7 +140,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         question.table(&mut out, &answer)?;
     }
     out.flush()?;
-    Ok(exact)
+    Ok(answer.exact)
 }
 
 impl<'a> Question<'a> {
@@ -160,6 +164,42 @@ impl<'a> Question<'a> {
         let mut question = Self { args, inputs, d, sample, groups: Vec::new() };
         question.groups = question.functions()?;
         Ok(question)
+    }
+
+    /// Leaves the functions whose units do not hold all of A and B.
+    fn leave_out_those_that_hold_all(&mut self) {
+        let (inputs, mut known) = (&self.inputs, HashMap::new());
+        let mut held = |side: usize, array: &Array, format: FormatSpec| {
+            *known.entry((side, format.name)).or_insert_with(|| holds(array, &format))
+        };
+        self.groups.retain(|units| !held(0, &inputs.a, units[0].a) || !held(1, &inputs.b, units[0].b));
+    }
+
+    /// What gives D, by the rounding at hand.
+    fn answer(&self) -> Result<Answer, Failure> {
+        let mut candidates = self.screen()?;
+        let tried = candidates.len();
+        self.closest_first(&mut candidates);
+        candidates.truncate(agreeing(&candidates).max(SECOND));
+        self.screen_again(&mut candidates, SECOND_SAMPLE)?;
+        self.closest_first(&mut candidates);
+        let agree = agreeing(&candidates);
+        self.screen_again(&mut candidates[..agree], LARGE_SAMPLE)?;
+        self.closest_first(&mut candidates);
+        let agree = agreeing(&candidates);
+        let rest = candidates.split_off(agree);
+        let start = Instant::now();
+        let (mut matches, left) = self.settle(candidates, start)?;
+        let exact = matches.iter().any(|c| c.differ == 0);
+        if exact {
+            matches.retain(|c| c.differ == 0);
+        } else {
+            let closest = rest.into_iter().take(CLOSEST.saturating_sub(matches.len())).collect();
+            matches.extend(self.settle(closest, start)?.0);
+            matches.sort_by_key(|c| c.differ);
+            matches.truncate(CLOSEST);
+        }
+        Ok(Answer { exact, tried, left, matches })
     }
 
     /// The units that take the operands, those together that compute one function.

@@ -490,6 +490,15 @@ fn an_h100s_scales_additions_and_roundings_are_reproduced() {
             assert_eq!(with(options).code, 1, "{name}, {options:?}");
         }
     }
+    // Nobody need say how Triton rounds.
+    let [a, b, d] = ["a", "b", "d"].map(|part| file("triton-tf32", part));
+    let ask = ["identify", &a, &b, &d, "--arch", "hopper", "--plans", "in-order", "--rounded"];
+    let run = gemmulate(&ask, b"");
+    assert!(run.code == 0 && run.out.contains("--round rz\n") && run.out.contains("tf32"), "{}{}", run.out, run.err);
+    let run = gemmulate(&[&ask[..], &["--json"]].concat(), b"");
+    assert!(run.code == 0 && run.out.contains("\"round\":\"rz\""), "{}{}", run.out, run.err);
+    let run = gemmulate(&[&ask[..], &["--round", "rna"]].concat(), b"");
+    assert!(run.code == 1 && run.out.contains("none gives D"), "{}{}", run.out, run.err);
 }
 
 #[test]

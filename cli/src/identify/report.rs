@@ -66,6 +66,9 @@ impl Question<'_> {
             out,
             "each unit of a row goes with each of its plans, and stands for every M and N of its instruction"
         )?;
+        if answer.exact && self.args.rounded {
+            writeln!(out, "what a unit does not hold of A and B is rounded by --round {}", self.inputs.round)?;
+        }
         if answer.left > 0 {
             let why = "agree on samples and were not computed whole: --limit gives them time";
             writeln!(out, "{} more {why}", answer.left)?;
@@ -93,6 +96,7 @@ impl Question<'_> {
             .collect();
         json!({
             "exact": answer.exact, "tried": answer.tried, "not_computed": answer.left, "matches": matches,
+            "round": self.inputs.round.to_string(),
             "left_out": left_out,
         })
     }
