@@ -1,5 +1,6 @@
 //! SFMA: `d = fma(a_k, b_k, d)` for k in order, in f32 or f64. The machine's own FMA is the unit's, so
 //! this is a native product whose K order never changes. Where the machine has none: `without_fma`.
+//! x86 processors have register tiles for products (`sfma`); of these only single dot-adds are left to it there.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
