@@ -53,9 +53,9 @@ Plans: a preset, then key=value in any order.
 
 Which one a library uses: cuBLAS and PyTorch on an H100 were seen to use \"in-order\" for most shapes,
 \"cutlass3 split-k=S promote=none\" for small ones with long K, and for fp8 without fast accumulation
-\"cutlass3\" (docs/hardware.md); torch.addmm with alpha = beta = 1 and K unsplit \"in-order epilogue=rounded\"; Triton
-\"in-order\", fp8 with max_num_imprecise_acc=P \"in-order promote=P\", tf32 with --round rz. `identify`
-finds the plan of a product.
+\"cutlass3\" (docs/hardware.md); torch.addmm with alpha = beta = 1 and K unsplit
+\"in-order epilogue=rounded\"; Triton \"in-order\", fp8 with max_num_imprecise_acc=P
+\"in-order promote=P\", tf32 with --round rz. `identify` finds the plan of a product.
 
 Examples:
   gemmulate gemm hopper/wgmma.m64n128k16.f32.f16.f16 a.npy b.npy -o d.npy

@@ -49,7 +49,7 @@ pub(crate) struct Args {
     arch: Option<ArchInfo>,
     /// Try all units, rounding values that their formats do not hold, instead of those that hold them:
     /// to nearest even and, where that gives no D, toward zero (as Triton brings f32 into tf32) and to
-    /// nearest, ties away (cvt.rna), unless --round names another
+    /// nearest, ties away (cvt.rna), unless --round names another; --limit is for each
     #[arg(long)]
     rounded: bool,
     /// Try these plans, divided by semicolons, instead of the usual ones
@@ -107,8 +107,8 @@ struct Answer {
     matches: Vec<Candidate>,
 }
 
-/// How kernels were seen to bring in operands that a unit does not hold, beside to nearest even: by dropping what is too
-/// much, which a unit does of itself, and by `cvt.rna`.
+/// How kernels may bring in operands that a unit does not hold, beside to nearest even: by dropping what is too much, as a
+/// unit does of itself and Triton was seen to rely on, and by PTX's `cvt.rna`.
 const OTHERS: [Rounding; 2] = [Rounding::TowardZero, Rounding::NearestAway];
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -121,7 +121,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let mut tried = answer.tried;
         for round in if question.groups.is_empty() { &[][..] } else { &OTHERS } {
             question.inputs.round = *round;
-            let other = question.answer()?;
+            // Plans or formats may refuse all units that are left: that is no answer either.
+            let Ok(other) = question.answer() else { continue };
             tried += other.tried;
             if other.exact {
                 answer = other;

@@ -499,6 +499,12 @@ fn an_h100s_scales_additions_and_roundings_are_reproduced() {
     assert!(run.code == 0 && run.out.contains("\"round\":\"rz\""), "{}{}", run.out, run.err);
     let run = gemmulate(&[&ask[..], &["--round", "rna"]].concat(), b"");
     assert!(run.code == 1 && run.out.contains("none gives D"), "{}{}", run.out, run.err);
+    // Units that hold all operands answer, though the plan excludes all others, for which there would be more to try.
+    let ones = |name, size: &[usize]| folder.floats(name, size, |t| 1.0 + (t % 7) as f32 / 1024.0);
+    let (x, y, z) = (ones("x.npy", &[8, 8]), ones("y.npy", &[8, 8]), folder.floats("z.npy", &[8, 8], |_| 3.0));
+    let run =
+        gemmulate(&["identify", &x, &y, &z, "--arch", "ada", "--plans", "in-order block=8x8x4", "--rounded"], b"");
+    assert!(run.code == 1 && run.out.contains("none gives D"), "{}{}", run.out, run.err);
 }
 
 #[test]

@@ -32,10 +32,10 @@ except ImportError as error:
     sys.exit(f"torch_epilogues: {error}: PyTorch, Triton and numpy are needed; nothing was run")
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from torch_gemm import Gpu, RAW_ROUNDINGS, save  # noqa: E402
+from torch_gemm import Gpu, save  # noqa: E402
 
 F16, BF16, F32, FP8 = torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn
-RAW = ";".join(f"--rounded --round {r}" for r in [*RAW_ROUNDINGS])
+RAW = "--rounded"
 TYPES = (("f16", F16, ""), ("bf16", BF16, ""), ("tf32", F32, RAW))
 
 
@@ -135,13 +135,11 @@ def torch_products(dump):
             a, b, c = dump.draw(kind, m, k, dtype, 0), dump.draw(kind, k, n, dtype, 1), dump.draw(kind, m, n, dtype, 2)
             for alpha, beta in ((1, 1), (0.7, 0.3), (1, 0.3)):
                 with_c = f"-c {{c}} --alpha {alpha} --beta {beta}"
-                each = ";".join(f"{with_c} {option}" for option in options.split(";"))
                 dump.run(f"addmm-{kind}-{m}x{n}x{k}-{alpha}-{beta}", (m, n, k), dict(a=a, b=b, c=c),
-                         lambda: torch.addmm(c, a, b, alpha=alpha, beta=beta), each)
+                         lambda: torch.addmm(c, a, b, alpha=alpha, beta=beta), f"{with_c} {options}".strip())
             w, bias = dump.draw(kind, n, k, dtype, 1), dump.draw(kind, 1, n, dtype, 2)[0]
-            each = ";".join(f"--bias {{bias}} --transposed b {option}" for option in options.split(";"))
             dump.run(f"linear-{kind}-{m}x{n}x{k}", (m, n, k), dict(a=a, b=w, bias=bias.float()),
-                     lambda: torch.nn.functional.linear(a, w, bias), each)
+                     lambda: torch.nn.functional.linear(a, w, bias), f"--bias {{bias}} --transposed b {options}".strip())
         for count, m, k in ((16, 128, 512), (32, 64, 96)):
             a, b = (torch.stack([dump.draw(kind, *size, dtype, which + i) for i in range(count)])
                     for size, which in (((m, k), 10), ((k, m), 100)))
