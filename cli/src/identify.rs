@@ -13,7 +13,7 @@ use gemmulate::arch::ArchInfo;
 use gemmulate::format::{BF16, F16, F32, F64, FormatSpec};
 use gemmulate::round::Rounding;
 use gemmulate::{Plan, Unit};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -36,8 +36,8 @@ Examples:
   gemmulate identify a.npy b.npy d.npy \\
     --plans \"cutlass3 split-k=7;cutlass3 block=128x256x64 stream-k=99\"
 
-JSON: {exact, tried, not_computed, round,
-matches: [{units, plans, output, differ, of, first, bits}],
+JSON: {exact, tried, not_computed,
+matches: [{units, plans, output, round, differ, of, first, bits}],
 left_out: [{plan, functions, why}]}.")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     arch: Option<ArchInfo>,
     /// Try all units, rounding values that their formats do not hold, instead of those that hold them:
     /// to nearest even and, where that gives no D, toward zero (as Triton brings f32 into tf32) and to
-    /// nearest, ties away (cvt.rna), unless --round names another; --limit is for each
+    /// nearest, ties away (cvt.rna), unless --round names one; --limit is for each
     #[arg(long)]
     rounded: bool,
     /// Try these plans, divided by semicolons, instead of the usual ones
@@ -58,10 +58,10 @@ pub(crate) struct Args {
     /// Seconds after which no further product is computed whole; samples of all are taken before
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     limit: u64,
-    /// Print JSON: {exact, tried, not_computed, round, matches, left_out}
+    /// Print JSON: {exact, tried, not_computed, matches, left_out}
     ///
-    /// A match is {units, plans, output, differ, of, first, bits}: how many elements differ, the first one's place and its
-    /// codes, computed and given. `exact` says whether any match has no difference. What is left out is {plan, functions,
+    /// A match is {units, plans, output, round, differ, of, first, bits}: how values were rounded, how many elements differ,
+    /// the first one's place and its codes, computed and given. `exact` says whether any match has no difference. What is left out is {plan, functions,
     /// why}.
     #[arg(long)]
     json: bool,
@@ -82,6 +82,8 @@ struct Candidate {
     group: usize,
     plans: Vec<Plan>,
     out: FormatSpec,
+    /// How operands are rounded.
+    round: Rounding,
     /// Of a sample: the share of elements that differ, and how far those are off, in powers of two of last places.
     misses: (f64, f64),
     /// Of all of D.
@@ -97,43 +99,27 @@ struct Question<'a> {
     d: Array,
     sample: Vec<[usize; 2]>,
     groups: Vec<Vec<Unit>>,
+    /// Which of these are tried.
+    wanted: Vec<bool>,
 }
 
+#[derive(Default)]
 struct Answer {
     exact: bool,
-    tried: usize,
+    /// Functions, plans and D's formats.
+    tried: HashSet<(usize, String, &'static str)>,
     /// Candidates that agree on the sample and were not computed.
     left: usize,
     matches: Vec<Candidate>,
 }
 
-/// How kernels may bring in operands that a unit does not hold, beside to nearest even: by dropping what is too much, as a
-/// unit does of itself and Triton was seen to rely on, and by PTX's `cvt.rna`.
-const OTHERS: [Rounding; 2] = [Rounding::TowardZero, Rounding::NearestAway];
+/// How kernels may bring in operands that a unit does not hold: to nearest even; by dropping what is too much, as a unit
+/// does of itself and Triton was seen to rely on; by PTX's `cvt.rna`.
+const ROUNDINGS: [Rounding; 3] = [Rounding::NearestEven, Rounding::TowardZero, Rounding::NearestAway];
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut question = Question::new(args)?;
-    let mut answer = question.answer()?;
-    if args.rounded && question.inputs.round == Rounding::NearestEven && !answer.exact {
-        // On units that hold all operands there is nothing to round.
-        let groups = question.groups.clone();
-        question.leave_out_those_that_hold_all();
-        let mut tried = answer.tried;
-        for round in if question.groups.is_empty() { &[][..] } else { &OTHERS } {
-            question.inputs.round = *round;
-            // Plans or formats may refuse all units that are left: that is no answer either.
-            let Ok(other) = question.answer() else { continue };
-            tried += other.tried;
-            if other.exact {
-                answer = other;
-                break;
-            }
-        }
-        answer.tried = tried;
-        if !answer.exact {
-            (question.groups, question.inputs.round) = (groups, Rounding::NearestEven);
-        }
-    }
+    let answer = question.answer()?;
     let mut out = io::output();
     if args.json {
         writeln!(out, "{}", question.json(&answer))?;
@@ -162,24 +148,53 @@ impl<'a> Question<'a> {
             return Err(Failure::Message(why));
         }
         let sample = sample(SAMPLE, d.shape);
-        let mut question = Self { args, inputs, d, sample, groups: Vec::new() };
+        let mut question = Self { args, inputs, d, sample, groups: Vec::new(), wanted: Vec::new() };
         question.groups = question.functions()?;
+        question.wanted = vec![true; question.groups.len()];
         Ok(question)
     }
 
-    /// Leaves the functions whose units do not hold all of A and B.
-    fn leave_out_those_that_hold_all(&mut self) {
+    /// What gives D, by the first of all roundings to be tried that any function does by.
+    fn answer(&mut self) -> Result<Answer, Failure> {
+        let (mut answer, mut refused, given) = (Answer::default(), None, [self.inputs.round]);
+        let several = self.args.rounded && self.args.inputs.round.is_none();
+        for round in if several { &ROUNDINGS[..] } else { &given } {
+            if *round != self.inputs.round {
+                self.inputs.round_by(*round);
+                self.want_those_that_round();
+            }
+            // Plans or formats may refuse all units: if they do by every rounding, that is the answer.
+            match self.screen() {
+                Ok(candidates) => self.judge(candidates, &mut answer)?,
+                Err(why) => refused = refused.or(Some(why)),
+            }
+            if answer.exact {
+                break;
+            }
+        }
+        match refused {
+            Some(why) if answer.tried.is_empty() => Err(why),
+            _ => Ok(answer),
+        }
+    }
+
+    /// Leaves out the functions whose units hold all that enters: by another rounding they give the same.
+    fn want_those_that_round(&mut self) {
         let (inputs, mut known) = (&self.inputs, HashMap::new());
+        if inputs.c.as_ref().is_some_and(|c| c.is_double() && !holds(c, &F32)) {
+            return;
+        }
         let mut held = |side: usize, array: &Array, format: FormatSpec| {
             *known.entry((side, format.name)).or_insert_with(|| holds(array, &format))
         };
-        self.groups.retain(|units| !held(0, &inputs.a, units[0].a) || !held(1, &inputs.b, units[0].b));
+        let rounds = |units: &Vec<Unit>| !held(0, &inputs.a, units[0].a) || !held(1, &inputs.b, units[0].b);
+        self.wanted = self.groups.iter().map(rounds).collect();
     }
 
-    /// What gives D, by the rounding at hand.
-    fn answer(&self) -> Result<Answer, Failure> {
-        let mut candidates = self.screen()?;
-        let tried = candidates.len();
+    /// Which candidates, all by the rounding at hand, give D or come closest.
+    fn judge(&self, mut candidates: Vec<Candidate>, answer: &mut Answer) -> Result<(), Failure> {
+        let name = |c: &Candidate| (c.group, c.plans[0].to_string(), c.out.name);
+        answer.tried.extend(candidates.iter().map(name));
         self.closest_first(&mut candidates);
         candidates.truncate(agreeing(&candidates).max(SECOND));
         self.screen_again(&mut candidates, SECOND_SAMPLE)?;
@@ -191,16 +206,19 @@ impl<'a> Question<'a> {
         let rest = candidates.split_off(agree);
         let start = Instant::now();
         let (mut matches, left) = self.settle(candidates, start)?;
-        let exact = matches.iter().any(|c| c.differ == 0);
-        if exact {
+        answer.left += left;
+        answer.exact = matches.iter().any(|c| c.differ == 0);
+        if answer.exact {
             matches.retain(|c| c.differ == 0);
+            answer.matches = matches;
         } else {
             let closest = rest.into_iter().take(CLOSEST.saturating_sub(matches.len())).collect();
-            matches.extend(self.settle(closest, start)?.0);
-            matches.sort_by_key(|c| c.differ);
-            matches.truncate(CLOSEST);
+            answer.matches.extend(matches);
+            answer.matches.extend(self.settle(closest, start)?.0);
+            answer.matches.sort_by_key(|c| c.differ);
+            answer.matches.truncate(CLOSEST);
         }
-        Ok(Answer { exact, tried, left, matches })
+        Ok(())
     }
 
     /// The units that take the operands, those together that compute one function.
@@ -243,6 +261,9 @@ impl<'a> Question<'a> {
         let (bar, mut candidates, mut refused) = (Bar::new("sampling"), Vec::new(), None);
         for (group, units) in self.groups.iter().enumerate() {
             bar.tell(group as u64, self.groups.len() as u64);
+            if !self.wanted[group] {
+                continue;
+            }
             match self.inputs.on(&units[0]) {
                 Ok(product) => self.screen_group(group, &product, &mut candidates, &mut refused),
                 Err(why) => refused = Some(why),
@@ -278,9 +299,8 @@ impl<'a> Question<'a> {
             for out in self.outputs(&units[0]).into_iter().filter(|out| named.is_none_or(|named| named == *out)) {
                 match product.elements(&plans[0], &out, &self.sample) {
                     Ok(codes) => {
-                        let plans = plans.clone();
-                        let mut new =
-                            Candidate { group, plans, out, misses: (0.0, 0.0), differ: 0, first: None, found: 0 };
+                        let (plans, round, misses) = (plans.clone(), self.inputs.round, (0.0, 0.0));
+                        let mut new = Candidate { group, plans, out, round, misses, differ: 0, first: None, found: 0 };
                         new.misses = self.misses(&self.sample, &codes, &new);
                         candidates.push(new);
                     }

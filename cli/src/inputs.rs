@@ -46,9 +46,9 @@ pub(crate) struct Operands {
     #[arg(long)]
     swizzled: bool,
     /// How values are rounded to the unit's formats: rne rna rnz rnu rnd rno rz ra rd ru (NVFP4 is always
-    /// rounded to nearest even)
-    #[arg(long, value_name = "ROUNDING", default_value = "rne")]
-    round: Rounding,
+    /// rounded to nearest even) [default: rne]
+    #[arg(long, value_name = "ROUNDING")]
+    pub(crate) round: Option<Rounding>,
     /// What becomes of values beyond the unit's formats: inf (or the NaN of formats without one; an error where there is neither) or saturate
     #[arg(long, value_parser = overflow, default_value = "inf")]
     overflow: Overflow,
@@ -125,7 +125,7 @@ impl Inputs {
     }
 
     pub(crate) fn read(args: &Operands) -> Result<Self, Failure> {
-        let mut inputs = Self::plain(&args.a, &args.b, args.round, args.overflow)?;
+        let mut inputs = Self::plain(&args.a, &args.b, args.round.unwrap_or(Rounding::NearestEven), args.overflow)?;
         let transposed = args.transposed.as_deref().unwrap_or_default();
         if transposed.contains('a') {
             inputs.a = inputs.a.transposed();
@@ -207,6 +207,11 @@ impl Inputs {
             return Some(c);
         }
         Some(self.single_c.get_or_init(|| c.single(self.round, self.overflow)))
+    }
+
+    /// Values are rounded like this from now on.
+    pub(crate) fn round_by(&mut self, round: Rounding) {
+        (self.round, self.single_c) = (round, OnceLock::new());
     }
 
     /// Whether C enters.

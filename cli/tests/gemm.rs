@@ -499,6 +499,25 @@ fn an_h100s_scales_additions_and_roundings_are_reproduced() {
     assert!(run.code == 0 && run.out.contains("\"round\":\"rz\""), "{}{}", run.out, run.err);
     let run = gemmulate(&[&ask[..], &["--round", "rna"]].concat(), b"");
     assert!(run.code == 1 && run.out.contains("none gives D"), "{}{}", run.out, run.err);
+    let run = gemmulate(&[&ask[..], &["--round", "rne"]].concat(), b"");
+    assert!(run.code == 1 && run.out.contains("none gives D"), "{}{}", run.out, run.err);
+    // What comes closest is told by any of them.
+    let mut bits = fs::read(&d).expect("D");
+    *bits.last_mut().expect("bytes") ^= 0x80;
+    let other = folder.path("other.npy");
+    fs::write(&other, bits).expect("a file");
+    let run = gemmulate(&["identify", &a, &b, &other, "--arch", "hopper", "--plans", "in-order", "--rounded"], b"");
+    let best = run.out.lines().nth(3).unwrap_or_default();
+    assert!(run.code == 1 && best.contains("1 of 16 ") && best.trim_end().ends_with("rz"), "{}{}", run.out, run.err);
+    // C of f64 is rounded like A and B, and by each rounding anew.
+    let data: Vec<u8> = (0..16).flat_map(|t| (1e4 / (f64::from(t) + 0.3)).to_le_bytes()).collect();
+    let (c, sum) = (folder.npy("c.npy", "<f8", &[4, 4], false, &data), folder.path("sum.npy"));
+    let unit = "hopper/mma.m16n8k8.f32.tf32.tf32.f32";
+    let run = gemmulate(&["gemm", unit, &a, &b, "-c", &c, "--round", "rz", "-o", &sum], b"");
+    assert_eq!(run.code, 0, "{}{}", run.out, run.err);
+    let ask = ["identify", &a, &b, &sum, "-c", &c, "--arch", "hopper", "--plans", "in-order", "--rounded"];
+    let run = gemmulate(&ask, b"");
+    assert!(run.code == 0 && run.out.contains("--round rz\n"), "{}{}", run.out, run.err);
     // Units that hold all operands answer, though the plan excludes all others, for which there would be more to try.
     let ones = |name, size: &[usize]| folder.floats(name, size, |t| 1.0 + (t % 7) as f32 / 1024.0);
     let (x, y, z) = (ones("x.npy", &[8, 8]), ones("y.npy", &[8, 8]), folder.floats("z.npy", &[8, 8], |_| 3.0));

@@ -210,7 +210,8 @@ impl<'a, D: Format> Gemm<'a, D> {
     }
 
     /// How many threads work: 1 keeps to the caller's, 0 (the default) uses the current rayon pool;
-    /// 1024 at most.
+    /// 1024 at most. Those asked for are the workspace's own; a caller that is a thread of a rayon
+    /// pool waits for them without taking up other jobs.
     /// The result never depends on it.
     #[must_use]
     pub const fn threads(mut self, threads: usize) -> Self {
@@ -219,7 +220,8 @@ impl<'a, D: Format> Gemm<'a, D> {
     }
 
     /// Calls `tell` now and then, from any thread; when it breaks, the product stops with
-    /// [`Error::Cancelled`].
+    /// [`Error::Cancelled`]. It must not wait for a rayon pool that the caller is a thread of: with
+    /// [`threads`](Self::threads) that thread waits for the product.
     #[must_use]
     pub const fn progress(mut self, tell: OnProgress<'a>) -> Self {
         self.progress = Some(tell);

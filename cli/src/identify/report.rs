@@ -30,7 +30,7 @@ impl Question<'_> {
     }
 
     pub(super) fn table(&self, out: &mut impl Write, answer: &Answer) -> Result<(), Failure> {
-        let (total, tried) = (self.d.len(), answer.tried);
+        let (total, tried) = (self.d.len(), answer.tried.len());
         if answer.exact {
             writeln!(out, "of {tried} functions and plans, these give all {total} elements bit for bit:")?;
         } else {
@@ -42,7 +42,9 @@ impl Question<'_> {
             }
             writeln!(out, "the closest:")?;
         }
-        let mut table = plain_table(&["units", "plans", "D", "elements that differ", "first difference"]);
+        let mut columns = vec!["units", "plans", "D", "elements that differ", "first difference"];
+        columns.extend(self.args.rounded.then_some("--round"));
+        let mut table = plain_table(&columns);
         let rows = rows(&answer.matches);
         for row in rows.iter().take(SHOWN) {
             let c = row[0];
@@ -53,7 +55,9 @@ impl Question<'_> {
                 format!("row {i}, column {j}: {}, not {}", value(c.found), value(self.d.code(at)))
             });
             let differ = format!("{} of {total}", c.differ);
-            table.add_row([column(&names), column(&plans), c.out.to_string(), differ, first]);
+            let mut cells = vec![column(&names), column(&plans), c.out.to_string(), differ, first];
+            cells.extend(self.args.rounded.then(|| c.round.to_string()));
+            table.add_row(cells);
         }
         writeln!(out, "{table}")?;
         if rows.len() > SHOWN {
@@ -66,8 +70,10 @@ impl Question<'_> {
             out,
             "each unit of a row goes with each of its plans, and stands for every M and N of its instruction"
         )?;
-        if answer.exact && self.args.rounded {
-            writeln!(out, "what a unit does not hold of A and B is rounded by --round {}", self.inputs.round)?;
+        if let (true, Some(best)) = (self.args.rounded, answer.matches.first()) {
+            let all = answer.matches.iter().all(|c| c.round == best.round);
+            let how = if all { format!("by --round {}", best.round) } else { "as its last column says".into() };
+            writeln!(out, "what a unit does not hold of A and B is rounded {how}")?;
         }
         if answer.left > 0 {
             let why = "agree on samples and were not computed whole: --limit gives them time";
@@ -84,7 +90,7 @@ impl Question<'_> {
             json!({
                 "units": self.groups[c.group].iter().map(|u| u.name.clone()).collect::<Vec<_>>(),
                 "plans": c.plans.iter().map(ToString::to_string).collect::<Vec<_>>(), "output": c.out.name,
-                "differ": c.differ, "of": self.d.len(), "first": c.first.map(|[_, i, j]| [i, j]),
+                "round": c.round.to_string(), "differ": c.differ, "of": self.d.len(), "first": c.first.map(|[_, i, j]| [i, j]),
                 "bits": c.first.map(|at| [format!("{:x}", c.found), format!("{:x}", self.d.code(at))]),
             })
         };
@@ -95,8 +101,7 @@ impl Question<'_> {
             .map(|(plan, functions, why)| json!({"plan": plan.to_string(), "functions": functions, "why": why}))
             .collect();
         json!({
-            "exact": answer.exact, "tried": answer.tried, "not_computed": answer.left, "matches": matches,
-            "round": self.inputs.round.to_string(),
+            "exact": answer.exact, "tried": answer.tried.len(), "not_computed": answer.left, "matches": matches,
             "left_out": left_out,
         })
     }
