@@ -45,7 +45,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     #[cfg(feature = "smt")]
     let solver = args.prove.solver()?;
-    let found = diff(&args.first, &args.second)?;
+    let found = diff(&args.first, &args.second).map_err(|why| {
+        // There is no input that both take: there are products of both.
+        let products = format!("gemmulate compare A.npy B.npy --units {},{}", args.first, args.second);
+        Failure::Message(format!("{why}\nwhole products of both: {products}"))
+    })?;
     #[cfg(feature = "smt")]
     let (found, proof) = match &solver {
         Some(solver) => prove::prove(&args.first, &args.second, found, solver)?,

@@ -2,7 +2,7 @@
 
 use crate::io::{self, Failure, Outcome};
 use crate::probe::interface_in_words;
-use crate::target::{Target, in_words, input_json, number};
+use crate::target::{Target, in_words, input_json, number, usage};
 use gemmulate::accumulate::Recipe;
 use gemmulate::probe::{BlackBox, Fit, FitOptions, Interface, fit};
 use serde_json::json;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// passed, and which parameters could as well have other values. Exit status 1, with the smallest
 /// counterexample found, if no model of the library's family gives the unit's bits.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(override_usage = usage("fit"), after_help = "\
 Examples:
   gemmulate fit \"H100 HGMMA.64x8x16.F32\"
   gemmulate fit --command ./mine --a bf16 --b bf16 --c f32 --d f32 --k 16")]

@@ -2,7 +2,7 @@
 
 use crate::file;
 use crate::io::{self, Failure, Outcome};
-use crate::target::{Target, in_words, input_json, number};
+use crate::target::{Target, in_words, input_json, number, usage};
 use gemmulate::probe::{BlackBox, Feature, Features, FitOptions, Interface, Observation, Value, features, fit};
 use serde_json::{Map, json};
 use std::io::Write;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Of a command, `model` says at the end whether all of it is explained by one model of the library's family, as `fit` finds
 /// it in less time: of a unit that follows other rules, a property is true of the inputs that show it and may not be of others.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(override_usage = usage("probe"), after_help = "\
 Examples:
   gemmulate probe volta/mma.m8n8k4.f32.f16.f16.f32
   gemmulate probe --command \"python3 my_model.py\" \\

@@ -44,6 +44,14 @@ pub(crate) struct Target {
     timeout: f64,
 }
 
+/// How a subcommand is pointed at either.
+pub(crate) fn usage(subcommand: &str) -> String {
+    let formats = "--a <FORMAT> --b <FORMAT> --c <FORMAT> --d <FORMAT> --k <K>";
+    format!(
+        "gemmulate {subcommand} [OPTIONS] <UNIT>\n       gemmulate {subcommand} [OPTIONS] --command <COMMAND> {formats}"
+    )
+}
+
 fn format(name: &str) -> Result<FormatSpec, String> {
     format_named(name).copied().ok_or_else(|| format!("no format is called `{name}`"))
 }

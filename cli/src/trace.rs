@@ -28,7 +28,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut lines = io::lines(&args.unit, args.file.as_deref())?;
     let mut out = io::output();
-    let (mut vector, mut as_expected) = (Vector::default(), true);
+    let (mut vector, mut as_expected, mut drawn) = (Vector::default(), true, false);
     let outcome = loop {
         if !lines.has_line() {
             out.flush()?;
@@ -37,6 +37,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             Ok(Line::Vector) => {
                 writeln!(out, "line {}: {}", lines.number(), args.unit)?;
                 writeln!(out, "{}", draw(&args.unit, &vector)?)?;
+                drawn = true;
                 if let Some(expected) = vector.d {
                     as_expected &= expected.accepts(vector.eval(&args.unit)?, &args.unit.d);
                 }
@@ -47,5 +48,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
     };
     out.flush()?;
+    if !drawn && outcome.is_ok() {
+        let _ = writeln!(std::io::stderr(), "no lines of operands: nothing to draw");
+    }
     outcome
 }

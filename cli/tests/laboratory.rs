@@ -111,7 +111,8 @@ fn diff_says_where_units_differ_and_proves_nothing_unasked() {
     let run = gemmulate(&["diff", VOLTA, "turing/mma.m8n8k4.f32.f16.f16.f32"], b"");
     assert!(run.code == 0 && run.out.starts_with("the same function") && !run.out.contains("proved"), "{}", run.out);
     let run = gemmulate(&["diff", VOLTA, "ampere/mma.m16n8k8.f32.f16.f16.f32"], b"");
-    assert!(run.code == 2 && run.err.contains("K = 8"), "{}", run.err);
+    let told = run.err.contains("K = 8") && run.err.contains("gemmulate compare A.npy B.npy --units volta/");
+    assert!(run.code == 2 && told, "{}", run.err);
 }
 
 #[cfg(feature = "smt")]
