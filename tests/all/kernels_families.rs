@@ -55,6 +55,31 @@ fn aligned_units_are_the_references() {
     family(|r| matches!(r, Recipe::Generic(g) if !g.exact), 2);
 }
 
+/// Steps of few products have a loop of their own on AVX-512, with and without a length known to the compiler.
+#[test]
+fn steps_of_few_products_are_the_references() {
+    let named = |name: &str| -> FormatSpec { *gemmulate::format::format_named(name).unwrap() };
+    let outputs = [
+        ("f32", Rounding::TowardZero, None),
+        ("f32", Rounding::NearestEven, None),
+        ("f32", Rounding::TowardZero, Some(13)),
+        ("f16", Rounding::NearestEven, None),
+    ];
+    for block in 1..=8 {
+        for (i, (d, output_rounding, output_bits)) in outputs.into_iter().enumerate() {
+            let format = named(["f16", "bf16", "tf32"][(block + i) % 3]);
+            let frac_bits = [25, 23, 10, 24][(block + 2 * i) % 4];
+            let c = if block % 3 == 2 { CPosition::Last } else { CPosition::With };
+            let g = GenericDot { block, frac_bits, output_rounding, output_bits, c, ..GenericDot::default() };
+            let unit =
+                Unit::custom(g, Shape::new(1, 1, 2 * block), [format, format, named(d), named(d)], None).unwrap();
+            let few = isas().contains(&Isa::Avx512) && block < 8;
+            assert!(!few || Gemm::on(&unit).isa(Isa::Avx512).kernel().name == "fda-i32", "{unit}");
+            all_kinds(&unit, 0..2);
+        }
+    }
+}
+
 #[test]
 fn exact_units_are_the_references() {
     family(|r| matches!(r, Recipe::Generic(g) if g.exact), 20);

@@ -18,6 +18,7 @@
 
 mod end;
 mod exponents;
+mod few;
 mod round_down;
 mod vector;
 
@@ -29,6 +30,7 @@ use core::ops::Range;
 use end::end;
 pub(super) use exponents::largest;
 use exponents::{exponents, fields};
+pub(super) use few::steps_few;
 pub(super) use vector::Vectors;
 
 /// Products whose sum, with c, i32 holds.

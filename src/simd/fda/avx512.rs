@@ -7,7 +7,7 @@
 use super::finish::{accumulators, finish, finish_narrow, low_halves, negatives, overflowed, start, truncated};
 use super::micro::Advance;
 use super::step::{Consts, Step};
-use super::{MR, NR, out, stream};
+use super::{MR, NR, aligned, out, stream};
 use core::arch::asm;
 use core::ops::Range;
 use std::arch::x86_64::*;
@@ -52,10 +52,15 @@ pub(super) unsafe fn max_exponents<const L: usize, const R: usize, const TILES: 
         }
     }
     let mut doubt = 0;
-    for (r, m) in best.iter_mut().enumerate() {
-        if q.tiny & 1 != 0 {
-            doubt |= doubts(*m) << (4 * r);
+    if q.tiny & 1 != 0 {
+        let mut least = best[0];
+        best.iter().for_each(|m| least = _mm512_min_epu8(least, *m));
+        // Hardly ever one of all rows.
+        if below_safe(least) != 0 {
+            best.iter().enumerate().for_each(|(r, m)| doubt |= doubts(*m) << (4 * r));
         }
+    }
+    for m in &mut best {
         *m = exponent_fields(*m, q);
     }
     (best, doubt)
@@ -69,12 +74,19 @@ pub(super) fn exponent_fields(largest: __m512i, q: &Consts) -> __m512i {
     _mm512_max_epu8(_mm512_subs_epu8(largest, sub), floor)
 }
 
+/// Bytes of largest exponents, a bit each, beside which a product of an operand below the window might be as large.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn below_safe(largest: __m512i) -> u64 {
+    _mm512_cmplt_epu8_mask(largest, _mm512_set1_epi8((95 + 127 + 1) as u8 as i8))
+}
+
 /// The pieces of a row in which a tiny operand might matter. Not inline: a comparison beforehand costs a multiplication.
 #[cold]
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn doubts(largest: __m512i) -> u32 {
-    let bits = _mm512_cmplt_epu8_mask(largest, _mm512_set1_epi8((95 + 127 + 1) as u8 as i8));
+    let bits = below_safe(largest);
     (0..4).fold(0, |m, t| m | u32::from(bits >> t & 0x1111_1111_1111_1111 != 0) << t)
 }
 
@@ -108,7 +120,7 @@ pub(super) fn powers(bytes: __m512i, t: usize) -> __m512 {
 
 /// Whether results are to be cut further than `OUT` says.
 #[inline(always)]
-const fn is_cut<const OUT: u8>(q: &Consts) -> bool {
+pub(super) const fn is_cut<const OUT: u8>(q: &Consts) -> bool {
     OUT == out::F32_RZ && q.keep != -1
 }
 
@@ -124,8 +136,8 @@ pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut 
             (true, 16) => narrow::<OUT, 16>(p, q, skip),
             (true, 32) => narrow::<OUT, 32>(p, q, skip),
             (true, _) => narrow::<OUT, 0>(p, q, skip),
+            _ if q.aligned => aligned::steps_few::<OUT>(p, q, skip, steps),
             _ if is_cut::<OUT>(q) => steps_fast::<{ out::F32_CUT }>(p, q, skip, steps),
-            (_, 4) => stream::steps::<OUT, false, 4>(p, q, skip, steps),
             (_, 8) => stream::steps::<OUT, false, 8>(p, q, skip, steps),
             (_, 16) => stream::steps::<OUT, false, 16>(p, q, skip, steps),
             (_, 32) => stream::steps::<OUT, true, 32>(p, q, skip, steps),
@@ -310,7 +322,7 @@ unsafe fn quarter<
     for r in 0..R {
         let at = unsafe { p.c.add(r * NR + t * 16) };
         // Floors become truncations by the negative count.
-        let mut sum = unsafe { negatives::<L>(p.a_sign.add(r), p.b_sign.add(t * 16)) };
+        let mut sum = unsafe { negatives(p.a_sign.add(r), p.b_sign.add(t * 16)) };
         if CHECK {
             sum = _mm512_sub_epi32(sum, _mm512_set1_epi32(1 << 30));
         }
@@ -370,7 +382,7 @@ unsafe fn quarter_narrow<const OUT: u8, const L: usize, const TILES: bool>(
     let mut redo = 0;
     for r in 0..MR {
         let at = unsafe { p.c.add(r * NR + t * 16) };
-        let negative = unsafe { negatives::<L>(p.a_sign.add(r), p.b_sign.add(t * 16)) };
+        let negative = unsafe { negatives(p.a_sign.add(r), p.b_sign.add(t * 16)) };
         let d = finish_narrow::<OUT>(acc[r], negative, top[r], unsafe { _mm512_load_ps(at) }, q);
         if TILES || (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };

@@ -80,13 +80,11 @@ pub(super) fn low_halves(even: __m512d, odd: __m512d) -> __m512i {
 /// # Safety
 /// `a` points to a row's signs, `b` to those of 16 columns, aligned to 64 bytes.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq")]
-pub(super) unsafe fn negatives<const L: usize>(a: *const u32, b: *const u32) -> __m512i {
+#[target_feature(enable = "avx512f,avx512vpopcntdq")]
+pub(super) unsafe fn negatives(a: *const u32, b: *const u32) -> __m512i {
     // SAFETY: the caller's promise.
     let signs = unsafe { _mm512_xor_si512(_mm512_set1_epi32(*a as i32), _mm512_load_si512(b.cast())) };
-    // Four bits are looked up: on Zen 4 a `vpopcntd` costs a multiplication, a shuffle nothing.
-    let of_four = _mm512_set4_epi32(0x0403_0302, 0x0302_0201, 0x0302_0201, 0x0201_0100);
-    if L == 4 { _mm512_shuffle_epi8(of_four, signs) } else { _mm512_popcnt_epi32(signs) }
+    _mm512_popcnt_epi32(signs)
 }
 
 /// `sum * 2^(e_max - F)` encoded. With `SCALE` by `vscalefps`: three operations for adders instead of one for

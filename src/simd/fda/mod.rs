@@ -1,5 +1,5 @@
 //! FDA, the fused dot-add, with a magic accumulator (AVX-512; AVX2 where it is f32), or on products aligned one by one
-//! (`aligned`: other units on AVX2, and all of F up to 40 on SSE2).
+//! (`aligned`: other units on AVX2, all of F up to 40 on SSE2, and steps of few products on AVX-512).
 //!
 //! The FDA truncates every product to a multiple of `q = 2^(e_max - F)` and adds exactly. One fused
 //! multiply-add does both: an accumulator held in `[2^52 q, 2^53 q)` has `q` as its unit in the last
@@ -56,6 +56,8 @@ use std::sync::Arc;
 const MR: usize = 8;
 /// Row groups of `MR` whose states are kept together while the steps go by.
 const GROUPS: usize = 8;
+/// Steps of fewer products are aligned one by one on AVX-512, too.
+const FEW: usize = 8;
 /// Columns of a micro-tile: four vectors of 16.
 const NR: usize = 64;
 
@@ -247,7 +249,11 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let small = |r: Reach| r.emin >= -16 && r.emax <= 16;
     let sums_fit = f <= 14 && (block << (f + 2)) + (2 << f) < 1 << 22 && fraction_bits <= 12;
     let narrow = sums_fit && small(a) && small(b) && unit.scale.is_none() && !matches!(set, Set::Sse2(_));
-    let aligned = !matches!(set, Set::Avx512(_)) && !narrow && fits_f32(unit);
+    let wide = matches!(set, Set::Avx512(_)) && !narrow;
+    let fixed = if wide { Tables::new(unit, block, f) } else { None };
+    // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings.
+    let few = block < FEW && f <= 25 && fixed.is_none();
+    let aligned = (!wide || few) && !narrow && fits_f32(unit);
     if matches!(set, Set::Sse2(_)) && !aligned {
         return None;
     }
@@ -262,7 +268,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         keep,
         narrow,
         aligned,
-        fixed: if matches!(set, Set::Avx512(_)) && !narrow { Tables::new(unit, block, f) } else { None },
+        fixed,
         a,
         b,
         via_f16: g.via_f16,
@@ -304,7 +310,16 @@ impl Fda {
     /// Binary exponents of A's and B's scales.
     const fn scales(&self) -> (i32, i32) {
         let f = self.frac_bits as i32;
-        if self.narrow { (0, f - 23) } else { (step::A_SCALE, step::B_SCALE + f) }
+        match () {
+            () if self.aligned => (0, 0),
+            () if self.narrow => (0, f - 23),
+            () => (step::A_SCALE, step::B_SCALE + f),
+        }
+    }
+
+    /// Whether values are packed as f32, not f64.
+    const fn in_f32(&self) -> bool {
+        self.narrow || self.aligned
     }
 }
 

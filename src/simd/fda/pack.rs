@@ -77,18 +77,25 @@ const fn first_special(spec: &FormatSpec) -> u32 {
 impl Decoder {
     fn new(spec: &FormatSpec, scale: i32, fda: &Fda, enlarge: bool, top: i32) -> Self {
         let pow = |e: i32| f64::from_bits(((1023 + e) as u64) << 52);
-        // Relative 2^-47, or 2^-20 in f32.
-        let enlarge = i64::from(enlarge) << if fda.narrow { 32 } else { 5 };
+        // Relative 2^-47, or 2^-20 in f32. Products that are truncated one by one need neither that nor stand-ins of zeros.
+        let enlarge = if fda.aligned { 0 } else { i64::from(enlarge) << if fda.narrow { 32 } else { 5 } };
+        let quantum = spec.emin() - spec.fraction_bits as i32;
+        let tiny = match () {
+            () if fda.aligned => 0.0,
+            () if fda.narrow => pow(-100),
+            () => pow(-1000),
+        };
         Self {
             ignored: spec.ignored_low_bits,
             frac_bits: spec.fraction_bits,
             width: spec.exponent_bits + spec.fraction_bits,
             special: first_special(spec),
             fnuz: spec.specials == Specials::NanNegativeZero,
-            subnormal: pow(spec.emin() - spec.fraction_bits as i32 + scale),
+            // Numbers below the normal f32s are far below where any bit of such products counts.
+            subnormal: if fda.aligned && spec.emin() <= -126 { 0.0 } else { pow(quantum + scale) },
             rebias: i64::from(1023 - spec.bias + scale) << 52 | enlarge,
             enlarge,
-            tiny: pow(if fda.narrow { -100 } else { -1000 }).to_bits() as i64 | enlarge,
+            tiny: tiny.to_bits() as i64 | enlarge,
             top: top + spec.bias,
             f16_low: fda.via_f16.then_some(spec.bias - 14),
         }
@@ -301,7 +308,7 @@ impl Fda {
         let panel = Rows {
             fda: self,
             decoder: Decoder::new(&self.unit.a, self.scales().0, self, false, to.top),
-            values: Values::new(&mut to.values, self.narrow, groups * MR * k),
+            values: Values::new(&mut to.values, self.in_f32(), groups * MR * k),
             limit: self.risk_limit(),
             half_small: self.half_small(),
         };
@@ -330,7 +337,7 @@ impl Fda {
         let l = self.block;
         for s in 0..to.steps {
             let at = (to.at_a(row / MR, s) * MR + row % MR) * l;
-            if self.narrow {
+            if self.in_f32() {
                 to.values.view_mut::<f32>()[at..at + l].fill(0.0);
             } else {
                 to.values.view_mut::<f64>()[at..at + l].fill(0.0);
@@ -365,7 +372,7 @@ impl Fda {
         let panel = Columns {
             fda: self,
             decoder: Decoder::new(&self.unit.b, self.scales().1, self, true, to.top),
-            values: Values::new(&mut to.values, self.narrow, groups * NR * k),
+            values: Values::new(&mut to.values, self.in_f32(), groups * NR * k),
             codes,
             columns,
         };
@@ -373,7 +380,7 @@ impl Fda {
         to.signs.room::<u32>(groups * NR * steps);
         for s in 0..steps {
             for g in 0..groups {
-                if self.narrow { panel.step::<false>(g, s, to) } else { panel.step::<true>(g, s, to) }
+                if self.in_f32() { panel.step::<false>(g, s, to) } else { panel.step::<true>(g, s, to) }
             }
         }
     }

@@ -386,23 +386,24 @@ impl<M: Micro> TileRun<'_, M> {
     /// Step `s` of the first row group.
     #[inline(always)]
     fn pointers(&mut self, s: usize) -> Step {
-        let (l, aligned) = (self.fda.block, self.fda.aligned);
-        let narrow = self.fda.narrow || aligned;
+        let (l, narrow) = (self.fda.block, self.fda.in_f32());
         let (ia, ib) = (self.a.at_a(self.at[0], s) * MR, self.b.at_b(self.at[1], s) * NR);
         let scratch = &self.work.scratch;
+        // Sets without counts of negative products pack none.
+        let signs = |p: &Packed, at: usize| p.signs.view::<u32>().get(at..).map_or(core::ptr::null(), <[u32]>::as_ptr);
         Step {
             a_val: if narrow { scratch.a_values.as_ptr() } else { self.a.values.view::<f64>()[ia * l..].as_ptr() },
             a_val32: if narrow { self.a.values.view::<f32>()[ia * l..].as_ptr() } else { core::ptr::null() },
             b_val32: if narrow { self.b.values.view::<f32>()[ib * l..].as_ptr() } else { core::ptr::null() },
             a_exp: self.a.exponents.view::<u32>()[ia * l..].as_ptr(),
             a_wide: scratch.a.as_ptr(),
-            a_sign: if aligned { core::ptr::null() } else { self.a.signs.view::<u32>()[ia..].as_ptr() },
+            a_sign: signs(self.a, ia),
             a_fixed: self.a.integers.lines(ia, l, 4),
             b_fixed: self.b.integers.lines(ib, l, 1),
             b_val: if narrow { scratch.b_values.as_ptr() } else { self.b.values.view::<f64>()[ib * l..].as_ptr() },
             b_exp: self.b.exponents.view::<u8>()[ib * l..].as_ptr(),
             b_wide: scratch.b.as_ptr(),
-            b_sign: if aligned { core::ptr::null() } else { self.b.signs.view::<u32>()[ib..].as_ptr() },
+            b_sign: signs(self.b, ib),
             c: self.work.tile.0.as_mut_ptr(),
             vectors: self.size[1].div_ceil(16),
         }

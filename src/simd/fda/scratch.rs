@@ -17,6 +17,9 @@ const AND_OR: i32 = 0xEA;
 /// Sentinel exponent of zero for the wide kernel.
 const NO_EXPONENT: i16 = -8000;
 
+/// What enlarges B's values by a relative 2^-47 or less.
+const ENLARGED: u64 = 1 << 5;
+
 /// In this order, so that all arrays are aligned to 64 bytes. The wide kernel's exponents, made when needed: A's for
 /// one step and row group, B's for one step and column group.
 #[derive(Debug)]
@@ -93,22 +96,18 @@ fn widened(v: f32, scale: i32) -> f64 {
 }
 
 impl Fda {
-    /// The values of step `s` of a line times `2^scale`, as wide panels have them; 0 for what is special.
+    /// The values of step `s` of a line times `2^scale`, as f64 panels have them, B's enlarged by a bit; stand-ins of zeros
+    /// for what is special.
     #[inline(always)]
-    fn decode(&self, spec: &FormatSpec, s: usize, scale: i32, code: impl Fn(usize) -> u64, to: &mut [f64]) {
+    fn decode(&self, spec: &FormatSpec, s: usize, scale: i32, bit: u64, code: impl Fn(usize) -> u64, to: &mut [f64]) {
         let unit_k = self.unit.shape.k;
         for (i, to) in to.iter_mut().enumerate() {
             let at = s * self.block + i;
             let num = spec.decode(code(at / unit_k * unit_k + self.order[at % unit_k]));
-            let finite = num.class == Class::Finite;
+            let nothing = num.class != Class::Finite || num.significand == 0;
             let value = num.significand as f64 * power(num.exponent - num.frac_bits as i32 + scale);
-            *to = if !finite {
-                0.0
-            } else if num.negative {
-                -value
-            } else {
-                value
-            };
+            let magnitude = f64::from_bits(if nothing { power(-1000) } else { value }.to_bits() | bit);
+            *to = if num.negative { -magnitude } else { magnitude };
         }
     }
 }
@@ -144,10 +143,10 @@ impl Scratch {
                 let line = group * MR + line;
                 let shift = shift(&a.shifts, line, panel.lines, a.steps) + a_scale;
                 let code = |p: usize| if line < panel.lines { panel.codes.get(line * panel.k + p) } else { 0 };
-                fda.decode(&fda.unit.a, s, shift, code, to);
+                fda.decode(&fda.unit.a, s, shift, 0, code, to);
             }
         }
-        let values = if fda.narrow || fda.aligned { &self.a_values[..n] } else { &a.values.view::<f64>()[at..at + n] };
+        let values = if fda.in_f32() { &self.a_values[..n] } else { &a.values.view::<f64>()[at..at + n] };
         let row = group * MR;
         let low: [i32; MR] = core::array::from_fn(|r| a_low + shift(&a.shifts, row + r, panels[0].lines, a.steps));
         for ((e, v), low) in self.a.chunks_mut(l).zip(values.chunks(l)).zip(low) {
@@ -175,17 +174,14 @@ impl Scratch {
                 let line = column_group * NR + j;
                 let shift = shift(&b.shifts, line, panel.lines, b.steps) + b_scale;
                 let code = |p: usize| if line < panel.lines { panel.codes.get(p * panel.lines + line) } else { 0 };
-                fda.decode(&fda.unit.b, s, shift, code, &mut values[..l]);
+                fda.decode(&fda.unit.b, s, shift, ENLARGED, code, &mut values[..l]);
                 // Even columns of a vector first.
                 let at = j / 16 * l * 16 + j % 2 * 8 + j % 16 / 2;
                 values[..l].iter().enumerate().for_each(|(k, v)| self.b_values[at + k * 16] = *v);
             }
         }
-        let values = if fda.narrow || fda.aligned {
-            &self.b_values[..NR * l]
-        } else {
-            &b.values.view::<f64>()[at * NR * l..][..NR * l]
-        };
+        let values =
+            if fda.in_f32() { &self.b_values[..NR * l] } else { &b.values.view::<f64>()[at * NR * l..][..NR * l] };
         let column = column_group * NR;
         let low: [i32; NR] = core::array::from_fn(|j| b_low + shift(&b.shifts, column + j, panels[1].lines, b.steps));
         for (n, v) in values.as_chunks::<16>().0.iter().enumerate() {

@@ -73,10 +73,11 @@ impl Step {
         }
     }
 
-    /// The step from row `r` on, for f64 accumulators.
+    /// The step from row `r` on.
     pub(super) const fn row(&self, r: usize, l: usize) -> Self {
         Self {
             a_val: self.a_val.wrapping_add(r * l),
+            a_val32: self.a_val32.wrapping_add(r * l),
             a_exp: self.a_exp.wrapping_add(r * l),
             a_sign: self.a_sign.wrapping_add(r),
             c: self.c.wrapping_add(r * NR),

@@ -189,7 +189,7 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     let (mut tops, mut units) = ([zero; ROWS], [zero; ROWS]);
     let states = unsafe { get(upcoming.states(0)) };
     each_row!([0, 1, 2, 3], R => (tops[R], units[R]) = unsafe {
-        begin::<OUT, L>(states[R], largest.add(R), place::<L>(upcoming.t), q)
+        begin::<OUT>(states[R], largest.add(R), place(upcoming.t), q)
     });
     loop {
         let left = steps - done - run;
@@ -264,7 +264,7 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                             each_row!([2, 3], R => unsafe {
                                 products::<L, R>(&mut even, &mut odd, &mut best, values, (b_exp, a_exp), l);
                                 for r in [2 * R - 4, 2 * R - 3] {
-                                    (tops[r], units[r]) = begin::<OUT, L>(states[r], $fields.wrapping_add(r), $t, q);
+                                    (tops[r], units[r]) = begin::<OUT>(states[r], $fields.wrapping_add(r), $t, q);
                                     // Here, not after the products, where compilers would have it.
                                     asm!(
                                         "/* {0} {1} */",
@@ -287,15 +287,15 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                             each_row!([0, 1, 2, 3], R => sums[R] = low_halves(even[R], odd[R]));
                         }};
                     }
-                    let (ending, lift) = (s + 1 == run, place::<L>(here.t));
+                    let (ending, lift) = (s + 1 == run, place(here.t));
                     piece!(0, s == 0, before.states(1), leave, here.states(1), fields.wrapping_add(ROWS), lift);
                     skip[g] |= core::mem::take(&mut doubtful);
                     before = here;
                     fields = fields.wrapping_add(MR);
                     let (fields, lift) = match (ending, last && goes_on) {
                         (false, _) => (fields, lift),
-                        (true, false) => (here_max, place::<L>(upcoming.t)),
-                        (true, true) => (next_max, place::<L>(upcoming.t)),
+                        (true, false) => (here_max, place(upcoming.t)),
+                        (true, true) => (next_max, place(upcoming.t)),
                     };
                     piece!(1, ending, here.states(0), skip[g] >> here.bit(0), upcoming.states(0), fields, lift);
                     here.next(l);

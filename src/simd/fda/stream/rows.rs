@@ -9,10 +9,7 @@ use std::arch::x86_64::*;
 /// What takes a column's exponent field from its byte to its place, for vector `t` of columns.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn place<const L: usize>(t: usize) -> __m512i {
-    if L == 4 {
-        return _mm512_set1_epi32([23, 15, 7, 31][t % 4]);
-    }
+pub(super) fn place(t: usize) -> __m512i {
     // SAFETY: a vector each.
     unsafe { _mm512_load_si512(PLACES.0[t % 4].as_ptr().cast()) }
 }
@@ -32,16 +29,11 @@ static PLACES: Places = {
 #[repr(align(64))]
 struct Places([[u8; 64]; 4]);
 
-/// The power of two of a row's largest exponents at `place`. Few products leave multipliers time for a rotation, and
-/// are bound by the number of operations.
+/// The power of two of a row's largest exponents at `place`: a rotation would be one operation, but one of multipliers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn power<const L: usize>(largest: __m512i, place: __m512i) -> __m512 {
-    _mm512_castsi512_ps(if L == 4 {
-        _mm512_rolv_epi32(largest, place)
-    } else {
-        _mm512_srli_epi32::<1>(_mm512_shuffle_epi8(largest, place))
-    })
+fn power(largest: __m512i, place: __m512i) -> __m512 {
+    _mm512_castsi512_ps(_mm512_srli_epi32::<1>(_mm512_shuffle_epi8(largest, place)))
 }
 
 /// Where a row of a piece begins: `1.5 * 2^e_max`, and c in units of q.
@@ -50,14 +42,14 @@ fn power<const L: usize>(largest: __m512i, place: __m512i) -> __m512 {
 /// `largest` points to the row's largest exponents.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn begin<const OUT: u8, const L: usize>(
+pub(super) unsafe fn begin<const OUT: u8>(
     c: __m512,
     largest: *const __m512i,
     place: __m512i,
     q: &Consts,
 ) -> (__m512i, __m512i) {
     // SAFETY: the caller's promise.
-    let top = start::<OUT>(power::<L>(unsafe { *largest }, place), c, q);
+    let top = start::<OUT>(power(unsafe { *largest }, place), c, q);
     (top, truncated(top, c, q))
 }
 
@@ -133,7 +125,7 @@ pub(super) unsafe fn end<const OUT: u8, const CHECK: bool, const L: usize>(
     q: &Consts,
 ) -> __m512 {
     // SAFETY: the caller's promise.
-    let rest = _mm512_add_epi32(units, unsafe { negatives::<L>(a_sign.add(r), b_sign) });
+    let rest = _mm512_add_epi32(units, unsafe { negatives(a_sign.add(r), b_sign) });
     let rest = if CHECK { _mm512_sub_epi32(rest, _mm512_set1_epi32(OFFSET)) } else { rest };
     let sum = _mm512_add_epi32(sum, rest);
     // An infinite f16 must stay one, which NaN, its exponent as a number, would not.
