@@ -295,6 +295,7 @@ impl Unit {
     }
 
     /// Scales per operand and dot-add; 0 without block scales.
+    #[inline]
     pub fn scales(&self) -> usize {
         self.scale.map_or(0, |s| self.shape.k / s.block)
     }

@@ -10,7 +10,7 @@ use crate::npy::{Array, Vectors, differ};
 use crate::prepared::Prepared;
 use crate::units;
 use gemmulate::arch::ArchInfo;
-use gemmulate::format::{BF16, F16, F32, F64, FormatSpec};
+use gemmulate::format::{BF16, F16, F32, F64, FormatSpec, UE8M0};
 use gemmulate::round::Rounding;
 use gemmulate::{Plan, Unit};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -108,7 +108,7 @@ struct Answer {
     exact: bool,
     /// Functions, plans and D's formats.
     tried: HashSet<(usize, String, &'static str)>,
-    /// Candidates that agree on the sample and were not computed.
+    /// Candidates that agree on the sample and were not computed, by any rounding.
     left: usize,
     matches: Vec<Candidate>,
 }
@@ -181,14 +181,20 @@ impl<'a> Question<'a> {
     /// Leaves out the functions whose units hold all that enters: by another rounding they give the same.
     fn want_those_that_round(&mut self) {
         let (inputs, mut known) = (&self.inputs, HashMap::new());
-        if inputs.c.as_ref().is_some_and(|c| c.is_double() && !holds(c, &F32)) {
-            return;
-        }
-        let mut held = |side: usize, array: &Array, format: FormatSpec| {
-            *known.entry((side, format.name)).or_insert_with(|| holds(array, &format))
+        let doubles = inputs.c.as_ref().filter(|c| inputs.reads_c() && c.is_double());
+        let rounds_c = doubles.is_some_and(|c| !holds(c, &F32));
+        let mut rounds = |side: usize, array: &Array, unit: &Unit| {
+            let format = [unit.a, unit.b][side];
+            if array.pattern_width().is_none() && unit.scale.is_some() && !inputs.has_scales(side) {
+                // NVFP4 is quantised by one rounding.
+                return unit.scale.is_some_and(|rule| rule.format == UE8M0);
+            }
+            let held = || inputs.is_packed(array, &format) || holds(array, &format);
+            !*known.entry((side, format.name)).or_insert_with(held)
         };
-        let rounds = |units: &Vec<Unit>| !held(0, &inputs.a, units[0].a) || !held(1, &inputs.b, units[0].b);
-        self.wanted = self.groups.iter().map(rounds).collect();
+        let mut any =
+            |unit: &Unit| rounds_c && unit.d != F64 || rounds(0, &inputs.a, unit) || rounds(1, &inputs.b, unit);
+        self.wanted = self.groups.iter().map(|units| any(&units[0])).collect();
     }
 
     /// Which candidates, all by the rounding at hand, give D or come closest.
@@ -215,7 +221,8 @@ impl<'a> Question<'a> {
             let closest = rest.into_iter().take(CLOSEST.saturating_sub(matches.len())).collect();
             answer.matches.extend(matches);
             answer.matches.extend(self.settle(closest, start)?.0);
-            answer.matches.sort_by_key(|c| c.differ);
+            let near = |x: &Candidate, y: &Candidate| x.misses.1.total_cmp(&y.misses.1);
+            answer.matches.sort_by(|x, y| x.differ.cmp(&y.differ).then(near(x, y)));
             answer.matches.truncate(CLOSEST);
         }
         Ok(())

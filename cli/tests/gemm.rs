@@ -518,6 +518,19 @@ fn an_h100s_scales_additions_and_roundings_are_reproduced() {
     let ask = ["identify", &a, &b, &sum, "-c", &c, "--arch", "hopper", "--plans", "in-order", "--rounded"];
     let run = gemmulate(&ask, b"");
     assert!(run.code == 0 && run.out.contains("--round rz\n"), "{}{}", run.out, run.err);
+    // What is packed, or always rounded in one way, is tried once.
+    let packed = |name, size: &[usize]| folder.bytes(name, size, |t| (t * 37 % 251) as u8);
+    let (x, y) = (packed("fp4a.npy", &[32, 32]), packed("fp4b.npy", &[32, 32]));
+    let z = folder.floats("sums.npy", &[32, 32], |t| t as f32);
+    let ask = ["identify", &x, &y, &z, "--arch", "blackwell", "--packed", "--limit", "0", "--json"];
+    let once = gemmulate(&ask, b"");
+    let each = gemmulate(&[&ask[..], &["--rounded"]].concat(), b"");
+    let [first, second] = [&once, &each].map(|run| serde_json::from_str::<serde_json::Value>(&run.out).expect("JSON"));
+    assert_eq!((once.code, each.code), (1, 1), "{}{}", once.err, each.err);
+    for key in ["tried", "not_computed"] {
+        assert_eq!(first[key], second[key], "{key}: {}", each.out);
+    }
+    assert!(!each.out.contains("\"round\":\"rz\""), "{}", each.out);
     // Units that hold all operands answer, though the plan excludes all others, for which there would be more to try.
     let ones = |name, size: &[usize]| folder.floats(name, size, |t| 1.0 + (t % 7) as f32 / 1024.0);
     let (x, y, z) = (ones("x.npy", &[8, 8]), ones("y.npy", &[8, 8]), folder.floats("z.npy", &[8, 8], |_| 3.0));

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::format::FormatSpec;
 use core::ops::{ControlFlow, Range};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ndarray::{ArrayView2, s};
+use ndarray::{ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis, ShapeBuilder, s};
 use rayon::prelude::*;
 
 /// How far a product has come, in multiply-adds.
@@ -302,12 +302,12 @@ impl<W: Wide> Product<'_, W> {
     }
 
     fn pack_a(&self, panel: &mut Panel, rows: Range<usize>, chunk: &Chunk) {
-        self.scales(&self.a, panel, rows.clone(), chunk);
+        self.scales(&self.a, panel, rows.clone(), chunk, false);
         self.a.rows(panel, rows, chunk, self.shared.kernel);
     }
 
     pub(super) fn pack_b(&self, panel: &mut Panel, columns: Range<usize>, chunk: &Chunk) {
-        self.scales(&self.b, panel, columns.clone(), chunk);
+        self.scales(&self.b, panel, columns.clone(), chunk, true);
         self.b.columns(panel, columns, chunk, self.shared.kernel);
     }
 
@@ -381,32 +381,44 @@ impl<W: Wide> Product<'_, W> {
         }
     }
 
-    /// Block scales of a panel's lines; padding has scale 1.
-    fn scales(&self, side: &Side<'_>, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk) {
+    /// Block scales of lines, rows of A or, `across`, columns of B; padding has scale 1.
+    fn scales(&self, side: &Side<'_>, panel: &mut Panel, lines: Range<usize>, chunk: &Chunk, across: bool) {
         let (Some(rule), Some(scales)) = (self.shared.unit.scale, &side.scales) else { return };
-        let one = rule.format.encode_f64(1.0, Default::default(), Default::default()).unwrap_or_default() as u8;
+        let slots = (chunk.to - chunk.from).div_ceil(rule.block);
         panel.scales.clear();
+        panel.scales.resize(lines.len() * slots, 0);
+        let strides = if across { [1, lines.len()] } else { [slots, 1] };
+        panel.scale_strides = strides;
+        let layout = (lines.len(), slots).strides(strides.into());
+        let mut to = ArrayViewMut2::from_shape(layout, &mut panel.scales).expect("as many codes");
+        let of_lines = scales.slice(s![lines, ..]);
         if let Some(run) = Side::whole(chunk).filter(|run| run.start % rule.block == 0) {
-            let blocks = run.start / rule.block..run.end.div_ceil(rule.block);
-            let (slots, scales) = (blocks.len(), scales.slice(s![lines, blocks]));
-            panel.scales.resize(scales.len(), 0);
-            // B's scales lie block after block.
-            for (slot, of_lines) in scales.columns().into_iter().enumerate() {
-                of_lines.iter().zip(panel.scales[slot..].iter_mut().step_by(slots)).for_each(|(code, to)| *to = *code);
-            }
+            let from = of_lines.slice(s![.., run.start / rule.block..run.end.div_ceil(rule.block)]);
+            // Along what is one piece of memory in the panel, and often in the matrix, too.
+            let axis = Axis(usize::from(across));
+            to.axis_iter_mut(axis).zip(from.axis_iter(axis)).for_each(|(to, from)| copy(to, from));
             return;
         }
-        for line in lines {
-            for p in (chunk.from..chunk.to).step_by(rule.block) {
-                // The schedule was found to have one scale for each slot.
-                let block = chunk.slice.block_of(p, p + rule.block, rule.block).ok().flatten();
-                panel.scales.push(block.map_or(one, |g| scales[[line, g]]));
+        let one = rule.format.encode_f64(1.0, Default::default(), Default::default()).unwrap_or_default() as u8;
+        for (mut to, p) in to.columns_mut().into_iter().zip((chunk.from..).step_by(rule.block)) {
+            // The schedule was found to have one scale for each slot.
+            match chunk.slice.block_of(p, p + rule.block, rule.block).ok().flatten() {
+                Some(block) => to.assign(&of_lines.column(block)),
+                None => to.fill(one),
             }
         }
     }
 
     fn deliver(tile: &Tile<W>, sink: &mut dyn Sink) {
         sink.write([tile.rows.start, tile.columns.start], tile.columns.len(), W::run(&tile.acc));
+    }
+}
+
+/// Copies codes, all at once where both are one piece of memory.
+fn copy(mut to: ArrayViewMut1<'_, u8>, from: ArrayView1<'_, u8>) {
+    match (to.as_slice_mut(), from.as_slice()) {
+        (Some(to), Some(from)) => to.copy_from_slice(from),
+        _ => to.assign(&from),
     }
 }
 

@@ -37,7 +37,7 @@ impl Tracer<'_> {
         let codes = |panel: &Panel| (s * step..(s + 1) * step).map(|p| panel.codes.get(p)).collect();
         let scales = |panel: &Panel| match self.unit.scale {
             Some(rule) => {
-                panel.scales[s * step / rule.block..][..step / rule.block].iter().map(|&code| code.into()).collect()
+                (s * step / rule.block..(s + 1) * step / rule.block).map(|slot| panel.scale(0, slot)).collect()
             }
             None => Vec::new(),
         };

@@ -63,8 +63,10 @@ pub(crate) struct Panel {
     pub(crate) k: usize,
     /// A: line after line, `codes[line * k + p]`. B: position after position, `codes[p * lines + line]`.
     pub(crate) codes: Staged,
-    /// Block scales' codes, `scales[line * slots + slot]`; empty without.
+    /// Block scales' codes, as codes lie: A's line after line, B's slot after slot; empty without.
     pub(crate) scales: Vec<u8>,
+    /// How far those of neighbouring lines, and of neighbouring slots, are apart.
+    pub(crate) scale_strides: [usize; 2],
     /// The reference's: unpacked numbers, line after line.
     nums: Vec<Num>,
     /// The reference's: a scale for each of them, or none.
@@ -81,7 +83,14 @@ impl Panel {
     /// For one line of `k` elements of a format of so many bits.
     pub(crate) fn line(k: usize, storage_bits: u32) -> Self {
         let codes = if storage_bits > 32 { Staged::Wide(Vec::new()) } else { Staged::default() };
-        Self { lines: 1, k, codes, ..Self::default() }
+        Self { lines: 1, k, codes, scale_strides: [0, 1], ..Self::default() }
+    }
+
+    /// A block scale's code.
+    #[inline(always)]
+    pub(crate) fn scale(&self, line: usize, slot: usize) -> u64 {
+        let [lines, slots] = self.scale_strides;
+        self.scales[line * lines + slot * slots].into()
     }
 
     /// What a kernel packed into this panel before, to be used again, apart from the rest; a
@@ -210,8 +219,8 @@ impl Reference {
         let Some(rule) = self.unit.scale else { return };
         let slots = panel.k / rule.block;
         for line in 0..panel.lines {
-            for &code in &panel.scales[line * slots..(line + 1) * slots] {
-                let scale = rule.format.decode(code.into());
+            for slot in 0..slots {
+                let scale = rule.format.decode(panel.scale(line, slot));
                 panel.scale_nums.extend(core::iter::repeat_n(scale, rule.block));
             }
         }
@@ -297,8 +306,7 @@ pub(crate) fn exact_step(unit: &Unit, a: &Panel, b: &Panel, at: [usize; 2], s: u
     let right: Vec<u64> = (s * k..(s + 1) * k).map(|p| b.codes.get(p * b.lines + j)).collect();
     let scales = |panel: &Panel, line: usize| -> Vec<u64> {
         let Some(rule) = unit.scale else { return Vec::new() };
-        let slots = panel.k / rule.block;
-        panel.scales[line * slots + s * k / rule.block..][..k / rule.block].iter().map(|&code| code.into()).collect()
+        (s * k / rule.block..(s + 1) * k / rule.block).map(|slot| panel.scale(line, slot)).collect()
     };
     // The lengths are the unit's own, so this cannot fail.
     unit.dot_add_scaled_bits(&left, &right, c, &scales(a, i), &scales(b, j)).unwrap_or(c)

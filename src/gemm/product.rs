@@ -77,14 +77,20 @@ fn read_scales(
         // Its other side may be any number.
         return Ok(codes);
     }
+    let Some((from, to)) = convert else {
+        let mut row = vec![0; shape[1]];
+        for (i, mut into) in codes.outer_iter_mut().enumerate() {
+            reader.read_narrow([i..i + 1, 0..shape[1]], &mut row, shape[1]);
+            into.iter_mut().zip(&row).for_each(|(to, code)| *to = *code as u8);
+        }
+        return Ok(codes);
+    };
     let mut row = vec![0; shape[1]];
     for (i, mut into) in codes.outer_iter_mut().enumerate() {
         reader.read(i, 0, &mut row);
-        for (j, (to, code)) in into.iter_mut().zip(&row).enumerate() {
-            let code = convert.map_or(Ok(*code), |(from, to)| {
-                convert_scale(&|x| format!("{name}[{i}, {j}] = {x:e}"), from.to_f64(*code), &to)
-            })?;
-            *to = code as u8;
+        for (j, (code, given)) in into.iter_mut().zip(&row).enumerate() {
+            let name = |x: f64| format!("{name}[{i}, {j}] = {x:e}");
+            *code = convert_scale(&name, from.to_f64(*given), &to)? as u8;
         }
     }
     Ok(codes)

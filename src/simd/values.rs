@@ -149,7 +149,7 @@ impl Values {
             let (group, j) = (line / width, line % width);
             for slot in 0..slots {
                 // Padding is like the last column.
-                let scale = rule.format.decode(panel.scales[line.min(lines - 1) * slots + slot].into());
+                let scale = rule.format.decode(panel.scale(line.min(lines - 1), slot));
                 if scale.is_finite() {
                     self.scales[(group * slots + slot) * width + j] = scale.exponent as i16;
                     continue;

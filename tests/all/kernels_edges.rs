@@ -104,6 +104,9 @@ fn panels_of_any_magnitude_are_the_references() {
         "custom/m8n8k32.f32.bf16.bf16.f32/dot:block=32:F=25:out=rne",
         "custom/m8n8k16.f16.bf16.bf16.f16/dot:block=16:F=10:e_zero=zero-c:out=rne",
         "custom/m8n8k8.f32.tf32.tf32.f32/dot:block=8:F=40",
+        "ampere/mma.m16n8k4.f32.tf32.tf32.f32",
+        "custom/m8n8k6.f16.bf16.f16.f16/dot:block=3:F=24:out=rne",
+        "custom/m8n8k12.block6.f32.e5m2.bf16.f32.ue8m0/dot:block=3:F=25",
         "custom/m8n8k32.block32.f32.bf16.e5m2.f32.ue8m0/dot:block=32:F=25",
         "rtx-blackwell/mma.m16n8k32.block32.f32.e5m2.e4m3.f32.ue8m0",
         "cdna3/v_mfma_f32_32x32x8_bf16",
@@ -134,6 +137,36 @@ fn panels_of_any_magnitude_are_the_references() {
             let mut scales = |count: usize, top: u64| (0..count).map(|_| top - (draw() >> 20) % 4 % top).collect();
             let (scale_a, scale_b) = (scales(m * slots, top_a), scales(n * slots, top_b));
             Problem { unit: unit.clone(), size: [m, n, k], a, b, c, scale_a, scale_b }.check(&isas());
+        }
+    }
+}
+
+/// Numbers below f32's normal ones, beside such of the other operand that their product just counts, or just does not, where
+/// all others of the step cancel: on panels of f32 they are zeros.
+#[test]
+fn numbers_below_normal_f32_count_where_they_can() {
+    let code = |e: i32| u64::from(if e < -126 { 1u32 << (7 + 126 + e) } else { ((e + 127) as u32) << 7 });
+    for (block, f) in [(4, 23), (4, 25), (7, 10), (16, 25), (16, 33), (16, 36), (8, 38), (16, 40)] {
+        let name = format!("custom/m8n8k{block}.f32.bf16.bf16.f32/dot:block={block}:F={f}:out=rne");
+        let unit = Unit::find(&name).unwrap();
+        let (m, n, k) = (9, 18, 2 * block);
+        for (top, far) in (-80..-40).flat_map(|top| [20, 29, 30, 31].map(|far| (top, far))) {
+            let other = (40 - (top + 60)).clamp(-top - 34, 50 - top);
+            for swapped in [false, true] {
+                // The first step has the largest number, the second two that cancel and the small one.
+                let mut small = vec![0; k];
+                small[0] = code(top);
+                (small[block], small[block + 1]) = (code(top - far), code(top - far) | 0x8000);
+                small[block + 2] = code(-127 - (top + far).rem_euclid(3));
+                let mut large = vec![code(other); k];
+                large[0] = 0;
+                let rows = |line: &[u64], count: usize| line.repeat(count);
+                let columns = |line: &[u64], count: usize| line.iter().flat_map(|x| vec![*x; count]).collect();
+                let (a, b): (_, Vec<u64>) =
+                    if swapped { (rows(&large, m), columns(&small, n)) } else { (rows(&small, m), columns(&large, n)) };
+                let (c, scale_a, scale_b) = (vec![0; m * n], vec![], vec![]);
+                Problem { unit: unit.clone(), size: [m, n, k], a, b, c, scale_a, scale_b }.check(&isas());
+            }
         }
     }
 }

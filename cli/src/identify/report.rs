@@ -73,7 +73,7 @@ impl Question<'_> {
         if let (true, Some(best)) = (self.args.rounded, answer.matches.first()) {
             let all = answer.matches.iter().all(|c| c.round == best.round);
             let how = if all { format!("by --round {}", best.round) } else { "as its last column says".into() };
-            writeln!(out, "what a unit does not hold of A and B is rounded {how}")?;
+            writeln!(out, "what a unit does not hold of its operands is rounded {how}")?;
         }
         if answer.left > 0 {
             let why = "agree on samples and were not computed whole: --limit gives them time";

@@ -1,4 +1,5 @@
-//! FDA with products aligned one by one: for sets without a rounding mode for each instruction.
+//! FDA with products aligned one by one: for sets without a rounding mode for each instruction, and for steps of few
+//! products (`few`).
 //!
 //! A product of f32 values is exact in f32 where both significands have 24 bits together. Times `2^(F - e_max)` and
 //! truncated to an integer it is a whole number of truncation steps, as SPEC section 3 has it; these are below 2^27,

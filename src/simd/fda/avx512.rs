@@ -55,7 +55,7 @@ pub(super) unsafe fn max_exponents<const L: usize, const R: usize, const TILES: 
     if q.tiny & 1 != 0 {
         let mut least = best[0];
         best.iter().for_each(|m| least = _mm512_min_epu8(least, *m));
-        // Hardly ever one of all rows.
+        // Where all lanes have columns, hardly ever one of any row.
         if below_safe(least) != 0 {
             best.iter().enumerate().for_each(|(r, m)| doubt |= doubts(*m) << (4 * r));
         }
@@ -81,7 +81,7 @@ fn below_safe(largest: __m512i) -> u64 {
     _mm512_cmplt_epu8_mask(largest, _mm512_set1_epi8((95 + 127 + 1) as u8 as i8))
 }
 
-/// The pieces of a row in which a tiny operand might matter. Not inline: a comparison beforehand costs a multiplication.
+/// The pieces of a row in which a tiny operand might matter. Not inline: it is hardly ever called.
 #[cold]
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw")]

@@ -85,7 +85,7 @@ mod out {
 /// One side's operands, packed.
 #[derive(Debug, Default)]
 struct Packed {
-    /// Values, f64 or f32; B's scaled and enlarged.
+    /// Values, f64 or f32; B's scaled and enlarged, but where products are aligned one by one.
     values: Buffer,
     /// Windowed exponents, a byte each (A's replicated four times); zero and tiny are 0.
     exponents: Buffer,
@@ -370,20 +370,21 @@ impl Kernel for Fda {
         let mut packed = panel.take_packed::<Packed>();
         let Staged::Narrow(codes) = &panel.codes else { unreachable!("operands of at most 32 bits") };
         let size = [panel.lines, panel.k];
+        let shift = pack::shifts_of(self, panel, &mut packed.shifts);
         // SAFETY: the set is the proof that the instructions are there.
         #[allow(unsafe_code, reason = "functions for one instruction set")]
         unsafe {
             match self.set {
                 Set::Avx512(_) => {
-                    self.pack_a_avx512(codes, &panel.scales, size, &mut packed);
+                    self.pack_a_avx512(codes, shift, size, &mut packed);
                     self.pack_a_fixed(codes, size, &mut packed);
                 }
                 Set::Avx2(micro) if self.aligned => micro.vectorise(
                     #[inline(always)]
-                    || self.pack_a_aligned(micro, codes, &panel.scales, size, &mut packed),
+                    || self.pack_a_aligned(micro, codes, shift, size, &mut packed),
                 ),
-                Set::Avx2(_) => self.pack_a_avx2(codes, &panel.scales, size, &mut packed),
-                Set::Sse2(set) => self.pack_a_aligned(set, codes, &panel.scales, size, &mut packed),
+                Set::Avx2(_) => self.pack_a_avx2(codes, shift, size, &mut packed),
+                Set::Sse2(set) => self.pack_a_aligned(set, codes, shift, size, &mut packed),
             }
         }
         panel.put_packed(packed);
@@ -393,20 +394,21 @@ impl Kernel for Fda {
         let mut packed = panel.take_packed::<Packed>();
         let Staged::Narrow(codes) = &panel.codes else { unreachable!("operands of at most 32 bits") };
         let size = [panel.lines, panel.k];
+        let shift = pack::shifts_of(self, panel, &mut packed.shifts);
         // SAFETY: the set is the proof that the instructions are there.
         #[allow(unsafe_code, reason = "functions for one instruction set")]
         unsafe {
             match self.set {
                 Set::Avx512(_) => {
-                    self.pack_b_avx512(codes, &panel.scales, size, &mut packed);
+                    self.pack_b_avx512(codes, shift, size, &mut packed);
                     self.pack_b_fixed(codes, size, &mut packed);
                 }
                 Set::Avx2(micro) if self.aligned => micro.vectorise(
                     #[inline(always)]
-                    || self.pack_b_aligned(micro, codes, &panel.scales, size, &mut packed),
+                    || self.pack_b_aligned(micro, codes, shift, size, &mut packed),
                 ),
-                Set::Avx2(_) => self.pack_b_avx2(codes, &panel.scales, size, &mut packed),
-                Set::Sse2(set) => self.pack_b_aligned(set, codes, &panel.scales, size, &mut packed),
+                Set::Avx2(_) => self.pack_b_avx2(codes, shift, size, &mut packed),
+                Set::Sse2(set) => self.pack_b_aligned(set, codes, shift, size, &mut packed),
             }
         }
         panel.put_packed(packed);

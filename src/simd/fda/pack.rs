@@ -11,6 +11,7 @@ use self::columns::Columns;
 use self::rows::Rows;
 use super::{Fda, GROUPS, MR, NR, Packed, SPECIAL, TINY};
 use crate::format::{FormatSpec, Specials};
+use crate::gemm::kernel::Panel;
 use crate::simd::buffer::{Buffer, Plain};
 use core::arch::x86_64::*;
 
@@ -210,14 +211,14 @@ fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
     (best >> spec.fraction_bits).max(1) as i32 - spec.bias
 }
 
-/// Exponents of block scales, line by line and FDA by FDA.
-fn shifts_of(fda: &Fda, codes: &[u8], [lines, k]: [usize; 2], to: &mut Vec<i32>) -> i32 {
+/// Exponents of a panel's block scales, line by line and FDA by FDA; the largest.
+pub(super) fn shifts_of(fda: &Fda, panel: &Panel, to: &mut Vec<i32>) -> i32 {
     to.clear();
     let Some(rule) = fda.unit.scale else { return 0 };
-    let (slots, per_slot) = (k / rule.block, rule.block / fda.block);
-    for line in 0..lines {
-        for s in 0..k / fda.block {
-            let scale = rule.format.decode(codes[line * slots + s / per_slot].into());
+    let per_slot = rule.block / fda.block;
+    for line in 0..panel.lines {
+        for s in 0..panel.k / fda.block {
+            let scale = rule.format.decode(panel.scale(line, s / per_slot));
             to.push(if scale.is_nan() { NAN_SHIFT } else { scale.exponent });
         }
     }
@@ -301,10 +302,10 @@ impl Fda {
     /// # Safety
     /// The instructions are there.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn pack_a_avx512(&self, codes: &[u32], scales: &[u8], [rows, k]: [usize; 2], to: &mut Packed) {
+    pub(super) fn pack_a_avx512(&self, codes: &[u32], shift: i32, [rows, k]: [usize; 2], to: &mut Packed) {
         let (steps, groups) = (k / self.block, rows.div_ceil(MR).next_multiple_of(GROUPS));
         to.begin(steps, groups, MR, 1);
-        to.top = top_exponent(self, &self.unit.a, codes) + shifts_of(self, scales, [rows, k], &mut to.shifts);
+        to.top = top_exponent(self, &self.unit.a, codes) + shift;
         let panel = Rows {
             fda: self,
             decoder: Decoder::new(&self.unit.a, self.scales().0, self, false, to.top),
@@ -330,9 +331,9 @@ impl Fda {
         }
     }
 
-    /// Zeros for a row that is not there. Nobody wants its results, but they must not be slow. (Their sign does not follow
-    /// B's, so that states gain a unit for every negative number of B. That these become large costs time only where F is
-    /// tiny.)
+    /// Zeros for a row that is not there. Nobody wants its results, but they must not be slow. (On f64
+    /// accumulators their sign does not follow B's, so that states gain a unit for every negative number of B. That these
+    /// become large costs time only where F is tiny.)
     fn clear_row(&self, row: usize, to: &mut Packed) {
         let l = self.block;
         for s in 0..to.steps {
@@ -365,10 +366,10 @@ impl Fda {
     /// # Safety
     /// The instructions are there.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn pack_b_avx512(&self, codes: &[u32], scales: &[u8], [columns, k]: [usize; 2], to: &mut Packed) {
+    pub(super) fn pack_b_avx512(&self, codes: &[u32], shift: i32, [columns, k]: [usize; 2], to: &mut Packed) {
         let (steps, groups) = (k / self.block, columns.div_ceil(NR));
         to.begin(steps, groups, NR, 4);
-        to.top = top_exponent(self, &self.unit.b, codes) + shifts_of(self, scales, [columns, k], &mut to.shifts);
+        to.top = top_exponent(self, &self.unit.b, codes) + shift;
         let panel = Columns {
             fda: self,
             decoder: Decoder::new(&self.unit.b, self.scales().1, self, true, to.top),

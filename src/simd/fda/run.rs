@@ -77,8 +77,11 @@ impl Fda {
     fn consts(&self, a: &Packed, b: &Packed) -> (Consts, bool) {
         let fixed = self.fixed.is_some() && !a.integers.are_few() && !b.integers.are_few();
         let (q, fast) = self.consts_of(a.top + b.top, fixed);
-        // Where values are f32, all in the windows are normal numbers.
-        (q, fast && (!self.aligned || a.top.abs().max(b.top.abs()) <= 60))
+        // Where values are f32, those below its normal numbers are packed as zeros: their products must lie below
+        // `2^(e_max - F)`. They are below `2^(top - 125)`, of the other operand's top, and e_max is at least both tops
+        // less 31, or the wide kernel has the step. The other top is then 120 at most, for together they are up to 50.
+        let lowest = (self.frac_bits as i32 - 94).max(-70);
+        (q, fast && (!self.aligned || a.top.min(b.top) >= lowest))
     }
 
     /// What does not change over a product whose exponents reach up to `top`, and whether the fast kernel takes it.

@@ -70,8 +70,7 @@ impl Fda {
             line.negative |= u32::from(num.negative) << x;
         }
         if let Some(rule) = self.unit.scale {
-            let slots = panel.k / rule.block;
-            line.nan |= rule.format.decode(panel.scales[i * slots + s * self.block / rule.block].into()).is_nan();
+            line.nan |= rule.format.decode(panel.scale(i, s * self.block / rule.block)).is_nan();
         }
         line
     }

@@ -93,7 +93,7 @@ pub(super) struct Consts {
     pub(super) frac_float: f32,
     pub(super) block: usize,
     pub(super) narrow: bool,
-    /// Whether products are aligned one by one: values are f32, and nothing is in signs.
+    /// Whether products are aligned one by one: values are f32, and signs are for the wide kernel alone, if at all.
     pub(super) aligned: bool,
     /// Subtracted from a byte sum to give the f32 exponent field of 2^e.
     pub(super) bias_sub: u8,

@@ -327,16 +327,19 @@ impl Bytes {
 
     /// Scales of a block of columns, a row of columns for every group; 0 for columns that are not there.
     fn spread(&self, scales: &[u8], [from, columns]: [usize; 2], to: &mut [f32], exponents: &mut [i32]) {
-        let (groups, slots) = (to.len() / COLUMNS, self.body.slots);
-        let (per, table) = (groups / slots, self.scales.first_chunk::<256>().expect("a scale for every byte"));
-        let lines: [&[u8]; COLUMNS] =
-            core::array::from_fn(|j| if from + j < columns { &scales[(from + j) * per..][..per] } else { &[] });
+        let slots = self.body.slots;
+        let (there, table) = (from..columns.min(from + COLUMNS), self.scales.first_chunk::<256>());
+        let table = table.expect("a scale for every byte");
         // Groups of one scale stand one after another.
         let rows = to.chunks_exact_mut(slots * COLUMNS).zip(exponents.chunks_exact_mut(slots * COLUMNS));
-        for (slot, (to, exponents)) in rows.enumerate() {
-            for (j, line) in lines.iter().enumerate() {
-                let scale = line.get(slot).map_or(Scale::ZERO, |code| table[usize::from(*code)]);
+        for ((to, exponents), scales) in rows.zip(scales.chunks_exact(columns)) {
+            let codes = &scales[there.clone()];
+            for (j, &code) in codes.iter().enumerate() {
+                let scale = table[usize::from(code)];
                 (to[j], exponents[j]) = (scale.value, scale.exponent);
+            }
+            for j in codes.len()..COLUMNS {
+                (to[j], exponents[j]) = (Scale::ZERO.value, Scale::ZERO.exponent);
             }
             for g in 1..slots {
                 to.copy_within(..COLUMNS, g * COLUMNS);

@@ -76,7 +76,7 @@ impl GroupKernel {
             // From one element to the next, as the panel has them.
             let (first, stride) = if width == 1 { (line * k, 1) } else { (line, lines) };
             for g in 0..groups {
-                let scale = rule.format.decode(panel.scales[line * (k / rule.block) + g / self.body.slots].into());
+                let scale = rule.format.decode(panel.scale(line, g / self.body.slots));
                 let mut present = 0;
                 for i in 0..group {
                     let p = g * group + i;

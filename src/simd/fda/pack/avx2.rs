@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 
-use super::{Decoder, NAN_SHIFT, Values, WINDOW, shifts_of, top_exponent};
+use super::{Decoder, NAN_SHIFT, Values, WINDOW, top_exponent};
 use crate::simd::fda::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY};
 use core::arch::x86_64::*;
 
@@ -204,11 +204,11 @@ impl Fda {
     /// # Safety
     /// The instructions are there.
     #[target_feature(enable = "avx2")]
-    pub(in crate::simd::fda) fn pack_a_avx2(&self, codes: &[u32], scales: &[u8], size: [usize; 2], to: &mut Packed) {
+    pub(in crate::simd::fda) fn pack_a_avx2(&self, codes: &[u32], shift: i32, size: [usize; 2], to: &mut Packed) {
         let ([rows, k], l) = (size, self.block);
         let (steps, groups) = (k / l, rows.div_ceil(MR).next_multiple_of(GROUPS));
         to.begin(steps, groups, MR, 1);
-        to.top = top_exponent(self, &self.unit.a, codes) + shifts_of(self, scales, size, &mut to.shifts);
+        to.top = top_exponent(self, &self.unit.a, codes) + shift;
         let values = Values::new(&mut to.values, self.narrow, groups * MR * k);
         to.exponents.room::<u32>(groups * MR * k);
         to.signs.room::<u32>(groups * MR * steps);
@@ -275,11 +275,11 @@ impl Fda {
     /// # Safety
     /// The instructions are there.
     #[target_feature(enable = "avx2")]
-    pub(in crate::simd::fda) fn pack_b_avx2(&self, codes: &[u32], scales: &[u8], size: [usize; 2], to: &mut Packed) {
+    pub(in crate::simd::fda) fn pack_b_avx2(&self, codes: &[u32], shift: i32, size: [usize; 2], to: &mut Packed) {
         let [columns, k] = size;
         let (steps, groups) = (k / self.block, columns.div_ceil(NR));
         to.begin(steps, groups, NR, 4);
-        to.top = top_exponent(self, &self.unit.b, codes) + shifts_of(self, scales, size, &mut to.shifts);
+        to.top = top_exponent(self, &self.unit.b, codes) + shift;
         let values = Values::new(&mut to.values, self.narrow, groups * NR * k);
         to.exponents.room::<u8>(groups * NR * k);
         to.signs.room::<u32>(groups * NR * steps);
