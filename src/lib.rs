@@ -38,7 +38,7 @@
 //! | why a unit is fast or not | [`Unit::kernel`], [`simd`] |
 //!
 //! What each unit computes, with sources and what these dispute, is in the repository's `docs/numerics.md`; how it is made fast in
-//! `docs/performance.md`. In debug builds kernels run at about a hundredth of their speed.
+//! `docs/kernels.md`, how fast that is in `docs/performance.md`. In debug builds kernels run at about a hundredth of their speed.
 //!
 //! # Features
 //!
