@@ -1,10 +1,10 @@
-//! The FMA loop of the AVX2 kernel with f32 accumulators, in assembly: the only code that runs under a changed rounding
-//! mode.
+//! The FMA loop of the AVX2 kernel with f32 accumulators, and the end of a step of products aligned one by one, in
+//! assembly: the only code that runs under a changed rounding mode.
 //!
-//! AVX2 has no rounding mode per instruction. The block here sets MXCSR to round toward zero, with
-//! exceptions masked, does all that needs it for 8 rows by 64 columns, and sets MXCSR back to what it
+//! AVX2 has no rounding mode per instruction. The blocks here set MXCSR to round toward zero, with
+//! exceptions masked, do all that needs it for 8 rows by 64 columns, and set MXCSR back to what it
 //! was. Compiled code therefore never runs under another mode than the one it may rely on, and the two
-//! writes are spread over some hundred FMAs. They are VEX-encoded: the old encoding costs some 200 cycles
+//! writes are spread over some hundred operations. They are VEX-encoded: the old encoding costs some 200 cycles
 //! where upper halves of registers are in use.
 
 #![allow(unsafe_code, reason = "assembly")]
@@ -154,6 +154,55 @@ pub(super) unsafe fn sums_f32<const UNROLL: usize>(
             out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _, out("ymm4") _, out("ymm5") _, out("ymm6") _,
             out("ymm7") _, out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _, out("ymm12") _,
             out("ymm13") _,
+            options(nostack),
+        );
+    }
+}
+
+/// Integers `sums` rounded to f32 times the f32 whose code is `down` less `by`, for 8 rows by 64 columns. Three operations
+/// for what takes seven where magnitudes are prepared for rounding to nearest.
+///
+/// # Safety
+/// AVX2 is there. There are as many of each, aligned to 32 bytes.
+#[inline]
+pub(super) unsafe fn scaled(sums: *const u32, by: *const u32, down: u32, to: *mut f32) {
+    let mut control = [ROUND_TO_ZERO, 0, down];
+    // SAFETY: the caller's promise. MXCSR is set back.
+    unsafe {
+        asm!(
+            "vstmxcsr [{c} + 4]",
+            "vldmxcsr [{c}]",
+            "vbroadcastss ymm8, [{c} + 8]",
+            "xor {i:e}, {i:e}",
+            "2:",
+            "vcvtdq2ps ymm0, [{s} + {i}]",
+            "vcvtdq2ps ymm1, [{s} + {i} + 32]",
+            "vcvtdq2ps ymm2, [{s} + {i} + 64]",
+            "vcvtdq2ps ymm3, [{s} + {i} + 96]",
+            "vpsubd ymm4, ymm8, [{b} + {i}]",
+            "vpsubd ymm5, ymm8, [{b} + {i} + 32]",
+            "vpsubd ymm6, ymm8, [{b} + {i} + 64]",
+            "vpsubd ymm7, ymm8, [{b} + {i} + 96]",
+            "vmulps ymm0, ymm0, ymm4",
+            "vmulps ymm1, ymm1, ymm5",
+            "vmulps ymm2, ymm2, ymm6",
+            "vmulps ymm3, ymm3, ymm7",
+            "vmovaps [{t} + {i}], ymm0",
+            "vmovaps [{t} + {i} + 32], ymm1",
+            "vmovaps [{t} + {i} + 64], ymm2",
+            "vmovaps [{t} + {i} + 96], ymm3",
+            "add {i:e}, 128",
+            "cmp {i:e}, {bytes}",
+            "jne 2b",
+            "vldmxcsr [{c} + 4]",
+            c = in(reg) control.as_mut_ptr(),
+            i = out(reg) _,
+            s = in(reg) sums,
+            b = in(reg) by,
+            t = in(reg) to,
+            bytes = const 4 * MR * NR,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _,
+            out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _,
             options(nostack),
         );
     }

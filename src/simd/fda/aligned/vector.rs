@@ -1,7 +1,7 @@
 //! What the kernel of aligned products asks of an instruction set: vectors of 32-bit words, as integers or f32.
 
 use super::REST;
-use crate::simd::fda::out;
+use crate::simd::fda::{out, round_to_zero};
 use crate::simd::{Avx2, Sse2};
 use core::arch::x86_64::*;
 
@@ -82,6 +82,16 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     fn joined<const OUT: u8>(self, high: Self::V, low: Self::V) -> Self::V;
     /// Whether any lane is not 0.
     fn any(self, x: Self::V) -> bool;
+
+    /// Integers `sums`, rounded toward zero to f32, times the f32 whose code is `down` less `by`, for 8 rows by 64 columns:
+    /// where the set has a way that is worth its while for so many at once. Returns whether it has.
+    ///
+    /// # Safety
+    /// There are as many of each, aligned to 64 bytes; products are normal numbers, or 0.
+    #[inline(always)]
+    unsafe fn end_all(self, _sums: *const u32, _by: *const u32, _down: u32, _to: *mut f32) -> bool {
+        false
+    }
 }
 
 /// Operations of one instruction each, or few.
@@ -216,6 +226,13 @@ impl Vectors for Avx2 {
     fn any(self, x: __m256i) -> bool {
         // SAFETY: `self` is the proof.
         unsafe { _mm256_testz_si256(x, x) == 0 }
+    }
+
+    #[inline(always)]
+    unsafe fn end_all(self, sums: *const u32, by: *const u32, down: u32, to: *mut f32) -> bool {
+        // SAFETY: the caller's promise; `self` is the proof that AVX2 is there.
+        unsafe { round_to_zero::scaled(sums, by, down, to) }
+        true
     }
 }
 
