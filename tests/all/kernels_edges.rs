@@ -149,16 +149,16 @@ fn numbers_below_normal_f32_count_where_they_can() {
     for (block, f) in [(4, 23), (4, 25), (7, 10), (16, 25), (16, 33), (16, 36), (8, 38), (16, 40)] {
         let name = format!("custom/m8n8k{block}.f32.bf16.bf16.f32/dot:block={block}:F={f}:out=rne");
         let unit = Unit::find(&name).unwrap();
-        let (m, n, k) = (9, 18, 2 * block);
-        for (top, far) in (-80..-40).flat_map(|top| [20, 29, 30, 31].map(|far| (top, far))) {
-            let other = (40 - (top + 60)).clamp(-top - 34, 50 - top);
+        let (m, n, k) = (9, 70, 2 * block);
+        for (top, far) in (-80..-40).flat_map(|top| [20, 30, 31].map(|far| (top, far))) {
+            let other = -20 - top;
             for swapped in [false, true] {
                 // The first step has the largest number, the second two that cancel and the small one.
                 let mut small = vec![0; k];
                 small[0] = code(top);
                 (small[block], small[block + 1]) = (code(top - far), code(top - far) | 0x8000);
-                small[block + 2] = code(-127 - (top + far).rem_euclid(3));
-                let mut large = vec![code(other); k];
+                small[block + 2] = if far == 30 { 0x40 } else { 0x7F };
+                let mut large = vec![code(other) | 0x7F; k];
                 large[0] = 0;
                 let rows = |line: &[u64], count: usize| line.repeat(count);
                 let columns = |line: &[u64], count: usize| line.iter().flat_map(|x| vec![*x; count]).collect();

@@ -87,7 +87,7 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     /// where the set has a way that is worth its while for so many at once. Returns whether it has.
     ///
     /// # Safety
-    /// There are as many of each, aligned to 64 bytes; products are normal numbers, or 0.
+    /// There are as many of each, aligned to 32 bytes; products are normal numbers, or 0.
     #[inline(always)]
     unsafe fn end_all(self, _sums: *const u32, _by: *const u32, _down: u32, _to: *mut f32) -> bool {
         false
