@@ -61,8 +61,8 @@ pub(crate) struct Args {
     /// Print JSON: {exact, tried, not_computed, matches, left_out}
     ///
     /// A match is {units, plans, output, round, differ, of, first, bits}: how values were rounded, how many elements differ,
-    /// the first one's place and its codes, computed and given. `exact` says whether any match has no difference. What is left out is {plan, functions,
-    /// why}.
+    /// the first one's place and its codes, computed and given. `exact` says whether any match has no difference. What is
+    /// left out is {plan, functions, why}.
     #[arg(long)]
     json: bool,
 }

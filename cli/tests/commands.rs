@@ -171,6 +171,25 @@ fn check_takes_folders() {
 }
 
 #[test]
+fn trace_says_that_there_was_nothing_to_draw() {
+    for (input, told) in
+        [(&b""[..], true), (b"# a comment\n", true), (b"3e00,8400,0,0 3e00,0c01,0,0 3f800000\n", false)]
+    {
+        let run = gemmulate(&["trace", UNIT], input);
+        assert!(run.code == 0 && run.err.contains("nothing to draw") == told, "{}{}", run.out, run.err);
+    }
+}
+
+#[test]
+fn probe_and_fit_show_how_a_command_is_given() {
+    for command in ["probe", "fit"] {
+        let run = gemmulate(&[command], b"");
+        let told = [format!("gemmulate {command} [OPTIONS] <UNIT>"), "--command <COMMAND> --a <FORMAT>".into()];
+        assert!(run.code == 2 && told.iter().all(|text| run.err.contains(text)), "{}", run.err);
+    }
+}
+
+#[test]
 fn trace_lines_terms_up() {
     let run = gemmulate(&["trace", UNIT], b"3e00,8400,0,0 3e00,0c01,0,0 3f800000\n");
     let column = |label: &str, what: char| {

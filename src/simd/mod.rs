@@ -93,15 +93,8 @@ impl Isa {
     }
 }
 
-/// Asked for with every dot-add: one look instead of eight.
 #[cfg(target_arch = "x86_64")]
 fn has_avx512() -> bool {
-    static FOUND: std::sync::LazyLock<bool> = std::sync::LazyLock::new(find_avx512);
-    *FOUND
-}
-
-#[cfg(target_arch = "x86_64")]
-fn find_avx512() -> bool {
     use std::arch::is_x86_feature_detected as has;
     has_avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") && has!("avx512vpopcntdq")
 }

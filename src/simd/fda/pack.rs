@@ -9,6 +9,7 @@ mod rows;
 
 use self::columns::Columns;
 use self::rows::Rows;
+use super::step::{ENLARGED, ENLARGED_F32};
 use super::{Fda, GROUPS, MR, NR, Packed, SPECIAL, TINY};
 use crate::format::{FormatSpec, Specials};
 use crate::gemm::kernel::Panel;
@@ -78,8 +79,12 @@ const fn first_special(spec: &FormatSpec) -> u32 {
 impl Decoder {
     fn new(spec: &FormatSpec, scale: i32, fda: &Fda, enlarge: bool, top: i32) -> Self {
         let pow = |e: i32| f64::from_bits(((1023 + e) as u64) << 52);
-        // Relative 2^-47, or 2^-20 in f32. Products that are truncated one by one need neither that nor stand-ins of zeros.
-        let enlarge = if fda.aligned { 0 } else { i64::from(enlarge) << if fda.narrow { 32 } else { 5 } };
+        // Products that are truncated one by one need neither that nor stand-ins of zeros.
+        let enlarge = match () {
+            () if !enlarge || fda.aligned => 0,
+            () if fda.narrow => ENLARGED_F32,
+            () => ENLARGED,
+        };
         let quantum = spec.emin() - spec.fraction_bits as i32;
         let tiny = match () {
             () if fda.aligned => 0.0,

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
 use super::micro::Micro;
-use super::step::{A_SCALE, B_SCALE};
+use super::step::{A_SCALE, B_SCALE, ENLARGED};
 use super::{Fda, MR, NR, Packed};
 use crate::format::FormatSpec;
 use crate::gemm::kernel::Panel;
@@ -16,9 +16,6 @@ const AND_OR: i32 = 0xEA;
 
 /// Sentinel exponent of zero for the wide kernel.
 const NO_EXPONENT: i16 = -8000;
-
-/// What enlarges B's values by a relative 2^-47 or less.
-const ENLARGED: u64 = 1 << 5;
 
 /// In this order, so that all arrays are aligned to 64 bytes. The wide kernel's exponents, made when needed: A's for
 /// one step and row group, B's for one step and column group.
@@ -96,17 +93,25 @@ fn widened(v: f32, scale: i32) -> f64 {
 }
 
 impl Fda {
-    /// The values of step `s` of a line times `2^scale`, as f64 panels have them, B's enlarged by a bit; stand-ins of zeros
-    /// for what is special.
+    /// The values of step `s` of a line times `2^scale`, as f64 panels have them, enlarged or not; stand-ins of zeros for what is
+    /// special.
     #[inline(always)]
-    fn decode(&self, spec: &FormatSpec, s: usize, scale: i32, bit: u64, code: impl Fn(usize) -> u64, to: &mut [f64]) {
+    fn decode(
+        &self,
+        spec: &FormatSpec,
+        s: usize,
+        scale: i32,
+        enlarge: i64,
+        code: impl Fn(usize) -> u64,
+        to: &mut [f64],
+    ) {
         let unit_k = self.unit.shape.k;
         for (i, to) in to.iter_mut().enumerate() {
             let at = s * self.block + i;
             let num = spec.decode(code(at / unit_k * unit_k + self.order[at % unit_k]));
             let nothing = num.class != Class::Finite || num.significand == 0;
             let value = num.significand as f64 * power(num.exponent - num.frac_bits as i32 + scale);
-            let magnitude = f64::from_bits(if nothing { power(-1000) } else { value }.to_bits() | bit);
+            let magnitude = f64::from_bits(if nothing { power(-1000) } else { value }.to_bits() | enlarge as u64);
             *to = if num.negative { -magnitude } else { magnitude };
         }
     }

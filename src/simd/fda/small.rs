@@ -21,7 +21,7 @@ mod words;
 use super::avx512::step_tiles;
 use super::fixed::Lines;
 use super::micro::is_ordinary;
-use super::step::{Consts, Step};
+use super::step::{Consts, ENLARGED, ENLARGED_F32, Step};
 use super::{Buffer, Fda, MR, NR, Set, out};
 use crate::gemm::small::{COLUMNS, DEPTH, ROWS, SmallKernel, TILES, Tiles};
 use core::arch::x86_64::*;
@@ -141,7 +141,7 @@ impl Fda {
         if !plain || !read || !fits {
             return None;
         }
-        let enlarge = if self.narrow { 1 << 32 } else { 1 << 5 };
+        let enlarge = if self.narrow { ENLARGED_F32 } else { ENLARGED };
         let (a_scale, b_scale) = self.scales();
         let rows = Decoder::new(&unit.a, b_scale, enlarge, self.narrow);
         Some([rows, Decoder::new(&unit.b, a_scale, 0, self.narrow)])

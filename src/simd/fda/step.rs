@@ -9,6 +9,11 @@ use super::{GROUPS, MR, NR};
 pub(super) const A_SCALE: i32 = -400;
 pub(super) const B_SCALE: i32 = -948 - A_SCALE;
 
+/// What enlarges B's f64 values, added to their codes: a relative 2^-47 to 2^-48.
+pub(super) const ENLARGED: i64 = 1 << 5;
+/// The same of f32 values, before they are narrowed: 2^-20 to 2^-21.
+pub(super) const ENLARGED_F32: i64 = 1 << 32;
+
 /// An f32's exponent field.
 pub(super) const EXP32: i32 = 0x7F80_0000;
 
