@@ -8,8 +8,6 @@
 //! environment variable `GEMMULATE_ISA` (avx512, avx2, neon, portable, reference), or
 //! [`crate::Gemm::isa`], holds kernels back to that set and what comes after it.
 
-#[cfg(target_arch = "x86_64")]
-mod assist;
 pub(crate) mod buffer;
 mod decode;
 mod exact;
@@ -25,6 +23,8 @@ mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod ops;
 mod pairwise;
+#[cfg(target_arch = "x86_64")]
+mod processor;
 mod round_down;
 mod rows;
 #[cfg(target_arch = "x86_64")]
@@ -195,15 +195,15 @@ fn environment() -> Option<Isa> {
     from_environment().unwrap_or_default()
 }
 
-/// Kernels made in `work` take operations on subnormal numbers to be slow on this processor or not, whatever they are.
-/// For tests: the bits are the same.
+/// Kernels made in `work` take operations on subnormal numbers to be slow on this processor or not, and two of its FMAs of
+/// 512 bits to begin in a cycle or one, whatever they do. For tests: the bits are the same.
 #[doc(hidden)]
-pub fn assume_slow_subnormals<R>(slow: bool, work: impl FnOnce() -> R) -> R {
+pub fn assume_processor<R>(slow_subnormals: bool, two_multipliers: bool, work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
-    return assist::assuming(slow, work);
+    return processor::assuming(processor::Assumed { slow_subnormals, two_multipliers }, work);
     #[cfg(not(target_arch = "x86_64"))]
     {
-        let _ = slow;
+        let _ = (slow_subnormals, two_multipliers);
         work()
     }
 }

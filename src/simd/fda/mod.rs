@@ -39,6 +39,7 @@ mod wide_plain;
 pub(super) use round_down::select as select_round_down;
 
 use super::buffer::Buffer;
+use super::processor::two_multipliers;
 use super::{Avx2, Avx512, Isa, Sse2};
 use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe};
 use crate::format::{F16, F32, FormatSpec};
@@ -153,6 +154,8 @@ struct Fda {
     narrow: bool,
     /// Products are aligned one by one (`aligned`).
     aligned: bool,
+    /// Pieces of 32 columns are better than such of 16 (`stream::broad`).
+    broad: bool,
     /// Operands as integers, for steps that truncate nothing.
     fixed: Option<Tables>,
     /// The widths of [`out::ROUND_DOWN`], and what computes its hard pieces.
@@ -268,6 +271,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         keep,
         narrow,
         aligned,
+        broad: matches!(set, Set::Avx512(proof) if two_multipliers(proof)),
         fixed,
         a,
         b,

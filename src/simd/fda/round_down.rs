@@ -86,6 +86,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         keep: -1,
         narrow: false,
         aligned: !matches!(set, Set::Avx512(_)),
+        broad: false,
         a,
         b,
         via_f16: false,

@@ -103,6 +103,7 @@ impl Fda {
             zero_c: if self.zero_c { !0 } else { 0 },
             narrow: self.narrow,
             aligned: self.aligned,
+            broad: self.broad,
             floor_field: (self.e_zero + 127).max(ground) as u8,
             tiny: 0,
             fixed,

@@ -34,6 +34,7 @@ macro_rules! each_row {
     }};
 }
 
+pub(super) mod broad;
 mod products;
 mod rows;
 

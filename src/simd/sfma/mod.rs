@@ -9,10 +9,10 @@
 mod subnormal;
 mod vectors;
 
-use super::assist;
 use super::buffer::Buffer;
 use super::flags;
 use super::prefetch;
+use super::processor;
 use super::{Avx2, Avx512, Isa};
 use crate::accumulate::{Recipe, SequentialFma};
 use crate::format::{F32, F64, FormatSpec};
@@ -45,7 +45,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     };
     let (all_f32, all_f64) = (all(F32), all(F64));
     if let Some(proof) = Avx512::new(isa).filter(|_| all_f32 || all_f64) {
-        let assists = assist::is_slow(proof.avx2());
+        let assists = processor::is_slow(proof.avx2());
         return Some(if all_f32 {
             Arc::new(Sfma32Avx512 { nan, k, assists, _proof: proof })
         } else {
@@ -53,7 +53,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         });
     }
     let proof = Avx2::new(isa).filter(|_| all_f32 || all_f64)?;
-    let assists = assist::is_slow(proof);
+    let assists = processor::is_slow(proof);
     Some(if all_f32 {
         Arc::new(Sfma32Avx2 { nan, k, assists, _proof: proof })
     } else {

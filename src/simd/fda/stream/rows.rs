@@ -14,6 +14,11 @@ pub(super) fn place(t: usize) -> __m512i {
     unsafe { _mm512_load_si512(PLACES.0[t % 4].as_ptr().cast()) }
 }
 
+/// `place`s from that of vector `t` on.
+pub(super) fn places_from(t: usize) -> *const __m512i {
+    PLACES.0[t..].as_ptr().cast()
+}
+
 /// The byte of vector `t` of columns in every lane's highest byte, for `vpshufb`.
 static PLACES: Places = {
     let mut places = [[0x80; 64]; 4];
@@ -32,7 +37,7 @@ struct Places([[u8; 64]; 4]);
 /// The power of two of a row's largest exponents at `place`: a rotation would be one operation, but one of multipliers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn power(largest: __m512i, place: __m512i) -> __m512 {
+pub(super) fn power(largest: __m512i, place: __m512i) -> __m512 {
     _mm512_castsi512_ps(_mm512_srli_epi32::<1>(_mm512_shuffle_epi8(largest, place)))
 }
 

@@ -1,0 +1,295 @@
+//! Steps of row groups as a stream of pieces of 4 rows by 32 columns: for processors that do two FMAs of 512 bits a cycle.
+//!
+//! Such a processor needs as many sums under way as two multipliers have stages, eight; `stream`'s pieces have just these,
+//! and every delay of one is lost. Here there are sixteen, and where a piece begins waits for it in memory. What counts then
+//! is the number of instructions: a Zen 5 gets five or six a cycle from its cache of decoded ones, and fewer where code is long
+//! and straight. So a piece is one function of some 3 to 10 KiB, made for one kind of results and one length of steps, that
+//! is called for every piece (`piece`).
+//!
+//! Only row groups of which all pieces are wanted are done here, by steps that nothing has to be left out of; the others are
+//! `stream`'s.
+
+mod piece;
+
+use super::super::avx512::{doubts, max_exponents};
+use super::super::finish::{finish, negatives, overflowed, start, truncated};
+use super::super::micro::Advance;
+use super::super::step::{Consts, EXP32, Step};
+use super::super::{GROUPS, MR, NR, out};
+use super::rows::{place, places_from, power};
+use super::{OFFSET, ROWS};
+use core::mem::MaybeUninit;
+use piece::{At, Carried, call, code};
+use std::arch::x86_64::*;
+
+/// Vectors of columns of a piece.
+const VECTORS: usize = 2;
+/// Vectors of states of a piece: `VECTORS` of the first row, then of the next.
+const UNITS: usize = ROWS * VECTORS;
+/// Pieces of a row group: the upper rows, the lower ones, then the same with other columns.
+const PIECES: usize = MR / ROWS * (NR / 16 / VECTORS);
+/// The bits of watched accumulators that a sum within 31 bits leaves alone.
+const OVER: i64 = (1 << 51) - 2 * OFFSET as i64;
+/// What moves the mask of a piece's vectors, `1 << (4 row + vector)`, to its place in a row group's.
+const fn place_of_bits(piece: usize) -> usize {
+    4 * ROWS * (piece % 2) + VECTORS * (piece / 2)
+}
+
+/// Where a piece's sums begin, and what has to be added to them: c in units of q, and the number of negative products.
+#[repr(C)]
+struct Start {
+    tops: [__m512i; UNITS],
+    rests: [__m512i; UNITS],
+}
+
+/// What pieces read and write besides panels and states. `piece` goes from one `Start` to the other by one bit of the
+/// address.
+#[repr(C, align(2048))]
+struct Work {
+    /// Those of even pieces, and of odd ones.
+    starts: [Start; 2],
+    /// All bits of each sum that is watched.
+    watched: [__m512i; UNITS],
+    /// e_max of this row group and the next, as exponent fields.
+    largest: [[__m512i; MR]; 2],
+    /// Results of which some go nowhere, row after row as in states.
+    aside: [[f32; NR]; ROWS],
+    /// What makes exponent fields of bytes: subtracted, and the lowest.
+    sub: __m512i,
+    floor: __m512i,
+    code: unsafe extern "C" fn(),
+    /// `2^(F - e_max)` is this less `1.5 * 2^e_max`, and `2^(e_max - F)` the latter and `down`, as codes.
+    up: i32,
+    down: i32,
+    exponent: i32,
+    half: i32,
+    /// Of results with fewer bits.
+    keep: i32,
+    /// Of f16 results.
+    one: i32,
+    zero: i32,
+    zero_c: i32,
+    least_c: i32,
+    /// Of watched sums.
+    offset: i64,
+}
+
+/// A piece whose results are not written yet.
+#[derive(Clone, Copy)]
+struct Pending {
+    c: *mut f32,
+    /// Vectors of states to leave as they are.
+    leave: u32,
+}
+
+/// `steps_fast` for f64 accumulators and steps of `L` products, a multiple of 8; `CHECK` where sums of products could leave
+/// 31 bits.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(never)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "one comment for all of them")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
+    p: &Step,
+    q: &Consts,
+    skip: &mut [u32],
+    steps: usize,
+) -> Advance {
+    let wanted = skip.iter().enumerate().filter(|(_, skip)| **skip != !0);
+    let (mut list, count) = ([0; GROUPS], wanted.clone().count());
+    list.iter_mut().zip(wanted).for_each(|(to, (g, _))| *to = g);
+    // SAFETY (whole function): panels and states are as large as the steps, B's and states 64-byte aligned. Pointers may
+    // pass the last step, but are not read from there.
+    if p.vectors < NR / 16 || skip.iter().any(|skip| *skip != 0 && *skip != !0) {
+        return unsafe { super::steps::<OUT, CHECK, L>(p, q, skip, steps) };
+    }
+    if count == 0 {
+        return Advance::by(steps);
+    }
+    let mut work = MaybeUninit::<Work>::zeroed();
+    let work = work.as_mut_ptr();
+    let half = 1 << 22;
+    unsafe {
+        (*work).sub = _mm512_set1_epi8(q.bias_sub as i8);
+        (*work).floor = _mm512_set1_epi8(q.floor_field as i8);
+        (*work).code = code::<OUT, CHECK, L>();
+        ((*work).up, (*work).down) = (((254 + q.frac_bits) << 23) + half, -((q.frac_bits << 23) + half));
+        ((*work).exponent, (*work).half, (*work).keep) = (EXP32, half, q.keep);
+        ((*work).one, (*work).zero_c, (*work).least_c) = (1, q.zero_c, (127 - 14) << 23);
+        (*work).offset = OFFSET.into();
+    }
+    let aside = unsafe { (&raw mut (*work).aside).cast::<f32>() };
+    let mut largest =
+        unsafe { [&raw mut (*work).largest[0], &raw mut (*work).largest[1]].map(<*mut _>::cast::<__m512i>) };
+    let whole = |p: &Step, g: usize, to: *mut __m512i| {
+        let (found, doubt) = unsafe { max_exponents::<L, MR, false>(&p.group(g, q), &q.group(g), 0..L) };
+        unsafe { to.cast::<[__m512i; MR]>().write(found) };
+        doubt
+    };
+    let mut carried =
+        Carried { start: unsafe { (&raw mut (*work).starts).cast() }, sums: [_mm512_setzero_si512(); UNITS] };
+    // Begins a group's first piece, as pieces do.
+    let begin = |p: &Step, g: usize, largest: *const __m512i| {
+        let (a_sign, c) = (p.a_sign.wrapping_add(g * MR), p.c.wrapping_add(g * MR * NR));
+        let to = unsafe { &mut (*work).starts[0] };
+        each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => unsafe {
+            let c = _mm512_load_ps(c.add(R * NR + 16 * V));
+            let top = start::<OUT>(power(*largest.add(R), place(V)), c, q);
+            let rest = _mm512_add_epi32(truncated(top, c, q), negatives(a_sign.add(R), p.b_sign.add(16 * V)));
+            let rest = if CHECK { _mm512_sub_epi32(rest, _mm512_set1_epi32(OFFSET)) } else { rest };
+            (to.tops[VECTORS * R + V], to.rests[VECTORS * R + V]) = (top, rest);
+        }));
+    };
+    // Ends a group's last piece, as pieces do; once more does no harm. Returns vectors with an infinite f16.
+    let end = |sums: [__m512i; UNITS], to: Pending| {
+        let (from, mut infinite) = (unsafe { &(*work).starts[1] }, 0);
+        each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => {
+            let unit = VECTORS * R + V;
+            let d = finish::<OUT, false>(_mm512_add_epi32(sums[unit], from.rests[unit]), from.tops[unit], q);
+            if to.leave >> (4 * R + V) & 1 == 0 {
+                unsafe { _mm512_store_ps(to.c.add(R * NR + 16 * V), d) }
+                infinite |= u32::from(overflowed::<OUT>(d)) << (4 * R + V);
+            }
+        }));
+        infinite << place_of_bits(PIECES - 1)
+    };
+    let nothing = Pending { c: aside, leave: !0 };
+    let (mut now, mut before, mut last) = (*p, nothing, list[0]);
+    let mut doubt = whole(&now, last, largest[0]);
+    begin(&now, last, largest[0]);
+    for done in 1..=steps {
+        // The next step; with none to come this one is read again.
+        let then = if done < steps { now.skip(1, q) } else { now };
+        let mut changed = false;
+        for i in 0..count {
+            let g = list[i];
+            let (next, at) = if i + 1 == count { (list[0], &then) } else { (list[i + 1], &now) };
+            if doubt != 0 {
+                // Some pieces are to be left.
+                skip[last] |= end(carried.sums, before);
+                before = nothing;
+                unsafe { super::steps::<OUT, CHECK, L>(&now.group(g, q), &q.group(g), &mut skip[g..=g], 1) };
+                changed |= skip[g] | skip[last] != 0;
+                doubt = whole(at, next, largest[1]);
+                begin(at, next, largest[1]);
+                (largest, last) = ([largest[1], largest[0]], g);
+                continue;
+            }
+            let tiny = q.tiny >> next & 1 != 0;
+            let (a_val, a_sign, states) =
+                (now.a_val.wrapping_add(g * MR * L), now.a_sign.wrapping_add(g * MR), p.c.wrapping_add(g * MR * NR));
+            let (mut least, a_exp) = (_mm512_set1_epi8(-1), at.a_exp.wrapping_add(next * MR * L));
+            for piece in 0..PIECES {
+                let (lower, t) = (piece % 2, piece / 2 * VECTORS);
+                // The piece to come: its signs, its states, its rows' e_max and the place of its columns there.
+                let (a_sign, b_sign, c, fields, places) = match (piece + 1) % PIECES {
+                    0 => {
+                        (at.a_sign.wrapping_add(next * MR), at.b_sign, p.c.wrapping_add(next * MR * NR), largest[1], 0)
+                    }
+                    upcoming => {
+                        let (row, t) = (upcoming % 2 * ROWS, upcoming / 2 * VECTORS);
+                        let states = states.wrapping_add(row * NR + 16 * t);
+                        let b_sign = now.b_sign.wrapping_add(16 * t);
+                        (a_sign.wrapping_add(row), b_sign, states, largest[0].wrapping_add(row), t)
+                    }
+                };
+                let put = if before.leave == 0 { before.c } else { aside };
+                let found = unsafe {
+                    call(
+                        At {
+                            a: a_val.wrapping_add(lower * ROWS * L),
+                            b: now.b_val.wrapping_add(16 * t * L),
+                            b_exp: at.b_exp,
+                            a_exp: a_exp.wrapping_add(2 * piece * L),
+                            to: largest[1].wrapping_add(2 * piece),
+                            work,
+                            a_sign,
+                            b_sign,
+                            c,
+                            largest: fields,
+                            places: places_from(places),
+                            put,
+                        },
+                        &mut carried,
+                    )
+                };
+                if CHECK && before.leave != 0 {
+                    unsafe { copy(aside, before) }
+                }
+                if OUT == out::F16_RNE && overflowed::<OUT>(found.peak) {
+                    let lost = unsafe { infinite::<OUT>(put) } & !before.leave;
+                    let (of, piece) = if piece == 0 { (last, PIECES - 1) } else { (g, piece - 1) };
+                    changed |= lost != 0;
+                    skip[of] |= lost << place_of_bits(piece);
+                }
+                if tiny {
+                    least = _mm512_min_epu8(least, _mm512_min_epu8(found.exponents[0], found.exponents[1]));
+                }
+                let mut leave = 0;
+                if CHECK && _mm512_test_epi64_mask(found.watched, _mm512_set1_epi64(OVER)) != 0 {
+                    leave = unsafe { beyond(&(*work).watched) };
+                    changed = true;
+                    skip[g] |= leave << place_of_bits(piece);
+                }
+                before = Pending { c: states.wrapping_add(lower * ROWS * NR + 16 * t), leave };
+            }
+            doubt = if tiny && doubts(least) != 0 { whole(at, next, largest[1]) } else { 0 };
+            (largest, last) = ([largest[1], largest[0]], g);
+        }
+        if OUT == out::F16_RNE {
+            // The next step must not begin where this one has left an infinity.
+            let lost = end(carried.sums, before);
+            changed |= lost != 0;
+            skip[last] |= lost;
+        }
+        if changed || done == steps {
+            _ = end(carried.sums, before);
+            return Advance::by(done);
+        }
+        now = then;
+    }
+    Advance::by(steps)
+}
+
+/// Copies the vectors that are not to be left.
+///
+/// # Safety
+/// They are there, aligned to 64 bytes.
+#[cold]
+#[target_feature(enable = "avx512f")]
+unsafe fn copy(from: *const f32, to: Pending) {
+    for unit in 0..UNITS {
+        let (r, v) = (unit / VECTORS, unit % VECTORS);
+        if to.leave >> (4 * r + v) & 1 == 0 {
+            let at = r * NR + 16 * v;
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_store_ps(to.c.add(at), _mm512_load_ps(from.add(at))) }
+        }
+    }
+}
+
+/// Vectors with an infinite f16.
+///
+/// # Safety
+/// As `copy`.
+#[cold]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn infinite<const OUT: u8>(from: *const f32) -> u32 {
+    (0..UNITS).fold(0, |found, unit| {
+        let (r, v) = (unit / VECTORS, unit % VECTORS);
+        // SAFETY: the caller's promise.
+        let d = unsafe { _mm512_load_ps(from.add(r * NR + 16 * v)) };
+        found | u32::from(overflowed::<OUT>(d)) << (4 * r + v)
+    })
+}
+
+/// Vectors in which a sum has left its 31 bits.
+#[cold]
+#[target_feature(enable = "avx512f")]
+fn beyond(watched: &[__m512i; UNITS]) -> u32 {
+    watched.iter().enumerate().fold(0, |found, (unit, bits)| {
+        let over = _mm512_test_epi64_mask(*bits, _mm512_set1_epi64(OVER)) != 0;
+        found | u32::from(over) << (4 * (unit / VECTORS) + unit % VECTORS)
+    })
+}
