@@ -21,6 +21,8 @@
 //! meanwhile ends   the pair before    upper, 0   lower, 0         upper, last: stored
 //! and begins       lower, 0: loaded   upper, 1   lower, 1         the next pair's upper, 0: loaded
 //! ```
+//!
+//! Where two FMAs of 512 bits go each cycle, `broad` does this for whole row groups in larger pieces.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
 
