@@ -139,13 +139,13 @@ fn a_state_overflows_where_a_run_of_steps_ends() {
     for (name, l) in [("hopper/mma.m16n8k16.f16.f16.f16.f16", 16), ("ampere/mma.m16n8k8.f16.f16.f16.f16", 8)] {
         let unit = Unit::find(name).unwrap();
         for (row, steps) in [3, 7].into_iter().flat_map(|row| [5, 9].map(|steps| (row, steps))) {
-            for at in 1..=steps {
-                let [m, n, k] = [8, 16, steps * l];
+            for (at, n) in (1..=steps).flat_map(|at| [(at, 16), (at, 64)]) {
+                let [m, k] = [8, steps * l];
                 let f16 = |x: usize| u64::from(half::f16::from_f64(x as f64).to_bits());
                 let (mut a, mut c) = (vec![0; m * k], vec![0; m * n]);
                 // A last place of the largest number in each step.
                 a[row * k..][..k].fill(f16(32 / l));
-                c[row * n + 5] = f16(65536 - 32 * at);
+                c[row * n + n - 11] = f16(65536 - 32 * at);
                 let none = Vec::new;
                 let problem = Problem {
                     unit: unit.clone(),
@@ -157,6 +157,58 @@ fn a_state_overflows_where_a_run_of_steps_ends() {
                     scale_b: none(),
                 };
                 problem.check(&isas());
+            }
+        }
+    }
+}
+
+/// A product of bf16 whose numbers are what `number` says of A (0), row, step and place in it, or of B (1), column, step and
+/// place; c are small integers.
+fn of_numbers(unit: &Unit, [m, n, steps]: [usize; 3], number: impl Fn([usize; 4]) -> f32) -> Problem {
+    let (k, code) = (steps * unit.shape.k, |x: f32| u64::from(half::bf16::from_f32(x).to_bits()));
+    let at = |of: usize, line: usize, p: usize| code(number([of, line, p / unit.shape.k, p % unit.shape.k]));
+    Problem {
+        unit: unit.clone(),
+        size: [m, n, k],
+        a: (0..m * k).map(|t| at(0, t / k, t % k)).collect(),
+        b: (0..k * n).map(|t| at(1, t % n, t / n)).collect(),
+        c: (0..m * n).map(|t| u64::from(((t % 7) as f32 - 3.0).to_bits())).collect(),
+        scale_a: Vec::new(),
+        scale_b: Vec::new(),
+    }
+}
+
+/// In one step one sum leaves 31 bits.
+#[test]
+fn a_sum_beyond_31_bits_leaves_its_neighbours_alone() {
+    let unit = Unit::find("custom/m16n8k32.f32.bf16.bf16.f32/dot:block=32:F=25").unwrap();
+    for row in [0, 3, 6, 15] {
+        for column in [0, 5, 18, 40, 63] {
+            for step in 0..3 {
+                // 32 products of nearly 4 are nearly 2^32 units of 2^-25; the others' sums are below 10.
+                let p = of_numbers(&unit, [16, 64, 3], |[of, line, s, at]| match at {
+                    _ if [row, column][of] == line && s == step => 2.0 - 1.0 / 128.0,
+                    0 => 1.0,
+                    _ => 0.125,
+                });
+                p.check(&isas());
+            }
+        }
+    }
+}
+
+/// In one step all products of a row are below the window of exponents; the row group is alone, or not.
+#[test]
+fn a_row_below_the_window_leaves_the_others_alone() {
+    for l in [8, 16, 32] {
+        let unit = Unit::find(&format!("custom/m8n8k{l}.f32.bf16.bf16.f32/dot:block={l}:F=25")).unwrap();
+        for (m, step) in [8, 24].into_iter().flat_map(|m| (0..4).map(move |step| (m, step))) {
+            for row in [1, m - 1] {
+                let p = of_numbers(&unit, [m, 64, 4], |[of, line, s, _]| match of {
+                    0 if line == row && s == step => 1.25 * 2.0_f32.powi(-45),
+                    _ => 1.0 + (line * 5 + s) as f32 % 16.0 / 16.0,
+                });
+                p.check(&isas());
             }
         }
     }
