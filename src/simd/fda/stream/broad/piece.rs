@@ -1,7 +1,7 @@
 //! A piece of 4 rows by 32 columns, in assembly: while its products are summed the piece before is finished, the next one
 //! begun, and e_max of two rows of the row group to come looked for.
 //!
-//! In the words of SPEC's FDA: `position` finds the products' part of e_max (step 3) of others and truncates and adds
+//! In the words of SPEC's FDA: `products` finds the products' part of e_max (step 3) of others and truncates and adds
 //! products as floors (4, 5); `begin` takes c into e_max and truncates it (4); `end` makes floors of negative ones truncations
 //! by their number, adds c (5) and encodes (6).
 //!
