@@ -208,11 +208,17 @@ fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
     }
     let mask = (1u32 << (spec.exponent_bits + spec.fraction_bits)) - 1;
     let (ignored, special) = (spec.ignored_low_bits, first_special(spec));
-    let magnitude = |x: &u32| {
+    let magnitude = |x: u32| {
         let mag = x >> ignored & mask;
         if mag >= special { 0 } else { mag }
     };
-    let best = codes.iter().map(magnitude).fold(0, u32::max);
+    // Side by side, or compilers take one at a time.
+    let (whole, rest) = codes.as_chunks::<16>();
+    let mut largest = [0; 16];
+    for codes in whole {
+        largest.iter_mut().zip(codes).for_each(|(to, &code)| *to = magnitude(code).max(*to));
+    }
+    let best = rest.iter().map(|&code| magnitude(code)).chain(largest).fold(0, u32::max);
     (best >> spec.fraction_bits).max(1) as i32 - spec.bias
 }
 

@@ -48,16 +48,19 @@ struct Start {
 struct Work {
     /// Those of even pieces, and of odd ones.
     starts: [Start; 2],
+    /// e_max of this row group and the next, as exponent fields: one bit of the address apart, too.
+    largest: [[__m512i; MR]; 2],
     /// All bits of each sum that is watched.
     watched: [__m512i; UNITS],
-    /// e_max of this row group and the next, as exponent fields.
-    largest: [[__m512i; MR]; 2],
     /// Results of which some go nowhere, row after row as in states.
     aside: [[f32; NR]; ROWS],
     /// What makes exponent fields of bytes: subtracted, and the lowest.
     sub: __m512i,
     floor: __m512i,
     code: unsafe extern "C" fn(),
+    /// How many pieces are to be done after the first one, and what is next for the last row group.
+    more: u32,
+    next: Next,
     /// `2^(F - e_max)` is this less `1.5 * 2^e_max`, and `2^(e_max - F)` the latter and `down`, as codes.
     up: i32,
     down: i32,
@@ -72,6 +75,16 @@ struct Work {
     least_c: i32,
     /// Of watched sums.
     offset: i64,
+}
+
+/// What a row group's last piece begins, and where exponents are whose largest all its pieces look for.
+#[repr(C)]
+struct Next {
+    a_exp: *const u32,
+    b_exp: *const u8,
+    a_sign: *const u32,
+    b_sign: *const u32,
+    c: *const f32,
 }
 
 /// A piece whose results are not written yet.
@@ -127,12 +140,12 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         unsafe { to.cast::<[__m512i; MR]>().write(found) };
         doubt
     };
-    let mut carried =
-        Carried { start: unsafe { (&raw mut (*work).starts).cast() }, sums: [_mm512_setzero_si512(); UNITS] };
+    let starts = unsafe { (&raw mut (*work).starts).cast::<Start>() };
+    let mut carried = Carried { start: starts, sums: [_mm512_setzero_si512(); UNITS] };
     // Begins a group's first piece, as pieces do.
     let begin = |p: &Step, g: usize, largest: *const __m512i| {
         let (a_sign, c) = (p.a_sign.wrapping_add(g * MR), p.c.wrapping_add(g * MR * NR));
-        let to = unsafe { &mut (*work).starts[0] };
+        let to = unsafe { &mut *starts };
         each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => unsafe {
             let c = _mm512_load_ps(c.add(R * NR + 16 * V));
             let top = start::<OUT>(power(*largest.add(R), place(V)), c, q);
@@ -143,7 +156,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     };
     // Ends a group's last piece, as pieces do; once more does no harm. Returns vectors with an infinite f16.
     let end = |sums: [__m512i; UNITS], to: Pending| {
-        let (from, mut infinite) = (unsafe { &(*work).starts[1] }, 0);
+        let (from, mut infinite) = (unsafe { &*starts.add(1) }, 0);
         each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => {
             let unit = VECTORS * R + V;
             let d = finish::<OUT, false>(_mm512_add_epi32(sums[unit], from.rests[unit]), from.tops[unit], q);
@@ -158,6 +171,51 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     let (mut now, mut before, mut last) = (*p, nothing, list[0]);
     let mut doubt = whole(&now, last, largest[0]);
     begin(&now, last, largest[0]);
+    if !CHECK && OUT != out::F16_RNE && q.tiny == 0 && list[count - 1] - last == count - 1 {
+        // Nobody has to look at a piece: all of a step at once.
+        let states = p.c.wrapping_add(last * MR * NR);
+        unsafe { (*work).more = (PIECES * count) as u32 - 1 }
+        for done in 1..=steps {
+            let then = if done < steps { now.skip(1, q) } else { now };
+            let next = Next {
+                a_exp: then.a_exp.wrapping_add(last * MR * L),
+                b_exp: then.b_exp,
+                a_sign: then.a_sign.wrapping_add(last * MR),
+                b_sign: then.b_sign,
+                c: states,
+            };
+            let alone = (next.a_exp, next.b_exp);
+            unsafe { (*work).next = next }
+            let (a_exp, b_exp) =
+                if count == 1 { alone } else { (now.a_exp.wrapping_add((last + 1) * MR * L), now.b_exp) };
+            unsafe {
+                call(
+                    At {
+                        a: now.a_val.wrapping_add(last * MR * L),
+                        b: now.b_val,
+                        b_exp,
+                        a_exp,
+                        to: largest[1],
+                        work,
+                        a_sign: now.a_sign.wrapping_add(last * MR + ROWS),
+                        b_sign: now.b_sign,
+                        c: states.wrapping_add(ROWS * NR),
+                        largest: largest[0].wrapping_add(ROWS),
+                        places: places_from(0),
+                        put: before.c,
+                    },
+                    &mut carried,
+                );
+            }
+            before.c = states.wrapping_add((count - 1) * MR * NR + ROWS * NR + 16 * VECTORS);
+            if count % 2 == 1 {
+                largest.swap(0, 1);
+            }
+            now = then;
+        }
+        _ = end(carried.sums, Pending { leave: 0, ..before });
+        return Advance::by(steps);
+    }
     for done in 1..=steps {
         // The next step; with none to come this one is read again.
         let then = if done < steps { now.skip(1, q) } else { now };

@@ -316,9 +316,79 @@ macro_rules! begin_row {
     };
 }
 
+/// From a piece to the one after it, if that is to be done too: of a row group the upper and the lower rows take turns, then
+/// come other columns, and then the next row group. `rbx` counts what is left then.
+macro_rules! go_on {
+    () => {
+        concat!(
+            "sub ebx, 1\n",
+            "jb 7f\n",
+            "add rcx, 8*{l}\n",
+            "add rax, 2*64\n",
+            "test ebx, 1\n",
+            "jz 4f\n",
+            "test ebx, 2\n",
+            "jnz 3f\n",
+            // To the upper rows of other columns.
+            "sub rdi, 32*{l}\n",
+            "add rsi, 256*{l}\n",
+            "lea r11, [r12 + 4*256 - 128]\n",
+            "add r9, 16\n",
+            "add r12, 4*256\n",
+            "add r13, 4*64\n",
+            "jmp 2b\n",
+            // To the next row group, where what was e_max to come is at hand.
+            "3:\n",
+            "add rdi, 32*{l}\n",
+            "sub rsi, 256*{l}\n",
+            "mov rax, r13\n",
+            "xor rax, 8*64\n",
+            "lea r11, [r12 - 4*256 + 128]\n",
+            "add r9, 16\n",
+            "add r12, 4*256\n",
+            "add r13, 4*64\n",
+            "cmp ebx, 3\n",
+            "ja 2b\n",
+            "mov rcx, [r8 + {next_a_exp}]\n",
+            "mov rdx, [r8 + {next_b_exp}]\n",
+            "jmp 2b\n",
+            // To the lower rows; the piece to come is one of other columns,
+            "4:\n",
+            "add rdi, 32*{l}\n",
+            "lea r11, [r12 - 4*256]\n",
+            "test ebx, 2\n",
+            "jz 5f\n",
+            "sub r9, 16\n",
+            "sub r10, -128\n",
+            "sub r12, 4*256 - 128\n",
+            "sub r13, 4*64\n",
+            "sub r14, -128\n",
+            "jmp 2b\n",
+            // or one of the next row group.
+            "5:\n",
+            "lea r13, [rax - 6*64]\n",
+            "add r14, -128\n",
+            "test ebx, ebx\n",
+            "jz 6f\n",
+            "add r9, 16\n",
+            "add r10, -128\n",
+            "add r12, 4*256 - 128\n",
+            "jmp 2b\n",
+            "6:\n",
+            "mov r9, [r8 + {next_a_sign}]\n",
+            "mov r10, [r8 + {next_b_sign}]\n",
+            "mov r12, [r8 + {next_c}]\n",
+            "jmp 2b\n",
+        )
+    };
+}
+
 macro_rules! whole {
     ($kind:ident, $watch:ident) => {
         concat!(
+            "push rbx\n",
+            "mov ebx, [r8 + {more}]\n",
+            "2:\n",
             "vpxord xmm30, xmm30, xmm30\n",
             "vpxord xmm31, xmm31, xmm31\n",
             begin_sum!($watch, "0", "0", "1"),
@@ -370,8 +440,12 @@ macro_rules! whole {
             end_sum!($watch, "5", "10", "11", "21"),
             end_sum!($watch, "6", "12", "13", "22"),
             end_sum!($watch, "7", "14", "15", "23"),
+            go_on!(),
             // Not every kind has a use for all of these.
-            "ret /* {watched} {keep} {zero} {one} {zero_c} {least_c} {offset} */",
+            "/* {watched} {keep} {zero} {one} {zero_c} {least_c} {offset} */\n",
+            "7:\n",
+            "pop rbx\n",
+            "ret",
         )
     };
 }
@@ -384,6 +458,12 @@ macro_rules! pieces {
                 whole!($kind, $watch),
                 l = const L,
                 start = const size_of::<Start>(),
+                more = const offset_of!(Work, more),
+                next_a_exp = const offset_of!(Work, next.a_exp),
+                next_b_exp = const offset_of!(Work, next.b_exp),
+                next_a_sign = const offset_of!(Work, next.a_sign),
+                next_b_sign = const offset_of!(Work, next.b_sign),
+                next_c = const offset_of!(Work, next.c),
                 rests = const offset_of!(Start, rests),
                 watched = const offset_of!(Work, watched),
                 sub = const offset_of!(Work, sub),
@@ -476,18 +556,18 @@ pub(super) unsafe fn call(at: At, carried: &mut Carried) -> Found {
         asm!(
             "call [r8 + {code}]",
             code = const offset_of!(Work, code),
-            in("rdi") at.a,
-            in("rsi") at.b,
-            in("rdx") at.b_exp,
-            in("rcx") at.a_exp,
-            in("rax") at.to,
+            inout("rdi") at.a => _,
+            inout("rsi") at.b => _,
+            inout("rdx") at.b_exp => _,
+            inout("rcx") at.a_exp => _,
+            inout("rax") at.to => _,
             in("r8") at.work,
-            in("r9") at.a_sign,
-            in("r10") at.b_sign,
-            in("r11") at.put,
-            in("r12") at.c,
-            in("r13") at.largest,
-            in("r14") at.places,
+            inout("r9") at.a_sign => _,
+            inout("r10") at.b_sign => _,
+            inout("r11") at.put => _,
+            inout("r12") at.c => _,
+            inout("r13") at.largest => _,
+            inout("r14") at.places => _,
             inout("r15") carried.start,
             in("k1") 0xAAAA_u16,
             in("k2") 0x5555_u16,
