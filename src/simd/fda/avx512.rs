@@ -138,6 +138,7 @@ pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut 
             (true, _) => narrow::<OUT, 0>(p, q, skip),
             _ if q.aligned => aligned::steps_few::<OUT>(p, q, skip, steps),
             _ if is_cut::<OUT>(q) => steps_fast::<{ out::F32_CUT }>(p, q, skip, steps),
+            (_, 4) if q.broad => stream::broad::steps::<OUT, false, 4>(p, q, skip, steps),
             (_, 8) if q.broad => stream::broad::steps::<OUT, false, 8>(p, q, skip, steps),
             (_, 16) if q.broad => stream::broad::steps::<OUT, false, 16>(p, q, skip, steps),
             (_, 32) if q.broad => stream::broad::steps::<OUT, true, 32>(p, q, skip, steps),

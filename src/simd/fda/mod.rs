@@ -255,7 +255,8 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let wide = matches!(set, Set::Avx512(_)) && !narrow;
     let fixed = if wide { Tables::new(unit, block, f) } else { None };
     // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings.
-    let few = block < FEW && f <= 25 && fixed.is_none();
+    let broad = matches!(set, Set::Avx512(proof) if two_multipliers(proof));
+    let few = block < FEW && f <= 25 && fixed.is_none() && !(broad && block == 4);
     let aligned = (!wide || few) && !narrow && fits_f32(unit);
     if matches!(set, Set::Sse2(_)) && !aligned {
         return None;
@@ -271,7 +272,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         keep,
         narrow,
         aligned,
-        broad: matches!(set, Set::Avx512(proof) if two_multipliers(proof)),
+        broad,
         fixed,
         a,
         b,

@@ -47,14 +47,16 @@ macro_rules! row {
     };
 }
 
-/// An eighth of all positions. Exponents are added four bytes at once, which are 127 at most: none carries.
+/// An eighth of all positions, or of every other eighth. Exponents are added four bytes at once, which are 127 at most: none carries.
 macro_rules! products {
     ($part:literal) => {
         concat!(
             ".set gemmulate_k, ",
             $part,
             "*{l}/8\n",
-            ".rept {l}/8\n",
+            ".rept (",
+            $part,
+            " + 1)*{l}/8 - gemmulate_k\n",
             "vmovapd zmm24, [rsi + 128*gemmulate_k]\n",
             "vmovapd zmm25, [rsi + 128*gemmulate_k + 64]\n",
             "vmovapd zmm26, [rsi + 128*gemmulate_k + 128*{l}]\n",
