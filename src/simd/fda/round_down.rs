@@ -20,6 +20,7 @@ use crate::gemm::kernel::Kernel;
 use crate::simd::Isa;
 use crate::simd::decode::{Decoder, Reading};
 use crate::simd::lanes::power;
+use crate::simd::processor::two_multipliers;
 use crate::simd::round_down::Sums;
 use crate::unit::Unit;
 use std::sync::Arc;
@@ -38,6 +39,10 @@ pub(super) struct Floors {
     pub(super) halves: bool,
     /// And c counts as 0 below this many units of `2^(e_max - F)`.
     pub(super) least: f32,
+    /// Where pieces are broad: c in units of q from which on floors are taken in f64, and the exponent of a total above which
+    /// it drops places.
+    pub(super) far: f32,
+    pub(super) kept: u8,
     /// How far the exponent may lie below c's of the F-th place below which a sum of products has nothing, and no floor
     /// takes a bit of the sum or the total.
     pub(super) below_c: i32,
@@ -64,11 +69,17 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     }
     // Sums have at most 44 bits below the exponent of c, so that totals have 45 below their own.
     let magic = |bits: u32| 1.5 * power(52 - bits.min(50) as i32);
+    // Totals drop all places that sums do (a total is at least half of such a c), and sums have 24 bits in units of 32 q.
+    let total = r.total_bits.filter(|bits| *bits < r.sum_bits);
+    let short = most <= (1 << 29) << (unit.a.fraction_bits + unit.b.fraction_bits);
+    let two = matches!(set, Set::Avx512(proof) if two_multipliers(proof));
     let floors = Floors {
         sum: magic(r.sum_bits),
         total: magic(r.total_bits.unwrap_or(50)),
         halves: sums.reach.is_some(),
         least: power(f as i32 - sums.reach.unwrap_or(0)) as f32,
+        far: 32.0 * LARGE,
+        kept: total.map_or(0, |bits| bits.min(100) as u8),
         below_c: 30 - f.min(24) as i32,
     };
     // Integer sums take c where it is a multiple of `2^(e_max - F)`: then it is not out of reach.
@@ -86,7 +97,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         keep: -1,
         narrow: false,
         aligned: !matches!(set, Set::Avx512(_)),
-        broad: false,
+        broad: two && short && total.is_some() && sums.reach.is_none(),
         a,
         b,
         via_f16: false,

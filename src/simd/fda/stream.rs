@@ -58,6 +58,8 @@ const ROWS: usize = 4;
 const OR: i32 = 0xFE;
 /// Sums that are watched begin here, so that bits above show when one leaves 31 bits.
 const OFFSET: i32 = 1 << 30;
+/// The bits of such accumulators that a sum within 31 bits leaves alone.
+const OVER: i64 = (1 << 51) - 2 * OFFSET as i64;
 
 /// Steps that a pair of pieces does, at most, before its states return to memory.
 const RUN: usize = 4;

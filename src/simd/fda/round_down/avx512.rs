@@ -7,7 +7,8 @@ use super::{FAR, LARGE};
 use crate::simd::fda::avx512::{ROWS, RZ, broadcast, exponent_fields, max_exponents, powers};
 use crate::simd::fda::finish::{accumulators, low_halves};
 use crate::simd::fda::step::{Consts, EXP32, Step};
-use crate::simd::fda::{MR, NR};
+use crate::simd::fda::stream::broad;
+use crate::simd::fda::{MR, NR, out};
 use core::arch::x86_64::*;
 
 /// Toward minus infinity.
@@ -26,6 +27,14 @@ const LAST_OR: i32 = 0xEC;
 pub(in crate::simd::fda) unsafe fn steps_fast(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
     // SAFETY: the caller's promise, handed on.
     unsafe {
+        if q.broad
+            && q.block == 8
+            && q.tiny == 0
+            && p.vectors == NR / 16
+            && skip.iter().all(|skip| [0, !0].contains(skip))
+        {
+            return broad::steps::<{ out::ROUND_DOWN }, false, 8>(p, q, skip, steps).steps;
+        }
         match (q.floors.halves, q.block) {
             (false, _) => each_step::<1, 0>(p, q, skip, steps),
             (true, 16) => each_step::<2, 16>(p, q, skip, steps),
@@ -204,9 +213,7 @@ fn join(sums: [__m512i; 2], tops: [__m512i; 2]) -> (__m512i, __m512i) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn finish<const SUMS: usize>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> (__m512, __mmask16) {
-    // 1 / q.
-    let up = _mm512_sub_epi32(_mm512_set1_epi32(((254 + q.frac_bits) << 23) + (1 << 22)), top);
-    let units = _mm512_mul_ps(c, _mm512_castsi512_ps(up));
+    let units = in_units(c, top, q);
     // Its magnitude, in the order of unsigned integers.
     let bits = _mm512_castps_si512(units);
     let magnitude = _mm512_add_epi32(bits, bits);
@@ -223,6 +230,23 @@ fn finish<const SUMS: usize>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) 
     };
     let d = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(sum, floor)), unit(top, q));
     (_mm512_mask_add_ps(d, large, d, d), far)
+}
+
+/// (5) to (7) from a sum in units of q, wherever c is.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(in crate::simd::fda) fn rounded_down(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> __m512 {
+    let (d, far) = finish::<1>(sum, top, c, q);
+    if far == 0 { d } else { _mm512_mask_mov_ps(d, far, finish_far(sum, top, c, q)) }
+}
+
+/// c in units of q.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(in crate::simd::fda) fn in_units(c: __m512, top: __m512i, q: &Consts) -> __m512 {
+    // 1 / q.
+    let up = _mm512_sub_epi32(_mm512_set1_epi32(((254 + q.frac_bits) << 23) + (1 << 22)), top);
+    _mm512_mul_ps(c, _mm512_castsi512_ps(up))
 }
 
 /// q.

@@ -14,10 +14,11 @@ mod piece;
 use super::super::avx512::{doubts, max_exponents};
 use super::super::finish::{finish, negatives, overflowed, start, truncated};
 use super::super::micro::Advance;
+use super::super::round_down::avx512::{in_units, rounded_down};
 use super::super::step::{Consts, EXP32, Step};
 use super::super::{GROUPS, MR, NR, out};
 use super::rows::{place, places_from, power};
-use super::{OFFSET, ROWS};
+use super::{OFFSET, OVER, ROWS};
 use core::mem::MaybeUninit;
 use piece::{At, Carried, call, code};
 use std::arch::x86_64::*;
@@ -28,23 +29,23 @@ const VECTORS: usize = 2;
 const UNITS: usize = ROWS * VECTORS;
 /// Pieces of a row group: the upper rows, the lower ones, then the same with other columns.
 const PIECES: usize = MR / ROWS * (NR / 16 / VECTORS);
-/// The bits of watched accumulators that a sum within 31 bits leaves alone.
-const OVER: i64 = (1 << 51) - 2 * OFFSET as i64;
 /// What moves the mask of a piece's vectors, `1 << (4 row + vector)`, to its place in a row group's.
 const fn place_of_bits(piece: usize) -> usize {
     4 * ROWS * (piece % 2) + VECTORS * (piece / 2)
 }
 
-/// Where a piece's sums begin, and what has to be added to them: c in units of q, and the number of negative products.
-#[repr(C)]
+/// Where a piece's sums begin, and what has to be added to them: c in units of q, and the number of negative products; where
+/// results are rounded down c is apart.
+#[repr(C, align(2048))]
 struct Start {
     tops: [__m512i; UNITS],
     rests: [__m512i; UNITS],
+    units: [__m512; UNITS],
 }
 
 /// What pieces read and write besides panels and states. `piece` goes from one `Start` to the other by one bit of the
 /// address.
-#[repr(C, align(2048))]
+#[repr(C, align(4096))]
 struct Work {
     /// Those of even pieces, and of odd ones.
     starts: [Start; 2],
@@ -66,6 +67,13 @@ struct Work {
     down: i32,
     exponent: i32,
     half: i32,
+    /// Of results that are rounded down: what makes bits of an exponent field that are dropped, the largest of sums below
+    /// `2^30 q`, and the bits of a sum below and above.
+    kept: __m512i,
+    far: f32,
+    small: i32,
+    low: i32,
+    high: i32,
     /// Of results with fewer bits.
     keep: i32,
     /// Of f16 results.
@@ -131,6 +139,9 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         ((*work).exponent, (*work).half, (*work).keep) = (EXP32, half, q.keep);
         ((*work).one, (*work).zero_c, (*work).least_c) = (1, q.zero_c, (127 - 14) << 23);
         (*work).offset = OFFSET.into();
+        (*work).far = q.floors.far;
+        (*work).kept = _mm512_set1_epi32(127 + i32::from(q.floors.kept));
+        ((*work).small, (*work).low, (*work).high) = (127 + 29, 31, !31);
     }
     let aside = unsafe { (&raw mut (*work).aside).cast::<f32>() };
     let mut largest =
@@ -142,24 +153,39 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     };
     let starts = unsafe { (&raw mut (*work).starts).cast::<Start>() };
     let mut carried = Carried { start: starts, sums: [_mm512_setzero_si512(); UNITS] };
-    // Begins a group's first piece, as pieces do.
+    // Begins a group's first piece, as pieces do. Whether some c is far above the products, where that matters.
     let begin = |p: &Step, g: usize, largest: *const __m512i| {
         let (a_sign, c) = (p.a_sign.wrapping_add(g * MR), p.c.wrapping_add(g * MR * NR));
-        let to = unsafe { &mut *starts };
+        let (to, mut far) = (unsafe { &mut *starts }, false);
         each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => unsafe {
-            let c = _mm512_load_ps(c.add(R * NR + 16 * V));
-            let top = start::<OUT>(power(*largest.add(R), place(V)), c, q);
-            let rest = _mm512_add_epi32(truncated(top, c, q), negatives(a_sign.add(R), p.b_sign.add(16 * V)));
-            let rest = if CHECK { _mm512_sub_epi32(rest, _mm512_set1_epi32(OFFSET)) } else { rest };
-            (to.tops[VECTORS * R + V], to.rests[VECTORS * R + V]) = (top, rest);
+            let (c, unit) = (_mm512_load_ps(c.add(R * NR + 16 * V)), VECTORS * R + V);
+            let (power, count) = (power(*largest.add(R), place(V)), negatives(a_sign.add(R), p.b_sign.add(16 * V)));
+            if OUT == out::ROUND_DOWN {
+                // c has no part in e_max.
+                let top = start::<OUT>(power, _mm512_setzero_ps(), q);
+                let units = in_units(c, top, q);
+                (to.tops[unit], to.rests[unit], to.units[unit]) = (top, count, units);
+                far |= is_far(units, q);
+            } else {
+                let top = start::<OUT>(power, c, q);
+                let rest = _mm512_add_epi32(truncated(top, c, q), count);
+                let rest = if CHECK { _mm512_sub_epi32(rest, _mm512_set1_epi32(OFFSET)) } else { rest };
+                (to.tops[unit], to.rests[unit]) = (top, rest);
+            }
         }));
+        far
     };
     // Ends a group's last piece, as pieces do; once more does no harm. Returns vectors with an infinite f16.
     let end = |sums: [__m512i; UNITS], to: Pending| {
         let (from, mut infinite) = (unsafe { &*starts.add(1) }, 0);
         each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => {
             let unit = VECTORS * R + V;
-            let d = finish::<OUT, false>(_mm512_add_epi32(sums[unit], from.rests[unit]), from.tops[unit], q);
+            let (sum, top) = (_mm512_add_epi32(sums[unit], from.rests[unit]), from.tops[unit]);
+            let d = if OUT == out::ROUND_DOWN {
+                rounded_down(sum, top, unsafe { _mm512_load_ps(to.c.add(R * NR + 16 * V)) }, q)
+            } else {
+                finish::<OUT, false>(sum, top, q)
+            };
             if to.leave >> (4 * R + V) & 1 == 0 {
                 unsafe { _mm512_store_ps(to.c.add(R * NR + 16 * V), d) }
                 infinite |= u32::from(overflowed::<OUT>(d)) << (4 * R + V);
@@ -170,57 +196,23 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     let nothing = Pending { c: aside, leave: !0 };
     let (mut now, mut before, mut last) = (*p, nothing, list[0]);
     let mut doubt = whole(&now, last, largest[0]);
-    begin(&now, last, largest[0]);
-    if !CHECK && OUT != out::F16_RNE && q.tiny == 0 && list[count - 1] - last == count - 1 {
-        // Nobody has to look at a piece: all of a step at once.
-        let states = p.c.wrapping_add(last * MR * NR);
-        unsafe { (*work).more = (PIECES * count) as u32 - 1 }
-        for done in 1..=steps {
-            let then = if done < steps { now.skip(1, q) } else { now };
-            let next = Next {
-                a_exp: then.a_exp.wrapping_add(last * MR * L),
-                b_exp: then.b_exp,
-                a_sign: then.a_sign.wrapping_add(last * MR),
-                b_sign: then.b_sign,
-                c: states,
-            };
-            let alone = (next.a_exp, next.b_exp);
-            unsafe { (*work).next = next }
-            let (a_exp, b_exp) =
-                if count == 1 { alone } else { (now.a_exp.wrapping_add((last + 1) * MR * L), now.b_exp) };
-            unsafe {
-                call(
-                    At {
-                        a: now.a_val.wrapping_add(last * MR * L),
-                        b: now.b_val,
-                        b_exp,
-                        a_exp,
-                        to: largest[1],
-                        work,
-                        a_sign: now.a_sign.wrapping_add(last * MR + ROWS),
-                        b_sign: now.b_sign,
-                        c: states.wrapping_add(ROWS * NR),
-                        largest: largest[0].wrapping_add(ROWS),
-                        places: places_from(0),
-                        put: before.c,
-                    },
-                    &mut carried,
-                );
-            }
-            before.c = states.wrapping_add((count - 1) * MR * NR + ROWS * NR + 16 * VECTORS);
-            if count % 2 == 1 {
-                largest.swap(0, 1);
-            }
-            now = then;
-        }
-        _ = end(carried.sums, Pending { leave: 0, ..before });
-        return Advance::by(steps);
-    }
+    let mut far = begin(&now, last, largest[0]);
+    // Whether nobody has to look at pieces, but for a c that is far.
+    let smooth = !CHECK && OUT != out::F16_RNE && q.tiny == 0 && list[count - 1] - last == count - 1;
     for done in 1..=steps {
         // The next step; with none to come this one is read again.
         let then = if done < steps { now.skip(1, q) } else { now };
-        let mut changed = false;
-        for i in 0..count {
+        let next = Next {
+            a_exp: then.a_exp.wrapping_add(list[0] * MR * L),
+            b_exp: then.b_exp,
+            a_sign: then.a_sign.wrapping_add(list[0] * MR),
+            b_sign: then.b_sign,
+            c: p.c.wrapping_add(list[0] * MR * NR),
+        };
+        unsafe { (*work).next = next }
+        let (mut changed, mut at_piece, mut least) = (false, 0, _mm512_set1_epi8(-1));
+        while at_piece < PIECES * count {
+            let (i, piece) = (at_piece / PIECES, at_piece % PIECES);
             let g = list[i];
             let (next, at) = if i + 1 == count { (list[0], &then) } else { (list[i + 1], &now) };
             if doubt != 0 {
@@ -228,72 +220,85 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
                 skip[last] |= end(carried.sums, before);
                 before = nothing;
                 unsafe { super::steps::<OUT, CHECK, L>(&now.group(g, q), &q.group(g), &mut skip[g..=g], 1) };
-                changed |= skip[g] | skip[last] != 0;
+                changed = true;
                 doubt = whole(at, next, largest[1]);
-                begin(at, next, largest[1]);
-                (largest, last) = ([largest[1], largest[0]], g);
+                far = begin(at, next, largest[1]);
+                (largest, last, at_piece) = ([largest[1], largest[0]], g, at_piece + PIECES);
                 continue;
             }
             let tiny = q.tiny >> next & 1 != 0;
-            let (a_val, a_sign, states) =
-                (now.a_val.wrapping_add(g * MR * L), now.a_sign.wrapping_add(g * MR), p.c.wrapping_add(g * MR * NR));
-            let (mut least, a_exp) = (_mm512_set1_epi8(-1), at.a_exp.wrapping_add(next * MR * L));
-            for piece in 0..PIECES {
-                let (lower, t) = (piece % 2, piece / 2 * VECTORS);
-                // The piece to come: its signs, its states, its rows' e_max and the place of its columns there.
-                let (a_sign, b_sign, c, fields, places) = match (piece + 1) % PIECES {
-                    0 => {
-                        (at.a_sign.wrapping_add(next * MR), at.b_sign, p.c.wrapping_add(next * MR * NR), largest[1], 0)
-                    }
-                    upcoming => {
-                        let (row, t) = (upcoming % 2 * ROWS, upcoming / 2 * VECTORS);
-                        let states = states.wrapping_add(row * NR + 16 * t);
-                        let b_sign = now.b_sign.wrapping_add(16 * t);
-                        (a_sign.wrapping_add(row), b_sign, states, largest[0].wrapping_add(row), t)
-                    }
-                };
-                let put = if before.leave == 0 { before.c } else { aside };
-                let found = unsafe {
-                    call(
-                        At {
-                            a: a_val.wrapping_add(lower * ROWS * L),
-                            b: now.b_val.wrapping_add(16 * t * L),
-                            b_exp: at.b_exp,
-                            a_exp: a_exp.wrapping_add(2 * piece * L),
-                            to: largest[1].wrapping_add(2 * piece),
-                            work,
-                            a_sign,
-                            b_sign,
-                            c,
-                            largest: fields,
-                            places: places_from(places),
-                            put,
-                        },
-                        &mut carried,
-                    )
-                };
-                if CHECK && before.leave != 0 {
-                    unsafe { copy(aside, before) }
+            let (a_sign, states) = (now.a_sign.wrapping_add(g * MR), p.c.wrapping_add(g * MR * NR));
+            let (lower, t) = (piece % 2, piece / 2 * VECTORS);
+            // The piece to come: its signs, its states, its rows' e_max and the place of its columns there.
+            let (a_sign, b_sign, c, fields, places) = match (piece + 1) % PIECES {
+                0 => (at.a_sign.wrapping_add(next * MR), at.b_sign, p.c.wrapping_add(next * MR * NR), largest[1], 0),
+                upcoming => {
+                    let (row, t) = (upcoming % 2 * ROWS, upcoming / 2 * VECTORS);
+                    let states = states.wrapping_add(row * NR + 16 * t);
+                    let b_sign = now.b_sign.wrapping_add(16 * t);
+                    (a_sign.wrapping_add(row), b_sign, states, largest[0].wrapping_add(row), t)
                 }
-                if OUT == out::F16_RNE && overflowed::<OUT>(found.peak) {
-                    let lost = unsafe { infinite::<OUT>(put) } & !before.leave;
-                    let (of, piece) = if piece == 0 { (last, PIECES - 1) } else { (g, piece - 1) };
-                    changed |= lost != 0;
-                    skip[of] |= lost << place_of_bits(piece);
-                }
-                if tiny {
-                    least = _mm512_min_epu8(least, _mm512_min_epu8(found.exponents[0], found.exponents[1]));
-                }
-                let mut leave = 0;
-                if CHECK && _mm512_test_epi64_mask(found.watched, _mm512_set1_epi64(OVER)) != 0 {
-                    leave = unsafe { beyond(&(*work).watched) };
-                    changed = true;
-                    skip[g] |= leave << place_of_bits(piece);
-                }
-                before = Pending { c: states.wrapping_add(lower * ROWS * NR + 16 * t), leave };
+            };
+            let more = if smooth && !far { PIECES * count - 1 - at_piece } else { 0 };
+            unsafe { (*work).more = more as u32 }
+            let put = if before.leave == 0 { before.c } else { aside };
+            let own = carried.start;
+            let found = unsafe {
+                call(
+                    At {
+                        a: now.a_val.wrapping_add((g * MR + lower * ROWS) * L),
+                        b: now.b_val.wrapping_add(16 * t * L),
+                        b_exp: at.b_exp,
+                        a_exp: at.a_exp.wrapping_add((next * MR + 2 * piece) * L),
+                        to: largest[1].wrapping_add(2 * piece),
+                        work,
+                        a_sign,
+                        b_sign,
+                        c,
+                        largest: fields,
+                        places: places_from(places),
+                        put,
+                    },
+                    &mut carried,
+                )
+            };
+            if (CHECK || OUT == out::ROUND_DOWN) && before.leave != 0 {
+                unsafe { copy(aside, before) }
             }
-            doubt = if tiny && doubts(least) != 0 { whole(at, next, largest[1]) } else { 0 };
-            (largest, last) = ([largest[1], largest[0]], g);
+            if OUT == out::F16_RNE && overflowed::<OUT>(found.peak) {
+                let lost = unsafe { infinite::<OUT>(put) } & !before.leave;
+                let (of, piece) = if piece == 0 { (last, PIECES - 1) } else { (g, piece - 1) };
+                changed |= lost != 0;
+                skip[of] |= lost << place_of_bits(piece);
+            }
+            if tiny {
+                least = _mm512_min_epu8(least, _mm512_min_epu8(found.exponents[0], found.exponents[1]));
+            }
+            // The last piece done.
+            at_piece += more - found.left;
+            let (g, piece) = (list[at_piece / PIECES], at_piece % PIECES);
+            let c = p.c.wrapping_add((g * MR + piece % 2 * ROWS) * NR + 16 * VECTORS * (piece / 2));
+            let mut leave = 0;
+            if OUT == out::ROUND_DOWN {
+                if far {
+                    leave = unsafe { far_sums(&carried.sums, &*own, c, q) };
+                }
+                far = is_far(found.peak, q);
+            }
+            if CHECK && _mm512_test_epi64_mask(found.watched, _mm512_set1_epi64(OVER)) != 0 {
+                leave = unsafe { beyond(&(*work).watched) };
+                changed = true;
+                skip[g] |= leave << place_of_bits(piece);
+            }
+            before = Pending { c, leave };
+            at_piece += 1;
+            if at_piece / PIECES % 2 != i % 2 {
+                largest.swap(0, 1);
+            }
+            if piece + 1 == PIECES {
+                doubt = if tiny && doubts(least) != 0 { whole(at, next, largest[0]) } else { 0 };
+                (last, least) = (g, _mm512_set1_epi8(-1));
+            }
         }
         if OUT == out::F16_RNE {
             // The next step must not begin where this one has left an infinity.
@@ -308,6 +313,32 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         now = then;
     }
     Advance::by(steps)
+}
+
+/// Whether some c in units of q is far above the products.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn is_far(units: __m512, q: &Consts) -> bool {
+    _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(units), _mm512_set1_ps(q.floors.far)) != 0
+}
+
+/// Results of the vectors in which some c is far above the products. Which these are.
+///
+/// # Safety
+/// As `copy`.
+#[cold]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn far_sums(sums: &[__m512i; UNITS], from: &Start, to: *mut f32, q: &Consts) -> u32 {
+    (0..UNITS).filter(|&unit| is_far(from.units[unit], q)).fold(0, |found, unit| {
+        let (r, v) = (unit / VECTORS, unit % VECTORS);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let at = to.add(r * NR + 16 * v);
+            let sum = _mm512_add_epi32(sums[unit], from.rests[unit]);
+            _mm512_store_ps(at, rounded_down(sum, from.tops[unit], _mm512_load_ps(at), q));
+        }
+        found | 1 << (4 * r + v)
+    })
 }
 
 /// Copies the vectors that are not to be left.

@@ -3,7 +3,7 @@
 use super::super::finish::{finish, negatives, overflowed, start, truncated};
 use super::super::step::Consts;
 use super::super::{NR, out};
-use super::{OFFSET, OR, ROWS};
+use super::{OFFSET, OR, OVER, ROWS};
 use std::arch::x86_64::*;
 
 /// What takes a column's exponent field from its byte to its place, for vector `t` of columns.
@@ -86,7 +86,7 @@ pub(super) unsafe fn put(to: *mut f32, states: &[__m512; ROWS], leave: u32) {
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn beyond(group: usize, bit: usize, even: &[__m512d; ROWS], odd: &[__m512d; ROWS], skip: &mut [u32]) {
-    let over = _mm512_set1_epi64((1 << 51) - 2 * i64::from(OFFSET));
+    let over = _mm512_set1_epi64(OVER);
     let (even, odd) = (even.map(|x| _mm512_castpd_si512(x)), odd.map(|x| _mm512_castpd_si512(x)));
     let mut all = _mm512_setzero_si512();
     each_row!([0, 1, 2, 3], R => all = _mm512_ternarylogic_epi64::<OR>(all, even[R], odd[R]));

@@ -142,6 +142,53 @@ macro_rules! watch {
 
 /// A vector of the piece before.
 macro_rules! end {
+    (down, $unit:literal, $row:literal, $column:literal, $sum:literal) => {
+        concat!(
+            "vpaddd zmm",
+            $sum,
+            ", zmm",
+            $sum,
+            ", [r15 + {rests} + 64*",
+            $unit,
+            "]\n",
+            "vmovaps zmm24, [r15 + {units} + 64*",
+            $unit,
+            "]\n",
+            "vcvtdq2ps zmm25, zmm",
+            $sum,
+            ", {{rz-sae}}\n",
+            "vcvtps2dq zmm26, zmm24, {{rd-sae}}\n",
+            "vaddps zmm25, zmm25, zmm24, {{rz-sae}}\n",
+            "vpaddd zmm26, zmm26, zmm",
+            $sum,
+            "\n",
+            "vpaddd zmm25, zmm25, zmm25\n",
+            "vcvtdq2ps zmm26, zmm26\n",
+            "vpsrld zmm25, zmm25, 24\n",
+            "vpternlogd zmm27, zmm27, zmm27, 0xff\n",
+            "vpcmpgtd k3, zmm25, [r8 + {small}]{{1to16}}\n",
+            "vpsubusw zmm25, zmm25, [r8 + {kept}]\n",
+            "vpsllvd zmm25, zmm27, zmm25\n",
+            "vpternlogd zmm25, zmm",
+            $sum,
+            ", [r8 + {low}]{{1to16}}, 0x80\n",
+            "vpaddd zmm25, zmm25, [r8 + {low}]{{1to16}}\n",
+            "vpternlogd zmm25, zmm",
+            $sum,
+            ", [r8 + {high}]{{1to16}}, 0xa8\n",
+            "vcvtdq2ps zmm25, zmm25\n",
+            "vpaddd zmm28, zmm29, [r15 + 64*",
+            $unit,
+            "]\n",
+            "vaddps zmm26{{k3}}, zmm25, zmm24\n",
+            "vmulps zmm26, zmm26, zmm28\n",
+            "vmovaps [r11 + 256*",
+            $row,
+            " + 64*",
+            $column,
+            "], zmm26\n",
+        )
+    };
     ($kind:ident, $unit:literal, $row:literal, $column:literal, $sum:literal) => {
         concat!(
             "vpaddd zmm",
@@ -249,6 +296,9 @@ macro_rules! peak {
             "vrangeps zmm22, zmm22, zmm18, 0xb\n",
         )
     };
+    (down) => {
+        "vpxord zmm22, zmm22, zmm22\n"
+    };
     ($other:ident) => {
         ""
     };
@@ -271,6 +321,37 @@ macro_rules! least_c {
 
 /// A vector of the next piece: its e_max, with c's, and c in units of q with the number of negative products.
 macro_rules! begin {
+    (down, $watch:ident, $unit:literal, $row:literal, $column:literal, $place:literal, $signs:literal) => {
+        concat!(
+            "vpshufb zmm24, zmm26, zmm",
+            $place,
+            "\n",
+            "vpsrld zmm24, zmm24, 1\n",
+            "vpternlogd zmm24, zmm19, zmm20, 0xea\n",
+            "vmovdqa64 [r15 + 64*",
+            $unit,
+            "], zmm24\n",
+            "vpsubd zmm24, zmm18, zmm24\n",
+            "vmulps zmm24, zmm24, [r12 + 256*",
+            $row,
+            " + 64*",
+            $column,
+            "]\n",
+            "vpxord zmm25, zmm",
+            $signs,
+            ", [r9 + 4*",
+            $row,
+            "]{{1to16}}\n",
+            "vpopcntd zmm25, zmm25\n",
+            "vmovaps [r15 + {units} + 64*",
+            $unit,
+            "], zmm24\n",
+            "vrangeps zmm22, zmm22, zmm24, 0xb\n",
+            "vmovdqa64 [r15 + {rests} + 64*",
+            $unit,
+            "], zmm25\n",
+        )
+    };
     ($kind:ident, $watch:ident, $unit:literal, $row:literal, $column:literal, $place:literal, $signs:literal) => {
         concat!(
             "vpshufb zmm24, zmm26, zmm",
@@ -318,13 +399,24 @@ macro_rules! begin_row {
     };
 }
 
+/// Where results are rounded down the piece to come is left to others if some c is far above the products.
+macro_rules! look {
+    (down) => {
+        concat!("vcmpps k3, zmm24, [r8 + {far}]{{1to16}}, 0x15\n", "kortestw k3, k3\n", "jnz 7f\n")
+    };
+    ($other:ident) => {
+        ""
+    };
+}
+
 /// From a piece to the one after it, if that is to be done too: of a row group the upper and the lower rows take turns, then
 /// come other columns, and then the next row group. `rbx` counts what is left then.
 macro_rules! go_on {
-    () => {
+    ($kind:ident) => {
         concat!(
             "sub ebx, 1\n",
             "jb 7f\n",
+            look!($kind),
             "add rcx, 8*{l}\n",
             "add rax, 2*64\n",
             "test ebx, 1\n",
@@ -442,10 +534,11 @@ macro_rules! whole {
             end_sum!($watch, "5", "10", "11", "21"),
             end_sum!($watch, "6", "12", "13", "22"),
             end_sum!($watch, "7", "14", "15", "23"),
-            go_on!(),
+            go_on!($kind),
             // Not every kind has a use for all of these.
-            "/* {watched} {keep} {zero} {one} {zero_c} {least_c} {offset} */\n",
+            "/* {far} {units} {small} {kept} {low} {high} {watched} {keep} {zero} {one} {zero_c} {least_c} {offset} */\n",
             "7:\n",
+            "lea eax, [rbx + 1]\n",
             "pop rbx\n",
             "ret",
         )
@@ -467,6 +560,12 @@ macro_rules! pieces {
                 next_b_sign = const offset_of!(Work, next.b_sign),
                 next_c = const offset_of!(Work, next.c),
                 rests = const offset_of!(Start, rests),
+                units = const offset_of!(Start, units),
+                far = const offset_of!(Work, far),
+                small = const offset_of!(Work, small),
+                kept = const offset_of!(Work, kept),
+                low = const offset_of!(Work, low),
+                high = const offset_of!(Work, high),
                 watched = const offset_of!(Work, watched),
                 sub = const offset_of!(Work, sub),
                 floor = const offset_of!(Work, floor),
@@ -494,6 +593,7 @@ pieces!(
     rne_watched: rne, watched;
     f16: f16, plain;
     f16_watched: f16, watched;
+    down: down, plain;
 );
 
 /// The code for results of a kind and steps of `L` products; watched with `CHECK`.
@@ -503,6 +603,7 @@ pub(super) fn code<const OUT: u8, const CHECK: bool, const L: usize>() -> unsafe
         (out::F32_RZ, true) => rz_watched::<L>,
         (out::F32_CUT, false) => cut::<L>,
         (out::F32_CUT, true) => cut_watched::<L>,
+        (out::ROUND_DOWN, _) => down::<L>,
         (out::F16_RNE, false) => f16::<L>,
         (out::F16_RNE, true) => f16_watched::<L>,
         (_, false) => rne::<L>,
@@ -536,10 +637,12 @@ pub(super) struct Carried {
 pub(super) struct Found {
     /// The largest of the two rows' exponents, as bytes.
     pub(super) exponents: [__m512i; 2],
-    /// The largest f16 of the piece before.
+    /// The largest f16 of the piece before, or the largest c in units of q of the piece to come where results are rounded down.
     pub(super) peak: __m512,
     /// The bits of all sums that are watched.
     pub(super) watched: __m512i,
+    /// How many pieces of those that were asked for are left to others.
+    pub(super) left: usize,
 }
 
 /// A piece.
@@ -552,6 +655,7 @@ pub(super) struct Found {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn call(at: At, carried: &mut Carried) -> Found {
     let (m0, m1, peak, watched): (__m512i, __m512i, __m512, __m512i);
+    let left: usize;
     let [s0, s1, s2, s3, s4, s5, s6, s7] = &mut carried.sums;
     // SAFETY: the caller's promise; the code touches nothing else, and no other registers.
     unsafe {
@@ -562,7 +666,7 @@ pub(super) unsafe fn call(at: At, carried: &mut Carried) -> Found {
             inout("rsi") at.b => _,
             inout("rdx") at.b_exp => _,
             inout("rcx") at.a_exp => _,
-            inout("rax") at.to => _,
+            inout("rax") at.to => left,
             in("r8") at.work,
             inout("r9") at.a_sign => _,
             inout("r10") at.b_sign => _,
@@ -573,6 +677,7 @@ pub(super) unsafe fn call(at: At, carried: &mut Carried) -> Found {
             inout("r15") carried.start,
             in("k1") 0xAAAA_u16,
             in("k2") 0x5555_u16,
+            out("k3") _,
             out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,
             out("zmm4") _, out("zmm5") _, out("zmm6") _, out("zmm7") _,
             out("zmm8") _, out("zmm9") _, out("zmm10") _, out("zmm11") _,
@@ -583,5 +688,5 @@ pub(super) unsafe fn call(at: At, carried: &mut Carried) -> Found {
             out("zmm28") _, out("zmm29") watched, out("zmm30") m0, out("zmm31") m1,
         );
     }
-    Found { exponents: [m0, m1], peak, watched }
+    Found { exponents: [m0, m1], peak, watched, left }
 }
