@@ -35,20 +35,25 @@ const fn place_of_bits(piece: usize) -> usize {
 }
 
 /// Where a piece's sums begin, and what has to be added to them: c in units of q, and the number of negative products; where
-/// results are rounded down c is apart.
-#[repr(C, align(2048))]
+/// results are rounded down c is apart (`Work::units`).
+#[repr(C)]
 struct Start {
     tops: [__m512i; UNITS],
     rests: [__m512i; UNITS],
-    units: [__m512; UNITS],
 }
+
+/// As far apart as two `Start`s.
+#[repr(C, align(1024))]
+struct Units([__m512; UNITS]);
 
 /// What pieces read and write besides panels and states. `piece` goes from one `Start` to the other by one bit of the
 /// address.
-#[repr(C, align(4096))]
+#[repr(C, align(2048))]
 struct Work {
     /// Those of even pieces, and of odd ones.
     starts: [Start; 2],
+    /// c in units of q, of each.
+    units: [Units; 2],
     /// e_max of this row group and the next, as exponent fields: one bit of the address apart, too.
     largest: [[__m512i; MR]; 2],
     /// All bits of each sum that is watched.
@@ -70,10 +75,11 @@ struct Work {
     /// Of results that are rounded down: what makes bits of an exponent field that are dropped, the largest of sums below
     /// `2^30 q`, and the bits of a sum below and above.
     kept: __m512i,
-    far: f32,
     small: i32,
     low: i32,
     high: i32,
+    /// From which on somebody has to look at an f16, or where results are rounded down at c in units of q.
+    limit: f32,
     /// Of results with fewer bits.
     keep: i32,
     /// Of f16 results.
@@ -83,6 +89,7 @@ struct Work {
     least_c: i32,
     /// Of watched sums.
     offset: i64,
+    over: i64,
 }
 
 /// What a row group's last piece begins, and where exponents are whose largest all its pieces look for.
@@ -138,8 +145,8 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         ((*work).up, (*work).down) = (((254 + q.frac_bits) << 23) + half, -((q.frac_bits << 23) + half));
         ((*work).exponent, (*work).half, (*work).keep) = (EXP32, half, q.keep);
         ((*work).one, (*work).zero_c, (*work).least_c) = (1, q.zero_c, (127 - 14) << 23);
-        (*work).offset = OFFSET.into();
-        (*work).far = q.floors.far;
+        ((*work).offset, (*work).over) = (OFFSET.into(), OVER);
+        (*work).limit = if OUT == out::F16_RNE { f32::INFINITY } else { q.floors.far };
         (*work).kept = _mm512_set1_epi32(127 + i32::from(q.floors.kept));
         ((*work).small, (*work).low, (*work).high) = (127 + 29, 31, !31);
     }
@@ -151,21 +158,22 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         unsafe { to.cast::<[__m512i; MR]>().write(found) };
         doubt
     };
-    let starts = unsafe { (&raw mut (*work).starts).cast::<Start>() };
+    let (starts, units) =
+        unsafe { ((&raw mut (*work).starts).cast::<Start>(), (&raw mut (*work).units).cast::<Units>()) };
     let mut carried = Carried { start: starts, sums: [_mm512_setzero_si512(); UNITS] };
     // Begins a group's first piece, as pieces do. Whether some c is far above the products, where that matters.
     let begin = |p: &Step, g: usize, largest: *const __m512i| {
         let (a_sign, c) = (p.a_sign.wrapping_add(g * MR), p.c.wrapping_add(g * MR * NR));
-        let (to, mut far) = (unsafe { &mut *starts }, false);
+        let (to, to_units, mut far) = unsafe { (&mut *starts, &mut *units, false) };
         each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => unsafe {
             let (c, unit) = (_mm512_load_ps(c.add(R * NR + 16 * V)), VECTORS * R + V);
             let (power, count) = (power(*largest.add(R), place(V)), negatives(a_sign.add(R), p.b_sign.add(16 * V)));
             if OUT == out::ROUND_DOWN {
                 // c has no part in e_max.
                 let top = start::<OUT>(power, _mm512_setzero_ps(), q);
-                let units = in_units(c, top, q);
-                (to.tops[unit], to.rests[unit], to.units[unit]) = (top, count, units);
-                far |= is_far(units, q);
+                let c = in_units(c, top, q);
+                (to.tops[unit], to.rests[unit], to_units.0[unit]) = (top, count, c);
+                far |= is_far(c, q);
             } else {
                 let top = start::<OUT>(power, c, q);
                 let rest = _mm512_add_epi32(truncated(top, c, q), count);
@@ -197,8 +205,8 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     let (mut now, mut before, mut last) = (*p, nothing, list[0]);
     let mut doubt = whole(&now, last, largest[0]);
     let mut far = begin(&now, last, largest[0]);
-    // Whether nobody has to look at pieces, but for a c that is far.
-    let smooth = !CHECK && OUT != out::F16_RNE && q.tiny == 0 && list[count - 1] - last == count - 1;
+    // Whether pieces may go by until somebody has to look at one.
+    let smooth = q.tiny == 0 && list[count - 1] - last == count - 1;
     for done in 1..=steps {
         // The next step; with none to come this one is read again.
         let then = if done < steps { now.skip(1, q) } else { now };
@@ -239,9 +247,13 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
                     (a_sign.wrapping_add(row), b_sign, states, largest[0].wrapping_add(row), t)
                 }
             };
-            let more = if smooth && !far { PIECES * count - 1 - at_piece } else { 0 };
+            // Results that go aside are copied before the next step of theirs can begin.
+            let (put, more) = match before.leave {
+                0 if smooth && !far => (before.c, PIECES * count - 1 - at_piece),
+                0 => (before.c, 0),
+                _ => (aside, 0),
+            };
             unsafe { (*work).more = more as u32 }
-            let put = if before.leave == 0 { before.c } else { aside };
             let own = carried.start;
             let found = unsafe {
                 call(
@@ -265,19 +277,29 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             if (CHECK || OUT == out::ROUND_DOWN) && before.leave != 0 {
                 unsafe { copy(aside, before) }
             }
+            let place = |piece: usize| {
+                let (g, piece) = (list[piece / PIECES], piece % PIECES);
+                (g, piece, p.c.wrapping_add((g * MR + piece % 2 * ROWS) * NR + 16 * VECTORS * (piece / 2)))
+            };
+            // The last piece done.
+            let first = at_piece;
+            at_piece += more - found.left;
             if OUT == out::F16_RNE && overflowed::<OUT>(found.peak) {
-                let lost = unsafe { infinite::<OUT>(put) } & !before.leave;
-                let (of, piece) = if piece == 0 { (last, PIECES - 1) } else { (g, piece - 1) };
+                // Some of the piece before.
+                let (of, piece, lost) = if at_piece > first {
+                    let (g, piece, c) = place(at_piece - 1);
+                    (g, piece, unsafe { infinite::<OUT>(c) })
+                } else {
+                    let of = if piece == 0 { (last, PIECES - 1) } else { (g, piece - 1) };
+                    (of.0, of.1, unsafe { infinite::<OUT>(put) } & !before.leave)
+                };
                 changed |= lost != 0;
                 skip[of] |= lost << place_of_bits(piece);
             }
             if tiny {
                 least = _mm512_min_epu8(least, _mm512_min_epu8(found.exponents[0], found.exponents[1]));
             }
-            // The last piece done.
-            at_piece += more - found.left;
-            let (g, piece) = (list[at_piece / PIECES], at_piece % PIECES);
-            let c = p.c.wrapping_add((g * MR + piece % 2 * ROWS) * NR + 16 * VECTORS * (piece / 2));
+            let (g, piece, c) = place(at_piece);
             let mut leave = 0;
             if OUT == out::ROUND_DOWN {
                 if far {
@@ -329,14 +351,16 @@ fn is_far(units: __m512, q: &Consts) -> bool {
 #[cold]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn far_sums(sums: &[__m512i; UNITS], from: &Start, to: *mut f32, q: &Consts) -> u32 {
-    (0..UNITS).filter(|&unit| is_far(from.units[unit], q)).fold(0, |found, unit| {
+    (0..UNITS).fold(0, |found, unit| {
         let (r, v) = (unit / VECTORS, unit % VECTORS);
         // SAFETY: the caller's promise.
-        unsafe {
-            let at = to.add(r * NR + 16 * v);
-            let sum = _mm512_add_epi32(sums[unit], from.rests[unit]);
-            _mm512_store_ps(at, rounded_down(sum, from.tops[unit], _mm512_load_ps(at), q));
+        let (at, c) = unsafe { (to.add(r * NR + 16 * v), _mm512_load_ps(to.add(r * NR + 16 * v))) };
+        let (sum, top) = (_mm512_add_epi32(sums[unit], from.rests[unit]), from.tops[unit]);
+        if !is_far(in_units(c, top, q), q) {
+            return found;
         }
+        // SAFETY: as above.
+        unsafe { _mm512_store_ps(at, rounded_down(sum, top, c, q)) }
         found | 1 << (4 * r + v)
     })
 }

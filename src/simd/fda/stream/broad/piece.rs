@@ -399,12 +399,19 @@ macro_rules! begin_row {
     };
 }
 
-/// Where results are rounded down the piece to come is left to others if some c is far above the products.
+/// Ends a call where somebody has to look: at a sum that leaves its 31 bits, an f16 that is infinite, or, where results are
+/// rounded down, a c of the piece to come that is far above the products.
 macro_rules! look {
-    (down) => {
-        concat!("vcmpps k3, zmm24, [r8 + {far}]{{1to16}}, 0x15\n", "kortestw k3, k3\n", "jnz 7f\n")
+    ($kind:ident, watched) => {
+        concat!("vptestmq k3, zmm29, [r8 + {over}]{{1to8}}\n", "kortestw k3, k3\n", "jnz 7f\n", look!($kind, plain))
     };
-    ($other:ident) => {
+    (f16, plain) => {
+        look!(down, plain)
+    };
+    (down, plain) => {
+        concat!("vcmpps k3, zmm24, [r8 + {limit}]{{1to16}}, 0x15\n", "kortestw k3, k3\n", "jnz 7f\n")
+    };
+    ($other:ident, plain) => {
         ""
     };
 }
@@ -412,11 +419,11 @@ macro_rules! look {
 /// From a piece to the one after it, if that is to be done too: of a row group the upper and the lower rows take turns, then
 /// come other columns, and then the next row group. `rbx` counts what is left then.
 macro_rules! go_on {
-    ($kind:ident) => {
+    ($kind:ident, $watch:ident) => {
         concat!(
             "sub ebx, 1\n",
             "jb 7f\n",
-            look!($kind),
+            look!($kind, $watch),
             "add rcx, 8*{l}\n",
             "add rax, 2*64\n",
             "test ebx, 1\n",
@@ -534,9 +541,9 @@ macro_rules! whole {
             end_sum!($watch, "5", "10", "11", "21"),
             end_sum!($watch, "6", "12", "13", "22"),
             end_sum!($watch, "7", "14", "15", "23"),
-            go_on!($kind),
+            go_on!($kind, $watch),
             // Not every kind has a use for all of these.
-            "/* {far} {units} {small} {kept} {low} {high} {watched} {keep} {zero} {one} {zero_c} {least_c} {offset} */\n",
+            "/* {limit} {over} {units} {small} {kept} {low} {high} {watched} {keep} {zero} {one} {zero_c} {least_c} {offset} */\n",
             "7:\n",
             "lea eax, [rbx + 1]\n",
             "pop rbx\n",
@@ -560,8 +567,9 @@ macro_rules! pieces {
                 next_b_sign = const offset_of!(Work, next.b_sign),
                 next_c = const offset_of!(Work, next.c),
                 rests = const offset_of!(Start, rests),
-                units = const offset_of!(Start, units),
-                far = const offset_of!(Work, far),
+                units = const offset_of!(Work, units),
+                limit = const offset_of!(Work, limit),
+                over = const offset_of!(Work, over),
                 small = const offset_of!(Work, small),
                 kept = const offset_of!(Work, kept),
                 low = const offset_of!(Work, low),
