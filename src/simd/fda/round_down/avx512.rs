@@ -36,7 +36,7 @@ pub(in crate::simd::fda) unsafe fn steps_fast(p: &Step, q: &Consts, skip: &mut [
             return broad::steps::<{ out::ROUND_DOWN }, false, 8>(p, q, skip, steps).steps;
         }
         match (q.floors.halves, q.block) {
-            (false, _) => each_step::<1, 0>(p, q, skip, steps),
+            (false, _) => steps_apart(p, q, skip, steps),
             (true, 16) => each_step::<2, 16>(p, q, skip, steps),
             _ => each_step::<2, 0>(p, q, skip, steps),
         }
@@ -45,6 +45,17 @@ pub(in crate::simd::fda) unsafe fn steps_fast(p: &Step, q: &Consts, skip: &mut [
 
 /// Exponent fields of the largest exponents of 8 rows, for each sum.
 type Largest<const SUMS: usize> = [[__m512i; MR]; SUMS];
+
+/// `steps_fast` for sums of all products, 16 columns after another, where states may be far above the products.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+pub(in crate::simd::fda) unsafe fn steps_apart(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
+    // SAFETY: the caller's promise, handed on.
+    unsafe { each_step::<1, 0>(p, q, skip, steps) }
+}
 
 /// Steps for sums of all products, or two of halves; of `L` products, or with 0 of any number.
 ///

@@ -14,7 +14,7 @@ mod piece;
 use super::super::avx512::{doubts, max_exponents};
 use super::super::finish::{finish, negatives, overflowed, start, truncated};
 use super::super::micro::Advance;
-use super::super::round_down::avx512::{in_units, rounded_down};
+use super::super::round_down::avx512::{in_units, rounded_down, steps_apart};
 use super::super::step::{Consts, EXP32, Step};
 use super::super::{GROUPS, MR, NR, out};
 use super::rows::{place, places_from, power};
@@ -218,7 +218,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             c: p.c.wrapping_add(list[0] * MR * NR),
         };
         unsafe { (*work).next = next }
-        let (mut changed, mut at_piece, mut least) = (false, 0, _mm512_set1_epi8(-1));
+        let (mut changed, mut at_piece, mut fars, mut least) = (false, 0, 0, _mm512_set1_epi8(-1));
         while at_piece < PIECES * count {
             let (i, piece) = (at_piece / PIECES, at_piece % PIECES);
             let g = list[i];
@@ -304,6 +304,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             if OUT == out::ROUND_DOWN {
                 if far {
                     leave = unsafe { far_sums(&carried.sums, &*own, c, q) };
+                    fars += 1;
                 }
                 far = is_far(found.peak, q);
             }
@@ -331,6 +332,10 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         if changed || done == steps {
             _ = end(carried.sums, before);
             return Advance::by(done);
+        }
+        if 4 * fars > PIECES * count {
+            _ = end(carried.sums, before);
+            return Advance::by(done + unsafe { steps_apart(&then, q, skip, steps - done) });
         }
         now = then;
     }
