@@ -78,7 +78,14 @@ pub(super) fn exponent_fields(largest: __m512i, q: &Consts) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn below_safe(largest: __m512i) -> u64 {
-    _mm512_cmplt_epu8_mask(largest, _mm512_set1_epi8((95 + 127 + 1) as u8 as i8))
+    _mm512_cmplt_epu8_mask(largest, safe())
+}
+
+/// The least exponents beside which it is not.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn safe() -> __m512i {
+    _mm512_set1_epi8((95 + 127 + 1) as u8 as i8)
 }
 
 /// The pieces of a row in which a tiny operand might matter. Not inline: it is hardly ever called.

@@ -28,6 +28,8 @@ use std::sync::Arc;
 /// c in units of q from which on sums could pass 2^31: with the products at most 2^30; and from which on 2^32.
 pub(super) const LARGE: f32 = 1_073_741_824.0;
 pub(super) const FAR: f32 = 3_221_225_472.0;
+/// The same where pieces are broad, which drop up to five places of a total themselves.
+pub(super) const FAR_IN_BROAD: f32 = 32.0 * LARGE;
 
 /// Where sums and totals are rounded down.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,9 +41,7 @@ pub(super) struct Floors {
     pub(super) halves: bool,
     /// And c counts as 0 below this many units of `2^(e_max - F)`.
     pub(super) least: f32,
-    /// Where pieces are broad: c in units of q from which on floors are taken in f64, and the exponent of a total above which
-    /// it drops places.
-    pub(super) far: f32,
+    /// Where pieces are broad: the exponent of a total in units of q above which it drops places.
     pub(super) kept: u8,
     /// How far the exponent may lie below c's of the F-th place below which a sum of products has nothing, and no floor
     /// takes a bit of the sum or the total.
@@ -78,7 +78,6 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         total: magic(r.total_bits.unwrap_or(50)),
         halves: sums.reach.is_some(),
         least: power(f as i32 - sums.reach.unwrap_or(0)) as f32,
-        far: 32.0 * LARGE,
         kept: total.map_or(0, |bits| bits.min(100) as u8),
         below_c: 30 - f.min(24) as i32,
     };

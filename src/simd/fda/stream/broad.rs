@@ -11,9 +11,10 @@
 
 mod piece;
 
-use super::super::avx512::{doubts, max_exponents};
+use super::super::avx512::{doubts, max_exponents, safe};
 use super::super::finish::{finish, negatives, overflowed, start, truncated};
 use super::super::micro::Advance;
+use super::super::round_down::FAR_IN_BROAD;
 use super::super::round_down::avx512::{in_units, rounded_down, steps_apart};
 use super::super::step::{Consts, EXP32, Step};
 use super::super::{GROUPS, MR, NR, out};
@@ -63,9 +64,13 @@ struct Work {
     /// What makes exponent fields of bytes: subtracted, and the lowest.
     sub: __m512i,
     floor: __m512i,
+    /// Of exponents beside which operands below the window might be as large.
+    safe: __m512i,
     code: unsafe extern "C" fn(),
     /// How many pieces are to be done after the first one, and what is next for the last row group.
     more: u32,
+    /// Whether there are operands below the window.
+    tiny: u32,
     next: Next,
     /// `2^(F - e_max)` is this less `1.5 * 2^e_max`, and `2^(e_max - F)` the latter and `down`, as codes.
     up: i32,
@@ -146,7 +151,8 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         ((*work).exponent, (*work).half, (*work).keep) = (EXP32, half, q.keep);
         ((*work).one, (*work).zero_c, (*work).least_c) = (1, q.zero_c, (127 - 14) << 23);
         ((*work).offset, (*work).over) = (OFFSET.into(), OVER);
-        (*work).limit = if OUT == out::F16_RNE { f32::INFINITY } else { q.floors.far };
+        ((*work).tiny, (*work).safe) = (q.tiny.into(), safe());
+        (*work).limit = if OUT == out::F16_RNE { f32::INFINITY } else { FAR_IN_BROAD };
         (*work).kept = _mm512_set1_epi32(127 + i32::from(q.floors.kept));
         ((*work).small, (*work).low, (*work).high) = (127 + 29, 31, !31);
     }
@@ -173,7 +179,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
                 let top = start::<OUT>(power, _mm512_setzero_ps(), q);
                 let c = in_units(c, top, q);
                 (to.tops[unit], to.rests[unit], to_units.0[unit]) = (top, count, c);
-                far |= is_far(c, q);
+                far |= is_far(c);
             } else {
                 let top = start::<OUT>(power, c, q);
                 let rest = _mm512_add_epi32(truncated(top, c, q), count);
@@ -206,7 +212,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     let mut doubt = whole(&now, last, largest[0]);
     let mut far = begin(&now, last, largest[0]);
     // Whether pieces may go by until somebody has to look at one.
-    let smooth = q.tiny == 0 && list[count - 1] - last == count - 1;
+    let smooth = list[count - 1] - last == count - 1;
     for done in 1..=steps {
         // The next step; with none to come this one is read again.
         let then = if done < steps { now.skip(1, q) } else { now };
@@ -234,7 +240,6 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
                 (largest, last, at_piece) = ([largest[1], largest[0]], g, at_piece + PIECES);
                 continue;
             }
-            let tiny = q.tiny >> next & 1 != 0;
             let (a_sign, states) = (now.a_sign.wrapping_add(g * MR), p.c.wrapping_add(g * MR * NR));
             let (lower, t) = (piece % 2, piece / 2 * VECTORS);
             // The piece to come: its signs, its states, its rows' e_max and the place of its columns there.
@@ -249,7 +254,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             };
             // Results that go aside are copied before the next step of theirs can begin.
             let (put, more) = match before.leave {
-                0 if smooth && !far => (before.c, PIECES * count - 1 - at_piece),
+                0 if smooth && !far && doubts(least) == 0 => (before.c, PIECES * count - 1 - at_piece),
                 0 => (before.c, 0),
                 _ => (aside, 0),
             };
@@ -296,17 +301,23 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
                 changed |= lost != 0;
                 skip[of] |= lost << place_of_bits(piece);
             }
+            let (g, piece, c) = place(at_piece);
+            // Whose e_max the last piece's group has looked for.
+            let (next, at) = match at_piece / PIECES + 1 {
+                i if i == count => (list[0], &then),
+                i => (list[i], &now),
+            };
+            let tiny = q.tiny >> next & 1 != 0;
             if tiny {
                 least = _mm512_min_epu8(least, _mm512_min_epu8(found.exponents[0], found.exponents[1]));
             }
-            let (g, piece, c) = place(at_piece);
             let mut leave = 0;
             if OUT == out::ROUND_DOWN {
                 if far {
                     leave = unsafe { far_sums(&carried.sums, &*own, c, q) };
                     fars += 1;
                 }
-                far = is_far(found.peak, q);
+                far = is_far(found.peak);
             }
             if CHECK && _mm512_test_epi64_mask(found.watched, _mm512_set1_epi64(OVER)) != 0 {
                 leave = unsafe { beyond(&(*work).watched) };
@@ -345,8 +356,8 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
 /// Whether some c in units of q is far above the products.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn is_far(units: __m512, q: &Consts) -> bool {
-    _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(units), _mm512_set1_ps(q.floors.far)) != 0
+fn is_far(units: __m512) -> bool {
+    _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(units), _mm512_set1_ps(FAR_IN_BROAD)) != 0
 }
 
 /// Results of the vectors in which some c is far above the products. Which these are.
@@ -361,7 +372,7 @@ unsafe fn far_sums(sums: &[__m512i; UNITS], from: &Start, to: *mut f32, q: &Cons
         // SAFETY: the caller's promise.
         let (at, c) = unsafe { (to.add(r * NR + 16 * v), _mm512_load_ps(to.add(r * NR + 16 * v))) };
         let (sum, top) = (_mm512_add_epi32(sums[unit], from.rests[unit]), from.tops[unit]);
-        if !is_far(in_units(c, top, q), q) {
+        if !is_far(in_units(c, top, q)) {
             return found;
         }
         // SAFETY: as above.

@@ -399,7 +399,7 @@ macro_rules! begin_row {
     };
 }
 
-/// Ends a call where somebody has to look: at a sum that leaves its 31 bits, an f16 that is infinite, or, where results are
+/// Ends a call where somebody has to look, besides at exponents near operands below the window: at a sum that leaves its 31 bits, an f16 that is infinite, or, where results are
 /// rounded down, a c of the piece to come that is far above the products.
 macro_rules! look {
     ($kind:ident, watched) => {
@@ -423,6 +423,13 @@ macro_rules! go_on {
         concat!(
             "sub ebx, 1\n",
             "jb 7f\n",
+            "cmp dword ptr [r8 + {tiny}], 0\n",
+            "jz 8f\n",
+            "vpminub zmm25, zmm30, zmm31\n",
+            "vpcmpub k3, zmm25, [r8 + {safe}], 1\n",
+            "kortestq k3, k3\n",
+            "jnz 7f\n",
+            "8:\n",
             look!($kind, $watch),
             "add rcx, 8*{l}\n",
             "add rax, 2*64\n",
@@ -570,6 +577,8 @@ macro_rules! pieces {
                 units = const offset_of!(Work, units),
                 limit = const offset_of!(Work, limit),
                 over = const offset_of!(Work, over),
+                tiny = const offset_of!(Work, tiny),
+                safe = const offset_of!(Work, safe),
                 small = const offset_of!(Work, small),
                 kept = const offset_of!(Work, kept),
                 low = const offset_of!(Work, low),
