@@ -27,12 +27,7 @@ const LAST_OR: i32 = 0xEC;
 pub(in crate::simd::fda) unsafe fn steps_fast(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        if q.broad
-            && q.block == 8
-            && q.tiny == 0
-            && p.vectors == NR / 16
-            && skip.iter().all(|skip| [0, !0].contains(skip))
-        {
+        if q.broad && q.block == 8 {
             return broad::steps::<{ out::ROUND_DOWN }, false, 8>(p, q, skip, steps).steps;
         }
         match (q.floors.halves, q.block) {

@@ -135,7 +135,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     // SAFETY (whole function): panels and states are as large as the steps, B's and states 64-byte aligned. Pointers may
     // pass the last step, but are not read from there.
     if p.vectors < NR / 16 || skip.iter().any(|skip| *skip != 0 && *skip != !0) {
-        return unsafe { super::steps::<OUT, CHECK, L>(p, q, skip, steps) };
+        return unsafe { others::<OUT, CHECK, L>(p, q, skip, steps) };
     }
     if count == 0 {
         return Advance::by(steps);
@@ -233,7 +233,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
                 // Some pieces are to be left.
                 skip[last] |= end(carried.sums, before);
                 before = nothing;
-                unsafe { super::steps::<OUT, CHECK, L>(&now.group(g, q), &q.group(g), &mut skip[g..=g], 1) };
+                unsafe { others::<OUT, CHECK, L>(&now.group(g, q), &q.group(g), &mut skip[g..=g], 1) };
                 changed = true;
                 doubt = whole(at, next, largest[1]);
                 far = begin(at, next, largest[1]);
@@ -346,11 +346,32 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         }
         if 4 * fars > PIECES * count {
             _ = end(carried.sums, before);
-            return Advance::by(done + unsafe { steps_apart(&then, q, skip, steps - done) });
+            return Advance::by(done + unsafe { others::<OUT, CHECK, L>(&then, q, skip, steps - done) }.steps);
         }
         now = then;
     }
     Advance::by(steps)
+}
+
+/// `steps` in pieces of 16 columns.
+///
+/// # Safety
+/// As `steps`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+unsafe fn others<const OUT: u8, const CHECK: bool, const L: usize>(
+    p: &Step,
+    q: &Consts,
+    skip: &mut [u32],
+    steps: usize,
+) -> Advance {
+    // SAFETY: the caller's promise, handed on.
+    unsafe {
+        if OUT == out::ROUND_DOWN {
+            return Advance::by(steps_apart(p, q, skip, steps));
+        }
+        super::steps::<OUT, CHECK, L>(p, q, skip, steps)
+    }
 }
 
 /// Whether some c in units of q is far above the products.
