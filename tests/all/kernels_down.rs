@@ -37,8 +37,8 @@ fn far(unit: &Unit, frac_bits: i32, rng: &mut Rng) -> Problem {
     let (k, step) = (unit.shape.k * steps, unit.shape.k);
     let number = |p: usize, small: bool, rng: &mut Rng| {
         let (exponent, sign) =
-            if p % step == 0 { (0, 1.0) } else { (-(rng.below(13u64) as i32), rng.pick(&[1.0, -1.0])) };
-        let by = if small && p % step != 0 { -8 } else { 0 };
+            if p.is_multiple_of(step) { (0, 1.0) } else { (-(rng.below(13u64) as i32), rng.pick(&[1.0, -1.0])) };
+        let by = if small && !p.is_multiple_of(step) { -8 } else { 0 };
         let x = sign * (1.0 + rng.below(1024u64) as f64 / 1024.0) * f64::from(exponent + by).exp2();
         unit.a.encode_f64(x, Default::default(), Default::default()).unwrap()
     };

@@ -3,11 +3,12 @@
 //! Such a processor needs as many sums under way as two multipliers have stages, eight; `stream`'s pieces have just these,
 //! and every delay of one is lost. Here there are sixteen, and where a piece begins waits for it in memory. What counts then
 //! is the number of instructions: a Zen 5 gets five or six a cycle from its cache of decoded ones, and fewer where code is long
-//! and straight. So a piece is one function of some 3 to 10 KiB, made for one kind of results and one length of steps, that
-//! is called for every piece (`piece`).
+//! and straight. So one function of some 3 to 10 KiB, made for one kind of results and one length of steps, does piece after
+//! piece (`piece`), to the end of a step, or until something has to be looked at: an infinite f16, a sum beyond 31 bits,
+//! exponents near operands below the window, or, where results are rounded down, a c far above the products.
 //!
 //! Only row groups of which all pieces are wanted are done here, by steps that nothing has to be left out of; the others are
-//! `stream`'s.
+//! `stream`'s, or `round_down`'s.
 
 mod piece;
 
@@ -20,7 +21,7 @@ use super::super::step::{Consts, EXP32, Step};
 use super::super::{GROUPS, MR, NR, out};
 use super::rows::{place, places_from, power};
 use super::{OFFSET, OVER, ROWS};
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 use piece::{At, Carried, call, code};
 use std::arch::x86_64::*;
 
@@ -97,7 +98,7 @@ struct Work {
     over: i64,
 }
 
-/// What a row group's last piece begins, and where exponents are whose largest all its pieces look for.
+/// What the last row group's last piece begins, and where exponents are whose largest all its pieces look for.
 #[repr(C)]
 struct Next {
     a_exp: *const u32,
@@ -115,7 +116,15 @@ struct Pending {
     leave: u32,
 }
 
-/// `steps_fast` for f64 accumulators and steps of `L` products, a multiple of 8; `CHECK` where sums of products could leave
+/// What `piece` relies on to go from one to the other by one bit of the address.
+const _: () = {
+    let apart = size_of::<Start>();
+    assert!(apart.is_power_of_two() && align_of::<Work>() >= 2 * apart && size_of::<Units>() == apart);
+    assert!(offset_of!(Work, starts) == 0 && offset_of!(Work, units).is_multiple_of(2 * apart));
+    assert!(offset_of!(Work, largest).is_multiple_of(2 * size_of::<[__m512i; MR]>()));
+};
+
+/// `steps_fast` for f64 accumulators and steps of `L` products, 4 or a multiple of 8; `CHECK` where sums of products could leave
 /// 31 bits.
 ///
 /// # Safety
