@@ -15,7 +15,7 @@ mod gemm;
 mod gemm_api;
 mod generic;
 mod kernels;
-mod kernels_down;
+mod kernels_broad;
 mod kernels_edges;
 mod kernels_families;
 mod kernels_fma;

@@ -3,7 +3,7 @@
 //! Such a processor needs as many sums under way as two multipliers have stages, eight; `stream`'s pieces have just these,
 //! and every delay of one is lost. Here there are sixteen, and where a piece begins waits for it in memory. What counts then
 //! is the number of instructions: a Zen 5 gets five or six a cycle from its cache of decoded ones, and fewer where code is long
-//! and straight. So one function of some 3 to 10 KiB, made for one kind of results and one length of steps, does piece after
+//! and straight. So one function of some 2 to 9 KiB, made for one kind of results and one length of steps, does piece after
 //! piece (`piece`), to the end of a step, or until something has to be looked at: an infinite f16, a sum beyond 31 bits,
 //! exponents near operands below the window, or, where results are rounded down, a c far above the products.
 //!
@@ -116,12 +116,15 @@ struct Pending {
     leave: u32,
 }
 
-/// What `piece` relies on to go from one to the other by one bit of the address.
+/// What `piece` relies on to go from one to the other by one bit of the address, and its offsets.
 const _: () = {
-    let apart = size_of::<Start>();
-    assert!(apart.is_power_of_two() && align_of::<Work>() >= 2 * apart && size_of::<Units>() == apart);
-    assert!(offset_of!(Work, starts) == 0 && offset_of!(Work, units).is_multiple_of(2 * apart));
-    assert!(offset_of!(Work, largest).is_multiple_of(2 * size_of::<[__m512i; MR]>()));
+    let (apart, rows) = (size_of::<Start>(), size_of::<[__m512i; MR]>());
+    assert!(
+        apart.is_power_of_two() && size_of::<Units>() == apart && offset_of!(Work, units).is_multiple_of(2 * apart)
+    );
+    assert!(align_of::<Work>().is_multiple_of(2 * apart) && offset_of!(Work, starts) == 0);
+    assert!(align_of::<Work>().is_multiple_of(2 * rows) && offset_of!(Work, largest).is_multiple_of(2 * rows));
+    assert!(ROWS == 4 && VECTORS == 2 && MR == 8 && NR == 64 && PIECES == 4);
 };
 
 /// `steps_fast` for f64 accumulators and steps of `L` products, 4 or a multiple of 8; `CHECK` where sums of products could leave
@@ -198,7 +201,8 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         }));
         far
     };
-    // Ends a group's last piece, as pieces do; once more does no harm. Returns vectors with an infinite f16.
+    // Ends a group's last piece, as pieces do; once more does no harm, but where results are rounded down, whose c is read
+    // again. Returns vectors with an infinite f16.
     let end = |sums: [__m512i; UNITS], to: Pending| {
         let (from, mut infinite) = (unsafe { &*starts.add(1) }, 0);
         each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => {
@@ -338,9 +342,10 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             if at_piece / PIECES % 2 != i % 2 {
                 largest.swap(0, 1);
             }
+            last = g;
             if piece + 1 == PIECES {
                 doubt = if tiny && doubts(least) != 0 { whole(at, next, largest[0]) } else { 0 };
-                (last, least) = (g, _mm512_set1_epi8(-1));
+                least = _mm512_set1_epi8(-1);
             }
         }
         if OUT == out::F16_RNE {

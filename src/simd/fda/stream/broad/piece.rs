@@ -3,7 +3,10 @@
 //!
 //! In the words of SPEC's FDA: `products` finds the products' part of e_max (step 3) of others and truncates and adds
 //! products as floors (4, 5); `begin` takes c into e_max and truncates it (4); `end` makes floors of negative ones truncations
-//! by their number, adds c (5) and encodes (6).
+//! by their number, adds c (5) and encodes (6). Of round-down sums (`down`) `begin` only scales c, for e_dot is the products', and
+//! `end` floors c, drops the total's last places and encodes, as `round_down` says.
+//!
+//! A call does one piece after another, as many as it is asked for at most: see `go_on` and `look`.
 //!
 //! | registers | |
 //! |---|---|
@@ -11,9 +14,11 @@
 //! | zmm16 to 23 | sums of the piece before, then its results; later constants; at last the piece's own sums |
 //! | zmm24 to 29 | B's 32 columns and two others, for one position; free in between |
 //! | zmm30, zmm31 | the largest exponents of two rows |
-//! | k1, k2 | odd 32-bit lanes, even ones |
+//! | zmm22, zmm24, zmm29 | of the last piece: the largest f16 or c so far; at the end the same, and the bits of watched sums |
+//! | k1, k2, k3 | odd 32-bit lanes, even ones; free |
 //! | rdi, rsi | A's values, row after row, and B's, 16 columns after another |
-//! | rcx, rdx, rax | exponents of two rows of A and of 64 columns of B, and where their e_max goes |
+//! | ebx | how many pieces are to be done after this one |
+//! | rcx, rdx, rax | exponents of two rows of A and of 64 columns of B, and where their e_max goes; at last rax pieces left |
 //! | r8, r15 | `Work`, and which of its `starts` is this piece's, at the end the other one's |
 //! | r9, r10, r12 to r14 | the next piece's signs of A and of B, states, e_max by rows, and places of its columns there |
 //! | r11 | where results of the piece before go |
@@ -140,7 +145,9 @@ macro_rules! watch {
     };
 }
 
-/// A vector of the piece before.
+/// A vector of the piece before. Of `down`: the total in f32, inexact, has the exponent of the exact one, or a wrong one that does
+/// no harm. It says which of the 5 lowest places of the sum are dropped, and whether the total is that of integers, or that of
+/// c and the sum rounded to odd above those places.
 macro_rules! end {
     (down, $unit:literal, $row:literal, $column:literal, $sum:literal) => {
         concat!(
@@ -628,7 +635,7 @@ pub(super) fn code<const OUT: u8, const CHECK: bool, const L: usize>() -> unsafe
     }
 }
 
-/// Where a piece finds what it needs: see the registers.
+/// Where the first piece finds what it needs: see the registers.
 pub(super) struct At {
     pub(super) a: *const f64,
     pub(super) b: *const f64,
@@ -662,10 +669,10 @@ pub(super) struct Found {
     pub(super) left: usize,
 }
 
-/// A piece.
+/// A piece, and as many after it as `Work::more` says, until somebody has to look at one.
 ///
 /// # Safety
-/// What the registers lead to is there, `to` and `put` to be written, B's panels, states and `Work` aligned as they are;
+/// For each of them what the registers lead to is there, `to` and `put` to be written, B's panels, states and `Work` aligned as they are;
 /// `work` has the code of this kind of steps and its constants, and `carried` is a piece's before or means one whose results
 /// go aside.
 #[inline]

@@ -1,0 +1,153 @@
+//! Pieces that somebody has to look at, among pieces that go by: round-down sums beside states far above the products, f16
+//! that overflow, row groups left out.
+
+use crate::problem::{Problem, isas};
+use crate::rng::Rng;
+use gemmulate::format::FormatSpec;
+use gemmulate::prelude::*;
+
+/// States of `2^28` to `2^38` units of a step's last place, often next to a power of two, beside sums of all sizes and
+/// signs: totals that do and do not leave c's binary order, from where sums leave 31 bits to where places are dropped. In
+/// some pieces only, or in all.
+#[test]
+fn states_far_above_the_products_are_the_references() {
+    let mut rng = Rng(41);
+    for (group, problems) in [(4, 2), (8, 12), (16, 2)] {
+        for frac_bits in [23, 24, 25] {
+            for (sum, total) in [(32, 31), (33, 31), (33, 32), (31, 31), (36, 34), (32, 0)] {
+                let total = if total == 0 { "full".into() } else { total.to_string() };
+                let name = format!(
+                    "custom/m8n8k{group}.f32.f16.f16.f32/round-down:G={group}:F={frac_bits}:sum={sum}:total={total}"
+                );
+                let unit = Unit::find(&name).unwrap_or_else(|e| panic!("{name}: {e}"));
+                for _ in 0..problems {
+                    far(&unit, frac_bits, &mut rng).check(&isas());
+                }
+            }
+        }
+    }
+    for name in ["cdna3/v_mfma_f32_32x32x8_f16", "cdna3/v_mfma_f32_32x32x8_bf16"] {
+        for _ in 0..60 {
+            far(&Unit::find(name).unwrap(), 24, &mut rng).check(&isas());
+        }
+    }
+}
+
+/// Each line's first number is 1 to 2, and no other is larger: then `2^-F` is a step's last place. Some lines have such
+/// numbers only, of one sign.
+fn far(unit: &Unit, frac_bits: i32, rng: &mut Rng) -> Problem {
+    let [m, n, steps] = [rng.pick(&[8, 8, 16, 40, 72]), 64, 1 + rng.below(4)];
+    let (k, step) = (unit.shape.k * steps, unit.shape.k);
+    let number = |p: usize, small: bool, full: bool, rng: &mut Rng| {
+        let (exponent, sign) = if p.is_multiple_of(step) || full {
+            (0, 1.0)
+        } else {
+            (-(rng.below(13u64) as i32), rng.pick(&[1.0, -1.0]))
+        };
+        let by = if small && !full && !p.is_multiple_of(step) { -8 } else { 0 };
+        let x = sign * (1.0 + rng.below(1024u64) as f64 / 1024.0) * f64::from(exponent + by).exp2();
+        unit.a.encode_f64(x, Default::default(), Default::default()).unwrap()
+    };
+    let a = (0..m * k).map(|t| number(t % k, t / k % 5 == 0, t / k % 3 == 1, rng)).collect();
+    let b = (0..k * n).map(|t| number(t / n, t % n % 3 == 0, t % n % 4 == 1, rng)).collect();
+    // Pieces of which no state is far above.
+    let near: Vec<bool> = (0..m.div_ceil(4) * 2).map(|_| rng.one_in(2)).collect();
+    let c = |t: usize, rng: &mut Rng| {
+        let (i, j) = (t / n, t % n);
+        let e = if near[i / 4 * 2 + j / 32] { rng.below(28u64) } else { 28 + rng.below(11u64) } as i32 - frac_bits;
+        let any = rng.below(1i64 << 23);
+        let beside = rng.pick(&[0, 0, 1, 2, 3, 1 << 20, any]) * rng.pick(&[1, -1]);
+        let bits = (i64::from(127 + e) << 23) + beside;
+        bits as u64 | rng.below(2u64) << 31
+    };
+    Problem {
+        unit: unit.clone(),
+        size: [m, n, k],
+        a,
+        b,
+        c: (0..m * n).map(|t| c(t, rng)).collect(),
+        scale_a: Vec::new(),
+        scale_b: Vec::new(),
+    }
+}
+
+/// A product of numbers: of A by row, step and place, of B by column, step and place, and of C.
+fn of_numbers(
+    unit: &Unit,
+    [m, n, steps]: [usize; 3],
+    [a, b]: [&dyn Fn([usize; 3]) -> f64; 2],
+    c: impl Fn([usize; 2]) -> f64,
+) -> Problem {
+    let (step, k) = (unit.shape.k, unit.shape.k * steps);
+    let code = |spec: &FormatSpec, x| spec.encode_f64(x, Default::default(), Default::default()).unwrap();
+    let at = |line: usize, p: usize| [line, p / step, p % step];
+    Problem {
+        unit: unit.clone(),
+        size: [m, n, k],
+        a: (0..m * k).map(|t| code(&unit.a, a(at(t / k, t % k)))).collect(),
+        b: (0..k * n).map(|t| code(&unit.b, b(at(t % n, t / n)))).collect(),
+        c: (0..m * n).map(|t| code(&unit.c, c([t / n, t % n]))).collect(),
+        scale_a: Vec::new(),
+        scale_b: Vec::new(),
+    }
+}
+
+/// Numbers of a few sizes and both signs.
+const SOME: [&dyn Fn([usize; 3]) -> f64; 2] =
+    [&|[i, s, p]| ((i * 7 + s * 3 + p) % 13) as f64 - 5.5, &|[j, s, p]| ((j * 5 + s + p * 3) % 11) as f64 - 4.5];
+
+/// A total just above the middle between two f32, its sum of products above `2^28 q`, its c `2^30 q`.
+#[test]
+fn all_places_of_a_large_sum_count() {
+    let unit = Unit::find("cdna3/v_mfma_f32_32x32x8_f16").unwrap();
+    let (x, low) = (2047.0 / 1024.0, (-10.0_f64).exp2());
+    let a = |[_, _, p]: [usize; 3]| [x, x, x, x, x, x, 14.0 * low, low / 4.0][p];
+    let b = |[_, _, p]: [usize; 3]| [x, x, x, x, x, x, low, low / 4.0][p];
+    of_numbers(&unit, [8, 64, 1], [&a, &b], |_| 64.0).check(&isas());
+}
+
+/// A whole row group of infinite states between others.
+#[test]
+fn row_groups_around_one_without_a_finite_state_are_the_references() {
+    let units = [
+        "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
+        "hopper/mma.m16n8k8.f32.tf32.tf32.f32",
+        "volta/mma.m8n8k4.f32.f16.f16.f32",
+        "cdna3/v_mfma_f32_32x32x8_f16",
+        "custom/m8n8k32.f32.bf16.bf16.f32/dot:block=32:F=25",
+    ];
+    for unit in units.map(|name| Unit::find(name).unwrap()) {
+        for (m, gap) in [(24, 1), (40, 2), (32, 1)] {
+            for steps in [1, 2, 5] {
+                let c = |[i, j]: [usize; 2]| if i / 8 == gap { f64::INFINITY } else { (i + j) as f64 / 4.0 };
+                of_numbers(&unit, [m, 64, steps], SOME, c).check(&isas());
+            }
+        }
+    }
+}
+
+/// What is before the first piece is no number where F = 0: nobody may mark it.
+#[test]
+fn what_is_before_the_first_piece_is_no_infinity() {
+    let unit = Unit::find("custom/m8n8k8.f16.bf16.bf16.f16/dot:block=8:F=0:out=rne").unwrap();
+    for (m, steps) in [(8, 1), (8, 2), (24, 3)] {
+        of_numbers(&unit, [m, 64, steps], SOME, |[i, j]| (i + j) as f64 / 4.0).check(&isas());
+    }
+}
+
+/// An f16 overflows in a row group's last piece; the next group has operands below the window, and another one follows.
+#[test]
+fn an_f16_that_overflows_before_a_row_below_the_window_is_marked_once() {
+    for l in [4, 8, 16, 32] {
+        let unit = Unit::find(&format!("custom/m8n8k{l}.f16.bf16.bf16.f16/dot:block={l}:F=20:out=rne")).unwrap();
+        for (row, steps) in [8, 9, 15].into_iter().flat_map(|row| [1, 2, 3].map(|steps| (row, steps))) {
+            let below = |i: usize, s: usize| i == row && s + 1 == steps;
+            let a = |[i, s, _]: [usize; 3]| {
+                if below(i, s) { 1.25 * (-45.0_f64).exp2() } else { 1.0 + (i % 5) as f64 / 8.0 }
+            };
+            let b = |[j, _, p]: [usize; 3]| 1.0 + ((j + p) % 7) as f64 / 8.0;
+            let c = |[i, j]: [usize; 2]| if [i, j] == [7, 60] { 65504.0 } else { (i + j) as f64 };
+            of_numbers(&unit, [32, 64, steps], [&a, &b], c).check(&isas());
+        }
+    }
+}
