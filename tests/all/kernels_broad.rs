@@ -12,12 +12,13 @@ use gemmulate::prelude::*;
 #[test]
 fn states_far_above_the_products_are_the_references() {
     let mut rng = Rng(41);
-    for (group, problems) in [(4, 2), (8, 12), (16, 2)] {
+    for (group, problems) in [(4, 2), (8, 20), (16, 2)] {
         for frac_bits in [23, 24, 25] {
             for (sum, total) in [(32, 31), (33, 31), (33, 32), (31, 31), (36, 34), (32, 0)] {
                 let total = if total == 0 { "full".into() } else { total.to_string() };
+                let operands = rng.pick(&["f16.f16", "f16.f16", "e5m2.e5m2"]);
                 let name = format!(
-                    "custom/m8n8k{group}.f32.f16.f16.f32/round-down:G={group}:F={frac_bits}:sum={sum}:total={total}"
+                    "custom/m8n8k{group}.f32.{operands}.f32/round-down:G={group}:F={frac_bits}:sum={sum}:total={total}"
                 );
                 let unit = Unit::find(&name).unwrap_or_else(|e| panic!("{name}: {e}"));
                 for _ in 0..problems {
@@ -33,19 +34,19 @@ fn states_far_above_the_products_are_the_references() {
     }
 }
 
-/// Each line's first number is 1 to 2, and no other is larger: then `2^-F` is a step's last place. Some lines have such
-/// numbers only, of one sign.
+/// Each line's first number is 1 to 2, and no other is larger: then `2^-F` is a step's last place. Some lines have numbers near
+/// 2 of one sign, but for a step's last one.
 fn far(unit: &Unit, frac_bits: i32, rng: &mut Rng) -> Problem {
     let [m, n, steps] = [rng.pick(&[8, 8, 16, 40, 72]), 64, 1 + rng.below(4)];
     let (k, step) = (unit.shape.k * steps, unit.shape.k);
     let number = |p: usize, small: bool, full: bool, rng: &mut Rng| {
-        let (exponent, sign) = if p.is_multiple_of(step) || full {
-            (0, 1.0)
-        } else {
-            (-(rng.below(13u64) as i32), rng.pick(&[1.0, -1.0]))
+        let full = full && p % step + 1 < step;
+        let (exponent, sign) = match () {
+            () if full || p.is_multiple_of(step) => (0, 1.0),
+            () => (-(rng.below(13u64) as i32) - if small { 8 } else { 0 }, rng.pick(&[1.0, -1.0])),
         };
-        let by = if small && !full && !p.is_multiple_of(step) { -8 } else { 0 };
-        let x = sign * (1.0 + rng.below(1024u64) as f64 / 1024.0) * f64::from(exponent + by).exp2();
+        let fraction = rng.below(1024u64) as f64 / 1024.0;
+        let x = sign * (1.0 + if full { 0.75 + fraction / 4.0 } else { fraction }) * f64::from(exponent).exp2();
         unit.a.encode_f64(x, Default::default(), Default::default()).unwrap()
     };
     let a = (0..m * k).map(|t| number(t % k, t / k % 5 == 0, t / k % 3 == 1, rng)).collect();
@@ -104,6 +105,37 @@ fn all_places_of_a_large_sum_count() {
     let a = |[_, _, p]: [usize; 3]| [x, x, x, x, x, x, 14.0 * low, low / 4.0][p];
     let b = |[_, _, p]: [usize; 3]| [x, x, x, x, x, x, low, low / 4.0][p];
     of_numbers(&unit, [8, 64, 1], [&a, &b], |_| 64.0).check(&isas());
+}
+
+/// Totals next to the middle between two f32, whose sums of products have places that are dropped, or are not: c just above or
+/// below a power of two, and a sum that takes the total across it or does not.
+#[test]
+fn places_dropped_next_to_a_tie_are_the_references() {
+    let q = (-24.0_f64).exp2();
+    for (sum, total) in
+        [(31, "31"), (32, "31"), (33, "31"), (33, "32"), (34, "33"), (32, "32"), (36, "34"), (32, "full")]
+    {
+        let unit = format!("custom/m8n8k8.f32.f16.f16.f32/round-down:G=8:F=24:sum={sum}:total={total}");
+        let unit = Unit::find(&unit).unwrap();
+        // Half of a last place, and a little: -2^24 q or 2^24 q besides.
+        let a = |[i, _, p]: [usize; 3]| match p {
+            0 => 1.0,
+            1 => f64::from(64 << (i / 16)) * q * 32.0,
+            2 => (i % 16) as f64 * q * 32.0,
+            3 => -4.0 * q * 32.0,
+            _ => 0.0,
+        };
+        let b = |[j, _, p]: [usize; 3]| match p {
+            0 if j % 2 == 0 => -1.0,
+            0 => 1.0,
+            _ => 1.0 / 32.0,
+        };
+        let c = |[_, j]: [usize; 2]| {
+            let (power, sign) = (f64::from(29 + (j / 4 % 8) as i32).exp2() * q, if j % 4 < 2 { 1.0 } else { -1.0 });
+            sign * power * (1.0 + [-0.5, 0.0, 1.0, 2.0, 3.0][j / 7 % 5] * (-23.0_f64).exp2())
+        };
+        of_numbers(&unit, [96, 64, 1], [&a, &b], c).check(&isas());
+    }
 }
 
 /// A whole row group of infinite states between others.
