@@ -237,7 +237,9 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             c: p.c.wrapping_add(list[0] * MR * NR),
         };
         unsafe { (*work).next = next }
-        let (mut changed, mut at_piece, mut fars, mut least) = (false, 0, 0, _mm512_set1_epi8(-1));
+        // Whether exponents that the group's pieces have found so far, the least of each column, are near operands below.
+        let (mut least, mut near) = (_mm512_set1_epi8(-1), false);
+        let (mut changed, mut at_piece, mut fars) = (false, 0, 0);
         while at_piece < PIECES * count {
             let (i, piece) = (at_piece / PIECES, at_piece % PIECES);
             let g = list[i];
@@ -267,7 +269,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             };
             // Results that go aside are copied before the next step of theirs can begin.
             let (put, more) = match before.leave {
-                0 if smooth && !far && doubts(least) == 0 => (before.c, PIECES * count - 1 - at_piece),
+                0 if smooth && !far && !near => (before.c, PIECES * count - 1 - at_piece),
                 0 => (before.c, 0),
                 _ => (aside, 0),
             };
@@ -323,6 +325,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             let tiny = q.tiny >> next & 1 != 0;
             if tiny {
                 least = _mm512_min_epu8(least, _mm512_min_epu8(found.exponents[0], found.exponents[1]));
+                near = doubts(least) != 0;
             }
             let mut leave = 0;
             if OUT == out::ROUND_DOWN {
@@ -344,8 +347,8 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             }
             last = g;
             if piece + 1 == PIECES {
-                doubt = if tiny && doubts(least) != 0 { whole(at, next, largest[0]) } else { 0 };
-                least = _mm512_set1_epi8(-1);
+                doubt = if near { whole(at, next, largest[0]) } else { 0 };
+                (least, near) = (_mm512_set1_epi8(-1), false);
             }
         }
         if OUT == out::F16_RNE {

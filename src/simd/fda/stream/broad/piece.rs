@@ -431,12 +431,8 @@ macro_rules! go_on {
             "sub ebx, 1\n",
             "jb 7f\n",
             "cmp dword ptr [r8 + {tiny}], 0\n",
-            "jz 8f\n",
-            "vpminub zmm25, zmm30, zmm31\n",
-            "vpcmpub k3, zmm25, [r8 + {safe}], 1\n",
-            "kortestq k3, k3\n",
-            "jnz 7f\n",
-            "8:\n",
+            "jnz 8f\n",
+            "9:\n",
             look!($kind, $watch),
             "add rcx, 8*{l}\n",
             "add rax, 2*64\n",
@@ -561,7 +557,14 @@ macro_rules! whole {
             "7:\n",
             "lea eax, [rbx + 1]\n",
             "pop rbx\n",
-            "ret",
+            "ret\n",
+            // Whether exponents are near operands below the window.
+            "8:\n",
+            "vpminub zmm25, zmm30, zmm31\n",
+            "vpcmpub k3, zmm25, [r8 + {safe}], 1\n",
+            "kortestq k3, k3\n",
+            "jz 9b\n",
+            "jmp 7b",
         )
     };
 }
