@@ -57,7 +57,7 @@ use std::sync::Arc;
 const MR: usize = 8;
 /// Row groups of `MR` whose states are kept together while the steps go by.
 const GROUPS: usize = 8;
-/// Steps of fewer products are aligned one by one on AVX-512, too.
+/// Steps of fewer products are aligned one by one on AVX-512, too, but for four where pieces are broad.
 const FEW: usize = 8;
 /// Columns of a micro-tile: four vectors of 16.
 const NR: usize = 64;
@@ -254,8 +254,9 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let narrow = sums_fit && small(a) && small(b) && unit.scale.is_none() && !matches!(set, Set::Sse2(_));
     let wide = matches!(set, Set::Avx512(_)) && !narrow;
     let fixed = if wide { Tables::new(unit, block, f) } else { None };
-    // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings.
     let broad = matches!(set, Set::Avx512(proof) if two_multipliers(proof));
+    // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings. Of
+    // four products, where there are two multipliers, f64 accumulators are as fast or a little faster (docs/kernels.md).
     let few = block < FEW && f <= 25 && fixed.is_none() && !(broad && block == 4);
     let aligned = (!wide || few) && !narrow && fits_f32(unit);
     if matches!(set, Set::Sse2(_)) && !aligned {

@@ -9,7 +9,7 @@
 //! decides how d is rounded. From `3 * 2^30 q` on, where totals may reach `2^32 q`, floors are taken in f64.
 //!
 //! Where pieces are broad (`stream::broad`) there is no such boundary below `2^35 q`: from `2^30 q` on c is a whole number of q with
-//! 24 bits, and so is the sum, less than `2^29 q`, once it is rounded to odd at `2^5 q`; d's last place is `2^7 q` or more, so that
+//! 24 bits, and so is the sum, at most `2^29 q`, once it is rounded to odd at `2^5 q`; d's last place is `2^7 q` or more, so that
 //! their f32 sum to nearest is the total rounded once. What a total drops from `2^32 q` on is cut off the sum first.
 //!
 //! `avx512` has accumulators of f64, `aligned` sums of products truncated one by one.
