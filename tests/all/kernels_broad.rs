@@ -183,3 +183,77 @@ fn an_f16_that_overflows_before_a_row_below_the_window_is_marked_once() {
         }
     }
 }
+
+/// The same at a step's end: the next step begins with a row group below the window.
+#[test]
+fn an_f16_that_overflows_at_the_end_of_a_step_before_a_row_below_the_window_is_marked_once() {
+    for l in [4, 8, 16, 32] {
+        let unit = Unit::find(&format!("custom/m8n8k{l}.f16.bf16.bf16.f16/dot:block={l}:F=20:out=rne")).unwrap();
+        for (m, sign) in [8, 16, 64].into_iter().flat_map(|m| [1.0, -1.0].map(|sign| (m, sign))) {
+            let a = |[i, s, _]: [usize; 3]| match (i, s) {
+                (0, 1) => 1.25 * (-45.0_f64).exp2(),
+                (i, 0) if i + 1 == m => 1.0,
+                (i, _) if i + 1 == m => 0.0,
+                _ => 1.0 + (i % 5) as f64 / 8.0,
+            };
+            let b = |[j, _, p]: [usize; 3]| sign * (8.0 + ((j + p) % 7) as f64 / 8.0);
+            let c = |[i, j]: [usize; 2]| if [i, j] == [m - 1, 60] { sign * 65504.0 } else { (i + j) as f64 };
+            of_numbers(&unit, [m, 64, 3], [&a, &b], c).check(&isas());
+        }
+    }
+}
+
+/// One row at one step has what somebody has to look at: an f16 that overflows there, products that leave 31 bits, operands below
+/// the window, states far above the products. Before and after that steps go by; at a step's ends the row is in its first piece or
+/// its last.
+#[test]
+fn any_row_of_any_step_may_need_a_look() {
+    let mut rng = Rng(42);
+    let units = [
+        "custom/m8n8k4.f16.f16.f16.f16/dot:block=4:F=23:out=rne",
+        "hopper/mma.m16n8k16.f16.f16.f16.f16",
+        "custom/m8n8k32.f16.bf16.bf16.f16/dot:block=32:F=25:out=rne",
+        "custom/m8n8k32.f32.bf16.bf16.f32/dot:block=32:F=25",
+        "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
+        "ampere/mma.m16n8k4.f32.tf32.tf32.f32",
+        "cdna3/v_mfma_f32_32x32x8_f16",
+    ];
+    for unit in units.map(|name| Unit::find(name).unwrap_or_else(|e| panic!("{name}: {e}"))) {
+        for m in [8, 16, 32, 64] {
+            for steps in [1, 2, 3, 7] {
+                let (row, at) = (rng.pick(&[0, 3, m - 8, m - 5, m - 4, m - 1]), rng.below(steps as u64) as usize);
+                let column = rng.pick(&[0, 31, 32, 63]);
+                let below = rng.one_in(2);
+                let a = |[i, s, p]: [usize; 3]| {
+                    let plain = ((i * 7 + s * 3 + p) % 13) as f64 - 5.5;
+                    match unit.d.name {
+                        // Nothing but the one that goes beyond the largest.
+                        "f16" if i == row => {
+                            if s == at {
+                                64.0
+                            } else {
+                                0.0
+                            }
+                        }
+                        _ if i != row || s != at => plain,
+                        _ if below => {
+                            plain
+                                * (-14.0_f64).exp2()
+                                * if unit.a.exponent_bits == 8 { (-40.0_f64).exp2() } else { 1.0 }
+                        }
+                        _ => 63.5,
+                    }
+                };
+                let b = |[j, s, p]: [usize; 3]| match ((j * 5 + s + p * 3) % 11) as f64 - 4.5 {
+                    _ if j == column => 63.5,
+                    x => x,
+                };
+                let c = |[i, j]: [usize; 2]| {
+                    let largest = if unit.d.name == "f16" { 65504.0 } else { 4096.0 };
+                    if i == row && j == column { largest } else { (i + j) as f64 / 4.0 }
+                };
+                of_numbers(&unit, [m, 64, steps], [&a, &b], c).check(&isas());
+            }
+        }
+    }
+}

@@ -100,7 +100,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         keep: -1,
         narrow: false,
         aligned: !matches!(set, Set::Avx512(_)),
-        broad: two && short && total.is_some() && sums.reach.is_none(),
+        broad: two && block == 8 && short && total.is_some() && sums.reach.is_none(),
         a,
         b,
         via_f16: false,

@@ -4,24 +4,26 @@
 //! and every delay of one is lost. Here there are sixteen, and where a piece begins waits for it in memory. What counts then
 //! is the number of instructions: a Zen 5 gets five or six a cycle from its cache of decoded ones, and fewer where code is long
 //! and straight. So one function of some 2 to 9 KiB, made for one kind of results and one length of steps, does piece after
-//! piece (`piece`), to the end of a step, or until something has to be looked at: an infinite f16, a sum beyond 31 bits,
+//! piece (`piece`), step after step, until something has to be looked at: an infinite f16, a sum beyond 31 bits,
 //! exponents near operands below the window, or, where results are rounded down, a c far above the products.
 //!
 //! Only row groups of which all pieces are wanted are done here, by steps that nothing has to be left out of; the others are
 //! `stream`'s, or `round_down`'s.
 
+mod ends;
 mod piece;
 
 use super::super::avx512::{doubts, max_exponents, safe};
-use super::super::finish::{finish, negatives, overflowed, start, truncated};
+use super::super::finish::overflowed;
 use super::super::micro::Advance;
 use super::super::round_down::FAR_IN_BROAD;
-use super::super::round_down::avx512::{in_units, rounded_down, steps_apart};
+use super::super::round_down::avx512::steps_apart;
 use super::super::step::{Consts, EXP32, Step};
 use super::super::{GROUPS, MR, NR, out};
-use super::rows::{place, places_from, power};
+use super::rows::places_from;
 use super::{OFFSET, OVER, ROWS};
 use core::mem::{MaybeUninit, offset_of};
+use ends::{begin, beyond, copy, end, far_sums, infinite, is_far};
 use piece::{At, Carried, call, code};
 use std::arch::x86_64::*;
 
@@ -68,11 +70,16 @@ struct Work {
     /// Of exponents beside which operands below the window might be as large.
     safe: __m512i,
     code: unsafe extern "C" fn(),
-    /// How many pieces are to be done after the first one, and what is next for the last row group.
+    /// How many pieces of this step are to be done after the first one, how many of a whole step after its first one, and
+    /// how many steps after this one.
     more: u32,
+    last: u32,
+    steps: u32,
     /// Whether there are operands below the window.
     tiny: u32,
     next: Next,
+    /// States of a step's last piece.
+    last_c: *mut f32,
     /// `2^(F - e_max)` is this less `1.5 * 2^e_max`, and `2^(e_max - F)` the latter and `down`, as codes.
     up: i32,
     down: i32,
@@ -98,9 +105,12 @@ struct Work {
     over: i64,
 }
 
-/// What the last row group's last piece begins, and where exponents are whose largest all its pieces look for.
+/// The first row group at the next step: what the last one's last piece begins, and where exponents are whose largest all its
+/// pieces look for. With no step to come the last one is read again.
 #[repr(C)]
 struct Next {
+    a_val: *const f64,
+    b_val: *const f64,
     a_exp: *const u32,
     b_exp: *const u8,
     a_sign: *const u32,
@@ -111,9 +121,19 @@ struct Next {
 /// A piece whose results are not written yet.
 #[derive(Clone, Copy)]
 struct Pending {
+    group: usize,
+    /// Which of the row group's it is.
+    piece: usize,
     c: *mut f32,
     /// Vectors of states to leave as they are.
     leave: u32,
+}
+
+impl Pending {
+    /// Marks some of its vectors of states.
+    fn mark(&self, vectors: u32, skip: &mut [u32]) {
+        skip[self.group] |= vectors << place_of_bits(self.piece);
+    }
 }
 
 /// What `piece` relies on to go from one to the other by one bit of the address, and its offsets.
@@ -126,6 +146,112 @@ const _: () = {
     assert!(align_of::<Work>().is_multiple_of(2 * rows) && offset_of!(Work, largest).is_multiple_of(2 * rows));
     assert!(ROWS == 4 && VECTORS == 2 && MR == 8 && NR == 64 && PIECES == 4);
 };
+
+impl Work {
+    /// What does not change.
+    #[target_feature(enable = "avx512f")]
+    fn set<const OUT: u8, const CHECK: bool, const L: usize>(&mut self, q: &Consts) {
+        let half = 1 << 22;
+        self.sub = _mm512_set1_epi8(q.bias_sub as i8);
+        self.floor = _mm512_set1_epi8(q.floor_field as i8);
+        self.code = code::<OUT, CHECK, L>();
+        (self.up, self.down) = (((254 + q.frac_bits) << 23) + half, -((q.frac_bits << 23) + half));
+        (self.exponent, self.half, self.keep) = (EXP32, half, q.keep);
+        (self.one, self.zero_c, self.least_c) = (1, q.zero_c, (127 - 14) << 23);
+        (self.offset, self.over) = (OFFSET.into(), OVER);
+        (self.tiny, self.safe) = (q.tiny.into(), safe());
+        self.limit = if OUT == out::F16_RNE { f32::INFINITY } else { FAR_IN_BROAD };
+        self.kept = _mm512_set1_epi32(127 + i32::from(q.floors.kept));
+        (self.small, self.low, self.high) = (127 + 29, 31, !31);
+    }
+}
+
+/// Row groups' pieces of all steps, one after another.
+#[derive(Clone, Copy)]
+struct Order<'a> {
+    /// The first step, and how many.
+    p: &'a Step,
+    q: &'a Consts,
+    steps: usize,
+    /// Row groups with something to do.
+    groups: [usize; GROUPS],
+    count: usize,
+}
+
+impl<'a> Order<'a> {
+    fn new(p: &'a Step, q: &'a Consts, skip: &[u32], steps: usize) -> Self {
+        let mut to = Self { p, q, steps, groups: [0; GROUPS], count: 0 };
+        for (g, _) in skip.iter().enumerate().filter(|(_, skip)| **skip != !0) {
+            (to.groups[to.count], to.count) = (g, to.count + 1);
+        }
+        to
+    }
+
+    /// Pieces of a step.
+    const fn of_step(&self) -> usize {
+        PIECES * self.count
+    }
+
+    /// Whether row groups follow one another.
+    const fn smooth(&self) -> bool {
+        self.groups[self.count - 1] - self.groups[0] == self.count - 1
+    }
+
+    /// A piece once it is done.
+    const fn piece(&self, at: usize) -> Pending {
+        let (group, piece) = (self.groups[at % self.of_step() / PIECES], at % PIECES);
+        let c = self.p.c.wrapping_add((group * MR + piece % 2 * ROWS) * NR + 16 * VECTORS * (piece / 2));
+        Pending { group, piece, c, leave: 0 }
+    }
+
+    /// A step, with none to come the last one again.
+    fn step(&self, step: usize) -> Step {
+        self.p.skip(step.min(self.steps - 1), self.q)
+    }
+
+    /// The row group after a piece's, and its step.
+    fn coming(&self, at: usize) -> (Step, usize) {
+        let group = at / PIECES + 1;
+        (self.step(group / self.count), self.groups[group % self.count])
+    }
+
+    /// What `piece` needs for the piece `at`, and for those that follow it if they are to go by.
+    fn at<const L: usize>(&self, at: usize, largest: [*mut __m512i; 2], put: *mut f32, work: *mut Work) -> (At, Next) {
+        let (now, then) = (self.step(at / self.of_step()), self.step(at / self.of_step() + 1));
+        let (coming, next) = self.coming(at);
+        let Pending { group, piece, .. } = self.piece(at);
+        // The piece to come: its step and row group, e_max of that, its rows and vectors of columns.
+        let (to, g, fields, row, t) = match (piece + 1) % PIECES {
+            0 => (&coming, next, largest[1], 0, 0),
+            upcoming => (&now, group, largest[0], upcoming % 2 * ROWS, upcoming / 2 * VECTORS),
+        };
+        let first = self.groups[0] * MR;
+        let here = At {
+            a: now.a_val.wrapping_add((group * MR + piece % 2 * ROWS) * L),
+            b: now.b_val.wrapping_add(16 * (piece / 2 * VECTORS) * L),
+            b_exp: coming.b_exp,
+            a_exp: coming.a_exp.wrapping_add((next * MR + 2 * piece) * L),
+            to: largest[1].wrapping_add(2 * piece),
+            work,
+            a_sign: to.a_sign.wrapping_add(g * MR + row),
+            b_sign: to.b_sign.wrapping_add(16 * t),
+            c: to.c.wrapping_add((g * MR + row) * NR + 16 * t),
+            largest: fields.wrapping_add(row),
+            places: places_from(t),
+            put,
+        };
+        let next = Next {
+            a_val: then.a_val.wrapping_add(first * L),
+            b_val: then.b_val,
+            a_exp: then.a_exp.wrapping_add(first * L),
+            b_exp: then.b_exp,
+            a_sign: then.a_sign.wrapping_add(first),
+            b_sign: then.b_sign,
+            c: then.c.wrapping_add(first * NR),
+        };
+        (here, next)
+    }
+}
 
 /// `steps_fast` for f64 accumulators and steps of `L` products, 4 or a multiple of 8; `CHECK` where sums of products could leave
 /// 31 bits.
@@ -141,34 +267,24 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     skip: &mut [u32],
     steps: usize,
 ) -> Advance {
-    let wanted = skip.iter().enumerate().filter(|(_, skip)| **skip != !0);
-    let (mut list, count) = ([0; GROUPS], wanted.clone().count());
-    list.iter_mut().zip(wanted).for_each(|(to, (g, _))| *to = g);
     // SAFETY (whole function): panels and states are as large as the steps, B's and states 64-byte aligned. Pointers may
     // pass the last step, but are not read from there.
     if p.vectors < NR / 16 || skip.iter().any(|skip| *skip != 0 && *skip != !0) {
         return unsafe { others::<OUT, CHECK, L>(p, q, skip, steps) };
     }
-    if count == 0 {
+    let order = Order::new(p, q, skip, steps);
+    if order.count == 0 {
         return Advance::by(steps);
     }
+    let of_step = order.of_step();
     let mut work = MaybeUninit::<Work>::zeroed();
     let work = work.as_mut_ptr();
-    let half = 1 << 22;
     unsafe {
-        (*work).sub = _mm512_set1_epi8(q.bias_sub as i8);
-        (*work).floor = _mm512_set1_epi8(q.floor_field as i8);
-        (*work).code = code::<OUT, CHECK, L>();
-        ((*work).up, (*work).down) = (((254 + q.frac_bits) << 23) + half, -((q.frac_bits << 23) + half));
-        ((*work).exponent, (*work).half, (*work).keep) = (EXP32, half, q.keep);
-        ((*work).one, (*work).zero_c, (*work).least_c) = (1, q.zero_c, (127 - 14) << 23);
-        ((*work).offset, (*work).over) = (OFFSET.into(), OVER);
-        ((*work).tiny, (*work).safe) = (q.tiny.into(), safe());
-        (*work).limit = if OUT == out::F16_RNE { f32::INFINITY } else { FAR_IN_BROAD };
-        (*work).kept = _mm512_set1_epi32(127 + i32::from(q.floors.kept));
-        ((*work).small, (*work).low, (*work).high) = (127 + 29, 31, !31);
+        (*work).set::<OUT, CHECK, L>(q);
+        ((*work).last, (*work).last_c) = (of_step as u32 - 1, order.piece(of_step - 1).c);
     }
     let aside = unsafe { (&raw mut (*work).aside).cast::<f32>() };
+    // e_max of this row group and of the next.
     let mut largest =
         unsafe { [&raw mut (*work).largest[0], &raw mut (*work).largest[1]].map(<*mut _>::cast::<__m512i>) };
     let whole = |p: &Step, g: usize, to: *mut __m512i| {
@@ -176,198 +292,109 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         unsafe { to.cast::<[__m512i; MR]>().write(found) };
         doubt
     };
-    let (starts, units) =
-        unsafe { ((&raw mut (*work).starts).cast::<Start>(), (&raw mut (*work).units).cast::<Units>()) };
-    let mut carried = Carried { start: starts, sums: [_mm512_setzero_si512(); UNITS] };
-    // Begins a group's first piece, as pieces do. Whether some c is far above the products, where that matters.
-    let begin = |p: &Step, g: usize, largest: *const __m512i| {
-        let (a_sign, c) = (p.a_sign.wrapping_add(g * MR), p.c.wrapping_add(g * MR * NR));
-        let (to, to_units, mut far) = unsafe { (&mut *starts, &mut *units, false) };
-        each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => unsafe {
-            let (c, unit) = (_mm512_load_ps(c.add(R * NR + 16 * V)), VECTORS * R + V);
-            let (power, count) = (power(*largest.add(R), place(V)), negatives(a_sign.add(R), p.b_sign.add(16 * V)));
-            if OUT == out::ROUND_DOWN {
-                // c has no part in e_max.
-                let top = start::<OUT>(power, _mm512_setzero_ps(), q);
-                let c = in_units(c, top, q);
-                (to.tops[unit], to.rests[unit], to_units.0[unit]) = (top, count, c);
-                far |= is_far(c);
-            } else {
-                let top = start::<OUT>(power, c, q);
-                let rest = _mm512_add_epi32(truncated(top, c, q), count);
-                let rest = if CHECK { _mm512_sub_epi32(rest, _mm512_set1_epi32(OFFSET)) } else { rest };
-                (to.tops[unit], to.rests[unit]) = (top, rest);
+    let nothing = Pending { c: aside, leave: !0, ..order.piece(of_step - 1) };
+    let starts = unsafe { (&raw mut (*work).starts).cast() };
+    let (mut before, mut carried) = (nothing, Carried { start: starts, sums: [_mm512_setzero_si512(); UNITS] });
+    // Pieces of the row group at hand that are to be left, and whether some c of the piece to come is far above the products.
+    let mut doubt = whole(p, order.groups[0], largest[0]);
+    let mut far = unsafe { begin::<OUT, CHECK>(p, order.groups[0], largest[0], q, work) };
+    // Whether exponents that the group's pieces have found so far, the least of each column, are near operands below.
+    let (mut least, mut near) = (_mm512_set1_epi8(-1), false);
+    // How many pieces there are in steps to do, how many are done, and how many of a step's had some c far above.
+    let (mut all, mut done, mut fars) = (steps * of_step, 0, 0);
+    while done < all {
+        let (step, first) = (done / of_step, done % of_step);
+        if first == 0 {
+            if 4 * fars > of_step {
+                _ = unsafe { end::<OUT>(&carried.sums, before, q, work) };
+                let rest = unsafe { others::<OUT, CHECK, L>(&order.step(step), q, skip, steps - step) };
+                return Advance::by(step + rest.steps);
             }
-        }));
-        far
-    };
-    // Ends a group's last piece, as pieces do; once more does no harm, but where results are rounded down, whose c is read
-    // again. Returns vectors with an infinite f16.
-    let end = |sums: [__m512i; UNITS], to: Pending| {
-        let (from, mut infinite) = (unsafe { &*starts.add(1) }, 0);
-        each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => {
-            let unit = VECTORS * R + V;
-            let (sum, top) = (_mm512_add_epi32(sums[unit], from.rests[unit]), from.tops[unit]);
-            let d = if OUT == out::ROUND_DOWN {
-                rounded_down(sum, top, unsafe { _mm512_load_ps(to.c.add(R * NR + 16 * V)) }, q)
-            } else {
-                finish::<OUT, false>(sum, top, q)
-            };
-            if to.leave >> (4 * R + V) & 1 == 0 {
-                unsafe { _mm512_store_ps(to.c.add(R * NR + 16 * V), d) }
-                infinite |= u32::from(overflowed::<OUT>(d)) << (4 * R + V);
+            fars = 0;
+        }
+        if doubt != 0 {
+            let lost = unsafe { end::<OUT>(&carried.sums, before, q, work) };
+            before.mark(lost, skip);
+            if lost != 0 && first == 0 {
+                return Advance::by(step);
             }
-        }));
-        infinite << place_of_bits(PIECES - 1)
-    };
-    let nothing = Pending { c: aside, leave: !0 };
-    let (mut now, mut before, mut last) = (*p, nothing, list[0]);
-    let mut doubt = whole(&now, last, largest[0]);
-    let mut far = begin(&now, last, largest[0]);
-    // Whether pieces may go by until somebody has to look at one.
-    let smooth = list[count - 1] - last == count - 1;
-    for done in 1..=steps {
-        // The next step; with none to come this one is read again.
-        let then = if done < steps { now.skip(1, q) } else { now };
-        let next = Next {
-            a_exp: then.a_exp.wrapping_add(list[0] * MR * L),
-            b_exp: then.b_exp,
-            a_sign: then.a_sign.wrapping_add(list[0] * MR),
-            b_sign: then.b_sign,
-            c: p.c.wrapping_add(list[0] * MR * NR),
+            before = nothing;
+            let g = order.piece(done).group;
+            unsafe { others::<OUT, CHECK, L>(&order.step(step).group(g, q), &q.group(g), &mut skip[g..=g], 1) };
+            all = (step + 1) * of_step;
+            let (at, next) = order.coming(done);
+            doubt = whole(&at, next, largest[1]);
+            far = unsafe { begin::<OUT, CHECK>(&at, next, largest[1], q, work) };
+            largest.swap(0, 1);
+            done += PIECES;
+            continue;
+        }
+        // Results that go aside are copied before the next step of theirs can begin.
+        let (put, alone) = if before.leave == 0 { (before.c, !order.smooth() || far || near) } else { (aside, true) };
+        let (more, more_steps) = match alone {
+            true => (0, 0),
+            // Steps of which some sums are far end one by one.
+            false => (of_step - 1 - first, if fars == 0 { all / of_step - 1 - step } else { 0 }),
         };
-        unsafe { (*work).next = next }
-        // Whether exponents that the group's pieces have found so far, the least of each column, are near operands below.
-        let (mut least, mut near) = (_mm512_set1_epi8(-1), false);
-        let (mut changed, mut at_piece, mut fars) = (false, 0, 0);
-        while at_piece < PIECES * count {
-            let (i, piece) = (at_piece / PIECES, at_piece % PIECES);
-            let g = list[i];
-            let (next, at) = if i + 1 == count { (list[0], &then) } else { (list[i + 1], &now) };
-            if doubt != 0 {
-                // Some pieces are to be left.
-                skip[last] |= end(carried.sums, before);
-                before = nothing;
-                unsafe { others::<OUT, CHECK, L>(&now.group(g, q), &q.group(g), &mut skip[g..=g], 1) };
-                changed = true;
-                doubt = whole(at, next, largest[1]);
-                far = begin(at, next, largest[1]);
-                (largest, last, at_piece) = ([largest[1], largest[0]], g, at_piece + PIECES);
-                continue;
-            }
-            let (a_sign, states) = (now.a_sign.wrapping_add(g * MR), p.c.wrapping_add(g * MR * NR));
-            let (lower, t) = (piece % 2, piece / 2 * VECTORS);
-            // The piece to come: its signs, its states, its rows' e_max and the place of its columns there.
-            let (a_sign, b_sign, c, fields, places) = match (piece + 1) % PIECES {
-                0 => (at.a_sign.wrapping_add(next * MR), at.b_sign, p.c.wrapping_add(next * MR * NR), largest[1], 0),
-                upcoming => {
-                    let (row, t) = (upcoming % 2 * ROWS, upcoming / 2 * VECTORS);
-                    let states = states.wrapping_add(row * NR + 16 * t);
-                    let b_sign = now.b_sign.wrapping_add(16 * t);
-                    (a_sign.wrapping_add(row), b_sign, states, largest[0].wrapping_add(row), t)
-                }
+        let (at, next) = order.at::<L>(done, largest, put, work);
+        let (own, found);
+        unsafe {
+            ((*work).next, (*work).more, (*work).steps) = (next, more as u32, more_steps as u32);
+            own = carried.start;
+            found = call(at, &mut carried);
+        }
+        if (CHECK || OUT == out::ROUND_DOWN) && before.leave != 0 {
+            unsafe { copy(aside, before) }
+        }
+        // The last piece done.
+        let here = done + more - found.left + of_step * (more_steps - unsafe { (*work).steps } as usize);
+        if OUT == out::F16_RNE && overflowed::<OUT>(found.peak) {
+            // Some of the piece before.
+            let lost = if here > done {
+                before = order.piece(here - 1);
+                unsafe { infinite::<OUT>(before.c) }
+            } else {
+                unsafe { infinite::<OUT>(put) & !before.leave }
             };
-            // Results that go aside are copied before the next step of theirs can begin.
-            let (put, more) = match before.leave {
-                0 if smooth && !far && !near => (before.c, PIECES * count - 1 - at_piece),
-                0 => (before.c, 0),
-                _ => (aside, 0),
-            };
-            unsafe { (*work).more = more as u32 }
-            let own = carried.start;
-            let found = unsafe {
-                call(
-                    At {
-                        a: now.a_val.wrapping_add((g * MR + lower * ROWS) * L),
-                        b: now.b_val.wrapping_add(16 * t * L),
-                        b_exp: at.b_exp,
-                        a_exp: at.a_exp.wrapping_add((next * MR + 2 * piece) * L),
-                        to: largest[1].wrapping_add(2 * piece),
-                        work,
-                        a_sign,
-                        b_sign,
-                        c,
-                        largest: fields,
-                        places: places_from(places),
-                        put,
-                    },
-                    &mut carried,
-                )
-            };
-            if (CHECK || OUT == out::ROUND_DOWN) && before.leave != 0 {
-                unsafe { copy(aside, before) }
+            before.mark(lost, skip);
+            if lost != 0 && here.is_multiple_of(of_step) {
+                // The next step must not begin where this one has left an infinity.
+                return Advance::by(here / of_step);
             }
-            let place = |piece: usize| {
-                let (g, piece) = (list[piece / PIECES], piece % PIECES);
-                (g, piece, p.c.wrapping_add((g * MR + piece % 2 * ROWS) * NR + 16 * VECTORS * (piece / 2)))
-            };
-            // The last piece done.
-            let first = at_piece;
-            at_piece += more - found.left;
-            if OUT == out::F16_RNE && overflowed::<OUT>(found.peak) {
-                // Some of the piece before.
-                let (of, piece, lost) = if at_piece > first {
-                    let (g, piece, c) = place(at_piece - 1);
-                    (g, piece, unsafe { infinite::<OUT>(c) })
-                } else {
-                    let of = if piece == 0 { (last, PIECES - 1) } else { (g, piece - 1) };
-                    (of.0, of.1, unsafe { infinite::<OUT>(put) } & !before.leave)
-                };
-                changed |= lost != 0;
-                skip[of] |= lost << place_of_bits(piece);
-            }
-            let (g, piece, c) = place(at_piece);
-            // Whose e_max the last piece's group has looked for.
-            let (next, at) = match at_piece / PIECES + 1 {
-                i if i == count => (list[0], &then),
-                i => (list[i], &now),
-            };
-            let tiny = q.tiny >> next & 1 != 0;
-            if tiny {
-                least = _mm512_min_epu8(least, _mm512_min_epu8(found.exponents[0], found.exponents[1]));
-                near = doubts(least) != 0;
-            }
-            let mut leave = 0;
-            if OUT == out::ROUND_DOWN {
-                if far {
-                    leave = unsafe { far_sums(&carried.sums, &*own, c, q) };
-                    fars += 1;
-                }
-                far = is_far(found.peak);
-            }
-            if CHECK && _mm512_test_epi64_mask(found.watched, _mm512_set1_epi64(OVER)) != 0 {
-                leave = unsafe { beyond(&(*work).watched) };
-                changed = true;
-                skip[g] |= leave << place_of_bits(piece);
-            }
-            before = Pending { c, leave };
-            at_piece += 1;
-            if at_piece / PIECES % 2 != i % 2 {
-                largest.swap(0, 1);
-            }
-            last = g;
-            if piece + 1 == PIECES {
-                doubt = if near { whole(at, next, largest[0]) } else { 0 };
-                (least, near) = (_mm512_set1_epi8(-1), false);
+            if lost != 0 {
+                all = (here / of_step + 1) * of_step;
             }
         }
-        if OUT == out::F16_RNE {
-            // The next step must not begin where this one has left an infinity.
-            let lost = end(carried.sums, before);
-            changed |= lost != 0;
-            skip[last] |= lost;
+        before = order.piece(here);
+        if q.tiny >> order.coming(here).1 & 1 != 0 {
+            least = _mm512_min_epu8(least, _mm512_min_epu8(found.exponents[0], found.exponents[1]));
+            near = doubts(least) != 0;
         }
-        if changed || done == steps {
-            _ = end(carried.sums, before);
-            return Advance::by(done);
+        if OUT == out::ROUND_DOWN {
+            if far {
+                before.leave = unsafe { far_sums(&carried.sums, &*own, before.c, q) };
+                fars += 1;
+            }
+            far = is_far(found.peak);
         }
-        if 4 * fars > PIECES * count {
-            _ = end(carried.sums, before);
-            return Advance::by(done + unsafe { others::<OUT, CHECK, L>(&then, q, skip, steps - done) }.steps);
+        if CHECK && _mm512_test_epi64_mask(found.watched, _mm512_set1_epi64(OVER)) != 0 {
+            before.leave = unsafe { beyond(&(*work).watched) };
+            before.mark(before.leave, skip);
+            all = (here / of_step + 1) * of_step;
         }
-        now = then;
+        if (here + 1) / PIECES % 2 != done / PIECES % 2 {
+            largest.swap(0, 1);
+        }
+        done = here + 1;
+        if done.is_multiple_of(PIECES) {
+            let (at, next) = order.coming(here);
+            doubt = if near { whole(&at, next, largest[0]) } else { 0 };
+            (least, near) = (_mm512_set1_epi8(-1), false);
+        }
     }
-    Advance::by(steps)
+    let lost = unsafe { end::<OUT>(&carried.sums, before, q, work) };
+    before.mark(lost, skip);
+    Advance::by(all / of_step)
 }
 
 /// `steps` in pieces of 16 columns.
@@ -389,74 +416,4 @@ unsafe fn others<const OUT: u8, const CHECK: bool, const L: usize>(
         }
         super::steps::<OUT, CHECK, L>(p, q, skip, steps)
     }
-}
-
-/// Whether some c in units of q is far above the products.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn is_far(units: __m512) -> bool {
-    _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(units), _mm512_set1_ps(FAR_IN_BROAD)) != 0
-}
-
-/// Results of the vectors in which some c is far above the products. Which these are.
-///
-/// # Safety
-/// As `copy`.
-#[cold]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn far_sums(sums: &[__m512i; UNITS], from: &Start, to: *mut f32, q: &Consts) -> u32 {
-    (0..UNITS).fold(0, |found, unit| {
-        let (r, v) = (unit / VECTORS, unit % VECTORS);
-        // SAFETY: the caller's promise.
-        let (at, c) = unsafe { (to.add(r * NR + 16 * v), _mm512_load_ps(to.add(r * NR + 16 * v))) };
-        let (sum, top) = (_mm512_add_epi32(sums[unit], from.rests[unit]), from.tops[unit]);
-        if !is_far(in_units(c, top, q)) {
-            return found;
-        }
-        // SAFETY: as above.
-        unsafe { _mm512_store_ps(at, rounded_down(sum, top, c, q)) }
-        found | 1 << (4 * r + v)
-    })
-}
-
-/// Copies the vectors that are not to be left.
-///
-/// # Safety
-/// They are there, aligned to 64 bytes.
-#[cold]
-#[target_feature(enable = "avx512f")]
-unsafe fn copy(from: *const f32, to: Pending) {
-    for unit in 0..UNITS {
-        let (r, v) = (unit / VECTORS, unit % VECTORS);
-        if to.leave >> (4 * r + v) & 1 == 0 {
-            let at = r * NR + 16 * v;
-            // SAFETY: the caller's promise.
-            unsafe { _mm512_store_ps(to.c.add(at), _mm512_load_ps(from.add(at))) }
-        }
-    }
-}
-
-/// Vectors with an infinite f16.
-///
-/// # Safety
-/// As `copy`.
-#[cold]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn infinite<const OUT: u8>(from: *const f32) -> u32 {
-    (0..UNITS).fold(0, |found, unit| {
-        let (r, v) = (unit / VECTORS, unit % VECTORS);
-        // SAFETY: the caller's promise.
-        let d = unsafe { _mm512_load_ps(from.add(r * NR + 16 * v)) };
-        found | u32::from(overflowed::<OUT>(d)) << (4 * r + v)
-    })
-}
-
-/// Vectors in which a sum has left its 31 bits.
-#[cold]
-#[target_feature(enable = "avx512f")]
-fn beyond(watched: &[__m512i; UNITS]) -> u32 {
-    watched.iter().enumerate().fold(0, |found, (unit, bits)| {
-        let over = _mm512_test_epi64_mask(*bits, _mm512_set1_epi64(OVER)) != 0;
-        found | u32::from(over) << (4 * (unit / VECTORS) + unit % VECTORS)
-    })
 }

@@ -17,8 +17,8 @@
 //! | zmm22, zmm24, zmm29 | of the last piece: the largest f16 or c so far; at the end the same, and the bits of watched sums |
 //! | k1, k2, k3 | odd 32-bit lanes, even ones; free |
 //! | rdi, rsi | A's values, row after row, and B's, 16 columns after another |
-//! | ebx | how many pieces are to be done after this one |
-//! | rcx, rdx, rax | exponents of two rows of A and of 64 columns of B, and where their e_max goes; at last rax pieces left |
+//! | ebx | how many pieces of this step are to be done after this one |
+//! | rcx, rdx, rax | exponents of two rows of A and of 64 columns of B, and where their e_max goes; at last rax = rbx |
 //! | r8, r15 | `Work`, and which of its `starts` is this piece's, at the end the other one's |
 //! | r9, r10, r12 to r14 | the next piece's signs of A and of B, states, e_max by rows, and places of its columns there |
 //! | r11 | where results of the piece before go |
@@ -424,18 +424,18 @@ macro_rules! look {
 }
 
 /// From a piece to the one after it, if that is to be done too: of a row group the upper and the lower rows take turns, then
-/// come other columns, and then the next row group. `rbx` counts what is left then.
+/// come other columns, then the next row group, and at last the next step. `rbx` counts what is left of a step.
 macro_rules! go_on {
     ($kind:ident, $watch:ident) => {
         concat!(
-            "sub ebx, 1\n",
-            "jb 7f\n",
             "cmp dword ptr [r8 + {tiny}], 0\n",
             "jnz 8f\n",
             "9:\n",
             look!($kind, $watch),
             "add rcx, 8*{l}\n",
             "add rax, 2*64\n",
+            "sub ebx, 1\n",
+            "jb 30f\n",
             "test ebx, 1\n",
             "jz 4f\n",
             "test ebx, 2\n",
@@ -448,13 +448,15 @@ macro_rules! go_on {
             "add r12, 4*256\n",
             "add r13, 4*64\n",
             "jmp 2b\n",
-            // To the next row group, where what was e_max to come is at hand.
+            // To the next row group,
             "3:\n",
             "add rdi, 32*{l}\n",
             "sub rsi, 256*{l}\n",
+            "lea r11, [r12 - 4*256 + 128]\n",
+            // where what was e_max to come is at hand. After a step's last one come those of the next.
+            "33:\n",
             "mov rax, r13\n",
             "xor rax, 8*64\n",
-            "lea r11, [r12 - 4*256 + 128]\n",
             "add r9, 16\n",
             "add r12, 4*256\n",
             "add r13, 4*64\n",
@@ -475,7 +477,7 @@ macro_rules! go_on {
             "sub r13, 4*64\n",
             "sub r14, -128\n",
             "jmp 2b\n",
-            // or one of the next row group.
+            // one of the next row group,
             "5:\n",
             "lea r13, [rax - 6*64]\n",
             "add r14, -128\n",
@@ -485,11 +487,31 @@ macro_rules! go_on {
             "add r10, -128\n",
             "add r12, 4*256 - 128\n",
             "jmp 2b\n",
+            // or one of the next step.
             "6:\n",
             "mov r9, [r8 + {next_a_sign}]\n",
             "mov r10, [r8 + {next_b_sign}]\n",
             "mov r12, [r8 + {next_c}]\n",
             "jmp 2b\n",
+            // To the next step.
+            "30:\n",
+            "cmp dword ptr [r8 + {steps}], 0\n",
+            "jz 31f\n",
+            "mov ebx, [r8 + {last}]\n",
+            "mov rdi, [r8 + {next_a_val}]\n",
+            "mov rsi, [r8 + {next_b_val}]\n",
+            "mov r11, [r8 + {last_c}]\n",
+            "sub dword ptr [r8 + {steps}], 1\n",
+            "jz 33b\n",
+            "add qword ptr [r8 + {next_a_val}], 512*{l}\n",
+            "add qword ptr [r8 + {next_b_val}], 512*{l}\n",
+            "add qword ptr [r8 + {next_a_exp}], 256*{l}\n",
+            "add qword ptr [r8 + {next_b_exp}], 64*{l}\n",
+            "add qword ptr [r8 + {next_a_sign}], 256\n",
+            "add qword ptr [r8 + {next_b_sign}], 256\n",
+            "jmp 33b\n",
+            "31:\n",
+            "xor ebx, ebx\n",
         )
     };
 }
@@ -555,7 +577,7 @@ macro_rules! whole {
             // Not every kind has a use for all of these.
             "/* {limit} {over} {units} {small} {kept} {low} {high} {watched} {keep} {zero} {one} {zero_c} {least_c} {offset} */\n",
             "7:\n",
-            "lea eax, [rbx + 1]\n",
+            "mov eax, ebx\n",
             "pop rbx\n",
             "ret\n",
             // Whether exponents are near operands below the window.
@@ -578,6 +600,11 @@ macro_rules! pieces {
                 l = const L,
                 start = const size_of::<Start>(),
                 more = const offset_of!(Work, more),
+                steps = const offset_of!(Work, steps),
+                last = const offset_of!(Work, last),
+                last_c = const offset_of!(Work, last_c),
+                next_a_val = const offset_of!(Work, next.a_val),
+                next_b_val = const offset_of!(Work, next.b_val),
                 next_a_exp = const offset_of!(Work, next.a_exp),
                 next_b_exp = const offset_of!(Work, next.b_exp),
                 next_a_sign = const offset_of!(Work, next.a_sign),
@@ -668,11 +695,11 @@ pub(super) struct Found {
     pub(super) peak: __m512,
     /// The bits of all sums that are watched.
     pub(super) watched: __m512i,
-    /// How many pieces of those that were asked for are left to others.
+    /// How many pieces of the step that was asked for last are left to others, `Work::steps` besides.
     pub(super) left: usize,
 }
 
-/// A piece, and as many after it as `Work::more` says, until somebody has to look at one.
+/// A piece, and as many after it as `Work::more` and `Work::steps` say, until somebody has to look at one.
 ///
 /// # Safety
 /// For each of them what the registers lead to is there, `to` and `put` to be written, B's panels, states and `Work` aligned as they are;

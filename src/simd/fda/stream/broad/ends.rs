@@ -1,0 +1,142 @@
+//! What pieces do at their ends, in plain code: the first piece's beginning, the last one's end, and what they leave to others.
+
+use super::super::super::finish::{finish, negatives, overflowed, start, truncated};
+use super::super::super::round_down::FAR_IN_BROAD;
+use super::super::super::round_down::avx512::{in_units, rounded_down};
+use super::super::super::step::{Consts, Step};
+use super::super::super::{MR, NR, out};
+use super::super::rows::{place, power};
+use super::super::{OFFSET, OVER};
+use super::{Pending, Start, UNITS, VECTORS, Work};
+use std::arch::x86_64::*;
+
+/// Begins a row group's first piece, as pieces do. Whether some c is far above the products, where that matters.
+///
+/// # Safety
+/// `p` is as in `steps`, `largest` points to the group's largest exponents.
+#[allow(clippy::undocumented_unsafe_blocks, reason = "one comment for all of them")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+pub(super) unsafe fn begin<const OUT: u8, const CHECK: bool>(
+    p: &Step,
+    g: usize,
+    largest: *const __m512i,
+    q: &Consts,
+    work: *mut Work,
+) -> bool {
+    let (a_sign, c) = (p.a_sign.wrapping_add(g * MR), p.c.wrapping_add(g * MR * NR));
+    // SAFETY (whole function): the caller's promise.
+    let (to, to_units, mut far) = unsafe { (&mut (*work).starts[0], &mut (*work).units[0], false) };
+    each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => unsafe {
+        let (c, unit) = (_mm512_load_ps(c.add(R * NR + 16 * V)), VECTORS * R + V);
+        let (power, count) = (power(*largest.add(R), place(V)), negatives(a_sign.add(R), p.b_sign.add(16 * V)));
+        if OUT == out::ROUND_DOWN {
+            // c has no part in e_max.
+            let top = start::<OUT>(power, _mm512_setzero_ps(), q);
+            let c = in_units(c, top, q);
+            (to.tops[unit], to.rests[unit], to_units.0[unit]) = (top, count, c);
+            far |= is_far(c);
+        } else {
+            let top = start::<OUT>(power, c, q);
+            let rest = _mm512_add_epi32(truncated(top, c, q), count);
+            let rest = if CHECK { _mm512_sub_epi32(rest, _mm512_set1_epi32(OFFSET)) } else { rest };
+            (to.tops[unit], to.rests[unit]) = (top, rest);
+        }
+    }));
+    far
+}
+
+/// Ends a row group's last piece, as pieces do. Which of its vectors have an infinite f16.
+///
+/// # Safety
+/// As `copy`.
+#[allow(clippy::undocumented_unsafe_blocks, reason = "one comment for all of them")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) unsafe fn end<const OUT: u8>(sums: &[__m512i; UNITS], to: Pending, q: &Consts, work: *const Work) -> u32 {
+    // SAFETY (whole function): the caller's promise.
+    let (from, mut infinite) = (unsafe { &(*work).starts[1] }, 0);
+    each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => {
+        let unit = VECTORS * R + V;
+        if to.leave >> (4 * R + V) & 1 == 0 {
+            let (sum, top) = (_mm512_add_epi32(sums[unit], from.rests[unit]), from.tops[unit]);
+            let at = to.c.wrapping_add(R * NR + 16 * V);
+            let d = if OUT == out::ROUND_DOWN {
+                rounded_down(sum, top, unsafe { _mm512_load_ps(at) }, q)
+            } else {
+                finish::<OUT, false>(sum, top, q)
+            };
+            unsafe { _mm512_store_ps(at, d) }
+            infinite |= u32::from(overflowed::<OUT>(d)) << (4 * R + V);
+        }
+    }));
+    infinite
+}
+
+/// Whether some c in units of q is far above the products.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn is_far(units: __m512) -> bool {
+    _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(units), _mm512_set1_ps(FAR_IN_BROAD)) != 0
+}
+
+/// Results of the vectors in which some c is far above the products. Which these are.
+///
+/// # Safety
+/// As `copy`.
+#[cold]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) unsafe fn far_sums(sums: &[__m512i; UNITS], from: &Start, to: *mut f32, q: &Consts) -> u32 {
+    (0..UNITS).fold(0, |found, unit| {
+        let (r, v) = (unit / VECTORS, unit % VECTORS);
+        // SAFETY: the caller's promise.
+        let (at, c) = unsafe { (to.add(r * NR + 16 * v), _mm512_load_ps(to.add(r * NR + 16 * v))) };
+        let (sum, top) = (_mm512_add_epi32(sums[unit], from.rests[unit]), from.tops[unit]);
+        if !is_far(in_units(c, top, q)) {
+            return found;
+        }
+        // SAFETY: as above.
+        unsafe { _mm512_store_ps(at, rounded_down(sum, top, c, q)) }
+        found | 1 << (4 * r + v)
+    })
+}
+
+/// Copies the vectors that are not to be left.
+///
+/// # Safety
+/// They are there, aligned to 64 bytes.
+#[cold]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn copy(from: *const f32, to: Pending) {
+    for unit in 0..UNITS {
+        let (r, v) = (unit / VECTORS, unit % VECTORS);
+        if to.leave >> (4 * r + v) & 1 == 0 {
+            let at = r * NR + 16 * v;
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_store_ps(to.c.add(at), _mm512_load_ps(from.add(at))) }
+        }
+    }
+}
+
+/// Vectors with an infinite f16.
+///
+/// # Safety
+/// As `copy`.
+#[cold]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) unsafe fn infinite<const OUT: u8>(from: *const f32) -> u32 {
+    (0..UNITS).fold(0, |found, unit| {
+        let (r, v) = (unit / VECTORS, unit % VECTORS);
+        // SAFETY: the caller's promise.
+        let d = unsafe { _mm512_load_ps(from.add(r * NR + 16 * v)) };
+        found | u32::from(overflowed::<OUT>(d)) << (4 * r + v)
+    })
+}
+
+/// Vectors in which a sum has left its 31 bits.
+#[cold]
+#[target_feature(enable = "avx512f")]
+pub(super) fn beyond(watched: &[__m512i; UNITS]) -> u32 {
+    watched.iter().enumerate().fold(0, |found, (unit, bits)| {
+        let over = _mm512_test_epi64_mask(*bits, _mm512_set1_epi64(OVER)) != 0;
+        found | u32::from(over) << (4 * (unit / VECTORS) + unit % VECTORS)
+    })
+}
