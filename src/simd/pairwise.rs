@@ -54,7 +54,7 @@ fn body(unit: &Unit) -> Option<(Pairwise, Reading, NanRule)> {
 pub(super) struct Pairwise {
     pub(super) group: usize,
     flush_inputs: bool,
-    flush_results: bool,
+    pub(super) flush_results: bool,
     /// c's smallest normal number.
     c_normal: f32,
     pub(super) bounded: bool,
@@ -138,12 +138,19 @@ fn chain<const G: usize, const FLUSH: bool, const N: usize>(k: &Block<'_, N>, mu
 }
 
 /// `x`, or a zero of its sign where the product with `y` will be flushed: making a subnormal number takes processors a
-/// hundred cycles. Codes of magnitudes are their logarithms plus 127, too small by less than 0.09.
+/// hundred cycles.
 #[inline(always)]
 fn unless_flushed(x: f32, y: f32) -> f32 {
+    if x.abs().to_bits() < flushed_beside(y) { 0f32.copysign(x) } else { x }
+}
+
+/// Products with magnitudes whose codes are below this are flushed: nearly all that are. Codes of magnitudes are their logarithms plus
+/// 127, too small by less than 0.09.
+#[inline(always)]
+pub(super) fn flushed_beside(x: f32) -> u32 {
     /// Of a product of 2^-127, which is flushed even if it is 2^0.18 times as large.
     const LEAST: u32 = 127 << 23;
-    if x.abs().to_bits() + y.abs().to_bits() < LEAST { 0f32.copysign(x) } else { x }
+    LEAST.saturating_sub(x.abs().to_bits())
 }
 
 /// A subnormal result is a zero of its sign.

@@ -3,7 +3,7 @@
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
 use super::Isa;
-use super::decode::{FAR, LOW, Reading, SPECIAL, in_f32};
+use super::decode::{FAR, Reading, SPECIAL, in_f32};
 use super::general_body::{HIGHEST, LOWEST, largest, special, sum};
 use super::lanes::{Encode, ToInt, any, any_endless, each, exponent, floor, narrow_power, power, to_int};
 use super::rows::{Block, Body, Rows};
@@ -109,6 +109,13 @@ impl Body for Sums {
         if let Some(d) = self.near::<NATIVE, N>(k, c) {
             return d;
         }
+        // Where there are infinities, they alone may decide.
+        let endless = any_endless(c) || k.flags & SPECIAL != 0;
+        let decide = || special(k, c, [0.0; N], true);
+        let mut decided = if endless { decide() } else { [0.0; N] };
+        if endless && !any(each(decided, f32::is_finite)) {
+            return decided;
+        }
         let f = self.r.frac_bits as i32;
         let (e_dot, products) = if self.reach.is_some() {
             let half = k.a.len().div_ceil(2);
@@ -129,10 +136,14 @@ impl Body for Sums {
             total[j] = (to_int::<NATIVE>(units, ToInt::Down) + c_units) * power(e - sum_bits);
             tops[j] = e;
         }
-        let top = tops.into_iter().fold(i32::from(LOW), i32::max);
         let d = self.finish::<NATIVE, N>(total);
-        let endless = any_endless(c);
-        if k.flags & SPECIAL != 0 || top > 120 || endless { special(k, c, d, true) } else { d }
+        if !endless && any(each(tops, |e| e > 120)) {
+            decided = decide();
+        }
+        for j in 0..N {
+            decided[j] = if decided[j].is_finite() { d[j] } else { decided[j] };
+        }
+        decided
     }
 
     #[inline(always)]

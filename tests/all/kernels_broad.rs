@@ -223,34 +223,31 @@ fn any_row_of_any_step_may_need_a_look() {
             for steps in [1, 2, 3, 7] {
                 let (row, at) = (rng.pick(&[0, 3, m - 8, m - 5, m - 4, m - 1]), rng.below(steps as u64) as usize);
                 let column = rng.pick(&[0, 31, 32, 63]);
-                let below = rng.one_in(2);
-                let a = |[i, s, p]: [usize; 3]| {
-                    let plain = ((i * 7 + s * 3 + p) % 13) as f64 - 5.5;
-                    match unit.d.name {
-                        // Nothing but the one that goes beyond the largest.
-                        "f16" if i == row => {
-                            if s == at {
-                                64.0
-                            } else {
-                                0.0
-                            }
-                        }
-                        _ if i != row || s != at => plain,
-                        _ if below => {
-                            plain
-                                * (-14.0_f64).exp2()
-                                * if unit.a.exponent_bits == 8 { (-40.0_f64).exp2() } else { 1.0 }
-                        }
-                        _ => 63.5,
-                    }
+                let (narrow, below) = (unit.d.name == "f16", rng.one_in(2));
+                // Nothing but what is looked at: what goes beyond the largest f16, or numbers that no others hide.
+                let lonely = narrow || below && unit.a.exponent_bits == 8;
+                let a = |[i, s, p]: [usize; 3]| match ((i * 7 + s * 3 + p) % 13) as f64 - 5.5 {
+                    plain if i != row => plain,
+                    _ if s != at && lonely => 0.0,
+                    plain if s != at => plain,
+                    _ if narrow => 64.0,
+                    plain if below => plain * f64::from(if lonely { -75 } else { -14 }).exp2(),
+                    _ => 63.5,
                 };
                 let b = |[j, s, p]: [usize; 3]| match ((j * 5 + s + p * 3) % 11) as f64 - 4.5 {
                     _ if j == column => 63.5,
                     x => x,
                 };
-                let c = |[i, j]: [usize; 2]| {
-                    let largest = if unit.d.name == "f16" { 65504.0 } else { 4096.0 };
-                    if i == row && j == column { largest } else { (i + j) as f64 / 4.0 }
+                let c = |[i, j]: [usize; 2]| match () {
+                    () if i == row && lonely && !narrow => 0.0,
+                    () if i == row && j == column => {
+                        if narrow {
+                            65504.0
+                        } else {
+                            4096.0
+                        }
+                    }
+                    () => (i + j) as f64 / 4.0,
                 };
                 of_numbers(&unit, [m, 64, steps], [&a, &b], c).check(&isas());
             }

@@ -4,7 +4,7 @@ use super::micro::Micro;
 use super::round_down::Floors;
 use super::{Fda, MR, NR};
 use crate::gemm::kernel::Panel;
-use crate::simd::decode::Decoder;
+use crate::simd::decode::{Decoder, Reader, Seen, of_any};
 use crate::simd::round_down::Sums;
 use crate::simd::rows::{Block, Body};
 use crate::simd::values::NR as LANES;
@@ -20,6 +20,7 @@ pub(super) struct Hard {
 /// Decoded operands of one step: a row, and the columns of a column group, kept while row groups go by.
 #[derive(Debug, Default)]
 pub(super) struct Decoded {
+    codes: Vec<u32>,
     a: Vec<f32>,
     a_exponents: Vec<i16>,
     /// By vector of columns and product.
@@ -36,32 +37,42 @@ impl Decoded {
     }
 
     /// Decodes row `row` at step `s`.
+    #[inline(always)]
     fn row(&mut self, decoder: &Decoder, panel: &Panel, row: usize, ks: impl Iterator<Item = usize>) -> u8 {
-        self.a.clear();
-        self.a_exponents.clear();
-        ks.fold(0, |seen, k| {
-            let (value, exponent, flags) = decoder.value(panel.codes.get(row * panel.k + k));
-            self.a.push(value);
-            self.a_exponents.push(exponent);
-            seen | flags
-        })
+        let codes = &panel.codes.narrow()[row * panel.k..][..panel.k];
+        self.codes.clear();
+        self.codes.extend(ks.map(|k| codes[k]));
+        self.a.resize(self.codes.len(), 0.0);
+        self.a_exponents.resize(self.codes.len(), 0);
+        let mut seen = Seen::NOTHING;
+        decoder.read(&self.codes, &mut self.a, &mut self.a_exponents, &mut seen);
+        seen.flags(&decoder.spec)
     }
 
     /// Decodes the columns from `column` on; those beyond the last are zeros.
+    #[inline(always)]
     fn columns(&mut self, decoder: &Decoder, panel: &Panel, column: usize, ks: impl Iterator<Item = usize> + Clone) {
         self.b.clear();
         self.b_exponents.clear();
+        let codes = panel.codes.narrow();
         for (t, seen) in self.flags.iter_mut().enumerate() {
             *seen = 0;
+            let first = (column + t * LANES).min(panel.lines);
+            let count = LANES.min(panel.lines - first);
             for k in ks.clone() {
-                let at = |j: usize| column + t * LANES + j;
-                let decoded: [_; LANES] = core::array::from_fn(|j| {
-                    let code = if at(j) < panel.lines { panel.codes.get(k * panel.lines + at(j)) } else { 0 };
-                    decoder.value(code)
+                let from = &codes[k * panel.lines + first..][..count];
+                let codes = from.try_into().unwrap_or_else(|_| {
+                    let mut codes = [0; LANES];
+                    codes[..count].copy_from_slice(from);
+                    codes
                 });
-                self.b.push(decoded.map(|(value, ..)| value));
-                self.b_exponents.push(decoded.map(|(_, exponent, _)| exponent));
-                *seen = decoded.iter().fold(*seen, |seen, (.., flags)| seen | flags);
+                let (values, exponents, flags) = match decoder.together() {
+                    Some(fields) => fields.lanes(&codes),
+                    None => decoder.lanes(&codes),
+                };
+                self.b.push(values);
+                self.b_exponents.push(exponents);
+                *seen |= of_any(flags);
             }
         }
     }

@@ -14,6 +14,8 @@ pub(super) struct Settled {
     pub(super) special: bool,
     /// All are parked now.
     pub(super) all: bool,
+    /// All are parked as NaN.
+    pub(super) nan: bool,
     /// The others are zeros or have exponent fields from `low` to 180.
     pub(super) ordinary: bool,
 }
@@ -164,7 +166,7 @@ fn settle_avx512(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> 
     // SAFETY: 16 floats.
     let mut x = unsafe { _mm512_loadu_ps(states.as_ptr()) };
     let special = _mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(x), exponent), exponent);
-    let mut all = false;
+    let (mut all, mut nan_only) = (false, false);
     if special != 0 {
         // SAFETY: as above.
         let before = unsafe { _mm512_loadu_ps(parked.as_ptr()) };
@@ -173,14 +175,16 @@ fn settle_avx512(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> 
         all = new == free;
         let unordered = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
         let canonical = _mm512_mask_mov_ps(x, unordered, _mm512_set1_ps(nan));
+        let parked_now = _mm512_mask_mov_ps(before, new, canonical);
+        nan_only = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(parked_now, parked_now) == !0;
         x = _mm512_maskz_mov_ps(!special, x);
         // SAFETY: as above.
         unsafe {
-            _mm512_mask_storeu_ps(parked.as_mut_ptr(), new, canonical);
+            _mm512_storeu_ps(parked.as_mut_ptr(), parked_now);
             _mm512_storeu_ps(states.as_mut_ptr(), x);
         }
     }
-    Settled { special: special != 0, all, ordinary: is_ordinary(_mm512_castps_si512(x), low) }
+    Settled { special: special != 0, all, nan: nan_only, ordinary: is_ordinary(_mm512_castps_si512(x), low) }
 }
 
 /// Whether 16 states are zeros or have exponent fields from `low` to 180.
@@ -275,5 +279,6 @@ fn settle(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled
     }
     let ordinary = |x: f32| field(x).wrapping_sub(low) <= 180 - low || x == 0.0;
     let all = special && parked.iter().all(|x| *x != 0.0);
-    Settled { special, all, ordinary: states.iter().fold(true, |all, x| all & ordinary(*x)) }
+    let nan_only = all && parked.iter().all(|x| x.is_nan());
+    Settled { special, all, nan: nan_only, ordinary: states.iter().fold(true, |all, x| all & ordinary(*x)) }
 }

@@ -110,6 +110,25 @@ trait Family: Debug + Send + Sync + Sized + 'static {
     /// # Safety
     /// The run's pointers are to `k * MR` and `k * NR` values aligned to 64 bytes.
     unsafe fn steps<S: Set>(&self, set: S, run: &mut Run<'_, Self>, tile: &mut Tile) -> u8;
+
+    /// How many steps that are not ordinary it does at once, or 0 if the body has to.
+    fn together(&self) -> usize {
+        0
+    }
+
+    /// The sums of `k` products on rows of a mask, a bit each, and so many columns, whatever operands and states are.
+    ///
+    /// # Safety
+    /// As `steps`, for these pointers.
+    unsafe fn hard<S: Set>(
+        &self,
+        _set: S,
+        _panels: (*const Self::Value, *const Self::Value),
+        _size: [usize; 2],
+        _rows: u8,
+        _tile: &mut Tile,
+    ) {
+    }
 }
 
 /// Successive steps on a register tile.
@@ -304,16 +323,26 @@ impl<F: Family, S: Set> Job<'_, F, S> {
             if left != 0 {
                 let mut resting = Resting::default();
                 resting.look(family.body(), tile, left, size[1]);
-                for s in from..to {
-                    let flags = family.flags(fields_a[s], fields_b[s]);
+                let together = family.together();
+                for s in (from..to).step_by(together.max(1)) {
+                    let end = (s + together.max(1)).min(to);
+                    let flags = (s..end).fold(0, |flags, s| flags | family.flags(fields_a[s], fields_b[s]));
                     let rows = left & !resting.at(flags);
-                    if rows != 0 {
+                    if rows == 0 {
+                        continue;
+                    }
+                    if together > 0 {
+                        let (at, k) = ((s - from) * step, (end - s) * step);
+                        let (a, b) = (a[at * MR..][..k * MR].as_ptr(), b[at * NR..][..k * NR].as_ptr());
+                        // SAFETY: as above.
+                        unsafe { family.hard(self.kernel.set, (a, b), [k, size[1]], rows, tile) }
+                    } else {
                         self.kernel.set.apart(
                             #[inline(always)]
                             || self.hard([ga * k + s * step, gb * k + s * step], flags, rows, tile),
                         );
-                        resting.look(family.body(), tile, rows, size[1]);
                     }
+                    resting.look(family.body(), tile, rows, size[1]);
                 }
             }
             from = to;

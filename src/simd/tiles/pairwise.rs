@@ -13,7 +13,7 @@ use crate::format::F32;
 use crate::gemm::kernel::Kernel;
 use crate::simd::buffer::Buffer;
 use crate::simd::decode::{FAR, Reading, WINDOW};
-use crate::simd::pairwise::{Pairwise, SAFE};
+use crate::simd::pairwise::{Pairwise, SAFE, flushed_beside};
 use crate::simd::rows::Body;
 use crate::special::NanRule;
 use crate::unit::Unit;
@@ -107,6 +107,84 @@ impl Family for Pairs {
         }
         !0
     }
+
+    fn together(&self) -> usize {
+        if self.0.flush_results { TOGETHER } else { 0 }
+    }
+
+    #[inline(always)]
+    unsafe fn hard<S: Set>(
+        &self,
+        set: S,
+        panels: (*const f32, *const f32),
+        size: [usize; 2],
+        rows: u8,
+        tile: &mut Tile,
+    ) {
+        for (_, row) in tile.0.iter_mut().enumerate().filter(|(r, _)| rows >> r & 1 == 1) {
+            *row = self.0.begin(*row);
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.0.group {
+                1 => flushed_steps::<S, 1>(set, panels, size, rows, tile),
+                2 => flushed_steps::<S, 2>(set, panels, size, rows, tile),
+                4 => flushed_steps::<S, 4>(set, panels, size, rows, tile),
+                _ => flushed_steps::<S, 8>(set, panels, size, rows, tile),
+            }
+        }
+    }
+}
+
+/// Steps that are done at once before a look whether rows have become NaN.
+const TOGETHER: usize = 2;
+
+/// d = d + group, group by group of `G` products, all of which may be too large or flushed, as may their sums.
+///
+/// # Safety
+/// As `Family::steps`.
+#[inline(always)]
+unsafe fn flushed_steps<S: Set, const G: usize>(
+    set: S,
+    (a, b): (*const f32, *const f32),
+    [k, width]: [usize; 2],
+    rows: u8,
+    tile: &mut Tile,
+) {
+    set.apart(
+        #[inline(always)]
+        || {
+            for column in (0..width).step_by(2 * S::LANES) {
+                for (r, row) in tile.0.iter_mut().enumerate().filter(|(r, _)| rows >> r & 1 == 1) {
+                    // SAFETY: a vector of 16 states, aligned.
+                    let mut d = unsafe { set.load_f32(row.as_ptr().add(column)) };
+                    for from in (0..k).step_by(G) {
+                        let mut sums: [S::F32; G] = core::array::from_fn(
+                            #[inline(always)]
+                            |i| {
+                                // SAFETY: the panels hold k positions, B's aligned.
+                                let (a, b) = unsafe {
+                                    (*a.add((from + i) * MR + r), set.load_f32(b.add((from + i) * NR + column)))
+                                };
+                                let b = set.unless_below_f32(b, flushed_beside(a));
+                                set.flush_f32(set.mul_f32(set.splat_f32(a), b))
+                            },
+                        );
+                        let mut count = G;
+                        while count > 1 {
+                            count /= 2;
+                            for i in 0..count {
+                                sums[i] = set.flush_f32(set.add_f32(sums[2 * i], sums[2 * i + 1]));
+                            }
+                        }
+                        d = set.flush_f32(set.add_f32(d, sums[0]));
+                    }
+                    // SAFETY: as above.
+                    unsafe { set.store_f32(row.as_mut_ptr().add(column), d) }
+                }
+            }
+        },
+    );
 }
 
 /// d = d + group, group by group of `G` products.

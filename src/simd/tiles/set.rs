@@ -9,6 +9,8 @@ use core::fmt::Debug;
 const OR: i32 = 0xFE;
 /// `vrangepd`: the smaller magnitude, without its sign.
 const SMALLER: i32 = 0b10_10;
+/// `vfpclassps`: subnormal numbers.
+const DENORMAL: i32 = 0x20;
 /// A rounding of its own: the usual one, but no flag is raised.
 const QUIET: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 /// What rounding to 24 bits adds to an f64's bits, beside their last kept one, and the bits that it then keeps.
@@ -58,6 +60,10 @@ pub(super) trait Set: Copy + Debug + Send + Sync + 'static {
     fn add_f32(self, x: Self::F32, y: Self::F32) -> Self::F32;
     /// `x * y + z`, where the product is exact: then it does not matter whether it is rounded, too.
     fn fma_f32(self, x: Self::F32, y: Self::F32, z: Self::F32) -> Self::F32;
+    /// Zeros of their sign for subnormal numbers.
+    fn flush_f32(self, x: Self::F32) -> Self::F32;
+    /// `y`, or a zero of its sign where that is below a magnitude, given as its bits.
+    fn unless_below_f32(self, y: Self::F32, least: u32) -> Self::F32;
 
     fn splat(self, x: f64) -> Self::F64;
     fn add(self, x: Self::F64, y: Self::F64) -> Self::F64;
@@ -110,6 +116,14 @@ impl Set for Avx512 {
         mul_f32(x: __m512, y: __m512) -> __m512 { _mm512_mul_ps(x, y) }
         add_f32(x: __m512, y: __m512) -> __m512 { _mm512_add_ps(x, y) }
         fma_f32(x: __m512, y: __m512, z: __m512) -> __m512 { _mm512_fmadd_ps(x, y, z) }
+        flush_f32(x: __m512) -> __m512 {
+            _mm512_mask_and_ps(x, _mm512_fpclass_ps_mask::<DENORMAL>(x), x, _mm512_set1_ps(-0.0))
+        }
+        unless_below_f32(y: __m512, least: u32) -> __m512 {
+            let magnitude = _mm512_castps_si512(_mm512_abs_ps(y));
+            let below = _mm512_cmplt_epu32_mask(magnitude, _mm512_set1_epi32(least as i32));
+            _mm512_mask_and_ps(y, below, y, _mm512_set1_ps(-0.0))
+        }
         splat(x: f64) -> __m512d { _mm512_set1_pd(x) }
         add(x: __m512d, y: __m512d) -> __m512d { _mm512_add_pd(x, y) }
         sub(x: __m512d, y: __m512d) -> __m512d { _mm512_sub_pd(x, y) }
@@ -165,6 +179,17 @@ impl Set for Avx2 {
         mul_f32(x: __m256, y: __m256) -> __m256 { _mm256_mul_ps(x, y) }
         add_f32(x: __m256, y: __m256) -> __m256 { _mm256_add_ps(x, y) }
         fma_f32(x: __m256, y: __m256, z: __m256) -> __m256 { _mm256_fmadd_ps(x, y, z) }
+        flush_f32(x: __m256) -> __m256 {
+            let magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0), x);
+            let below = _mm256_cmp_ps::<_CMP_LT_OQ>(magnitude, _mm256_set1_ps(f32::MIN_POSITIVE));
+            _mm256_andnot_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0), below), x)
+        }
+        unless_below_f32(y: __m256, least: u32) -> __m256 {
+            let sign = _mm256_set1_epi32(i32::MIN);
+            let magnitude = _mm256_andnot_si256(sign, _mm256_castps_si256(y));
+            let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(least as i32), magnitude);
+            _mm256_andnot_ps(_mm256_castsi256_ps(_mm256_andnot_si256(sign, below)), y)
+        }
         splat(x: f64) -> __m256d { _mm256_set1_pd(x) }
         add(x: __m256d, y: __m256d) -> __m256d { _mm256_add_pd(x, y) }
         sub(x: __m256d, y: __m256d) -> __m256d { _mm256_sub_pd(x, y) }
@@ -218,6 +243,17 @@ impl Set for Sse2 {
         mul_f32(x: __m128, y: __m128) -> __m128 { _mm_mul_ps(x, y) }
         add_f32(x: __m128, y: __m128) -> __m128 { _mm_add_ps(x, y) }
         fma_f32(x: __m128, y: __m128, z: __m128) -> __m128 { _mm_add_ps(_mm_mul_ps(x, y), z) }
+        flush_f32(x: __m128) -> __m128 {
+            let magnitude = _mm_andnot_ps(_mm_set1_ps(-0.0), x);
+            let below = _mm_cmplt_ps(magnitude, _mm_set1_ps(f32::MIN_POSITIVE));
+            _mm_andnot_ps(_mm_andnot_ps(_mm_set1_ps(-0.0), below), x)
+        }
+        unless_below_f32(y: __m128, least: u32) -> __m128 {
+            let sign = _mm_set1_epi32(i32::MIN);
+            let magnitude = _mm_andnot_si128(sign, _mm_castps_si128(y));
+            let below = _mm_cmpgt_epi32(_mm_set1_epi32(least as i32), magnitude);
+            _mm_andnot_ps(_mm_castsi128_ps(_mm_andnot_si128(sign, below)), y)
+        }
         splat(x: f64) -> __m128d { _mm_set1_pd(x) }
         add(x: __m128d, y: __m128d) -> __m128d { _mm_add_pd(x, y) }
         sub(x: __m128d, y: __m128d) -> __m128d { _mm_sub_pd(x, y) }

@@ -42,12 +42,11 @@ impl<M: Micro> TileRun<'_, M> {
     pub(super) fn settle(&mut self, g: usize, piece: u32) -> bool {
         let at = Self::piece(g, piece);
         let (x, parked) = (&mut self.work.tile.0[at..at + 16], &mut self.work.parked.0[at..at + 16]);
-        let Settled { special, all, ordinary } = self.micro.settle(x, parked, self.nan, self.q.lowest());
+        let Settled { special, all, nan, ordinary } = self.micro.settle(x, parked, self.nan, self.q.lowest());
         self.any_parked |= special;
         // A product that overflows counts as an infinity where sums round down: there only NaN stays.
-        if all && (self.fda.round_down.is_none() || parked.iter().all(|x| x.is_nan())) {
-            self.done[g] |= 1 << piece;
-        }
+        let still = if self.fda.round_down.is_none() { all } else { nan };
+        self.done[g] |= u32::from(still) << piece;
         self.bad[g] = self.bad[g] & !(1 << piece) | u32::from(!ordinary) << piece;
         special
     }
