@@ -49,17 +49,25 @@ fn far(unit: &Unit, frac_bits: i32, rng: &mut Rng) -> Problem {
         let x = sign * (1.0 + if full { 0.75 + fraction / 4.0 } else { fraction }) * f64::from(exponent).exp2();
         unit.a.encode_f64(x, Default::default(), Default::default()).unwrap()
     };
-    let a = (0..m * k).map(|t| number(t % k, t / k % 5 == 0, t / k % 3 == 1, rng)).collect();
+    let mut a: Vec<u64> = (0..m * k).map(|t| number(t % k, t / k % 5 == 0, t / k % 3 == 1, rng)).collect();
+    if unit.a.exponent_bits == 8 && rng.one_in(2) {
+        // A row at one step far below the others.
+        let from = rng.pick(&[0, 3, m - 1]) * k + rng.below(steps) * step;
+        a[from..from + step].iter_mut().for_each(|a| *a -= 45 << unit.a.fraction_bits);
+    }
     let b = (0..k * n).map(|t| number(t / n, t % n % 3 == 0, t % n % 4 == 1, rng)).collect();
-    // Pieces of which no state is far above.
+    // Pieces of which no state is far above; or all but 16 columns of one row. Those that are may all be negative.
     let near: Vec<bool> = (0..m.div_ceil(4) * 2).map(|_| rng.one_in(2)).collect();
+    let (one, signs) = (rng.one_in(3).then(|| (rng.pick(&[0, 3, m - 1]), rng.below(4u64) as usize)), rng.below(3u64));
     let c = |t: usize, rng: &mut Rng| {
         let (i, j) = (t / n, t % n);
-        let e = if near[i / 4 * 2 + j / 32] { rng.below(28u64) } else { 28 + rng.below(11u64) } as i32 - frac_bits;
+        let is_near = one.map_or(near[i / 4 * 2 + j / 32], |one| one != (i, j / 16));
+        let e = if is_near { rng.below(28u64) } else { 28 + rng.below(11u64) } as i32 - frac_bits;
         let any = rng.below(1i64 << 23);
         let beside = rng.pick(&[0, 0, 1, 2, 3, 1 << 20, any]) * rng.pick(&[1, -1]);
         let bits = (i64::from(127 + e) << 23) + beside;
-        bits as u64 | rng.below(2u64) << 31
+        let negative = if is_near || signs == 0 { rng.below(2u64) } else { signs - 1 };
+        bits as u64 | negative << 31
     };
     Problem {
         unit: unit.clone(),
@@ -251,6 +259,80 @@ fn any_row_of_any_step_may_need_a_look() {
                 };
                 of_numbers(&unit, [m, 64, steps], [&a, &b], c).check(&isas());
             }
+        }
+    }
+}
+
+/// Beside ordinary rows one with nothing but products below the window, at one step.
+#[test]
+fn a_row_below_the_window_alone_is_the_references() {
+    let units = [
+        "custom/m8n8k4.f32.bf16.bf16.f32/dot:block=4:F=24",
+        "custom/m8n8k8.f32.bf16.bf16.f32/dot:block=8:F=24",
+        "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
+        "custom/m8n8k32.f32.bf16.bf16.f32/dot:block=32:F=25",
+        "cdna3/v_mfma_f32_32x32x8_bf16",
+    ];
+    for unit in units.map(|name| Unit::find(name).unwrap()) {
+        for (m, steps, at) in [(8, 1, 0), (8, 3, 2), (24, 1, 0), (24, 2, 0), (24, 3, 1), (64, 1, 0), (64, 2, 1)] {
+            for row in [0, 1, m / 2, m / 2 + 1, m - 8, m - 2, m - 1] {
+                let number = |t: usize| (1.0 + (t % 7) as f64 / 8.0) * if t.is_multiple_of(3) { -1.0 } else { 1.0 };
+                let a = |[i, s, p]: [usize; 3]| match number(7 * i + 5 * s + p) {
+                    x if i != row => x,
+                    x if s == at => x * (-45.0_f64).exp2(),
+                    _ => 0.0,
+                };
+                let b = |[j, s, p]: [usize; 3]| number(j + s + 5 * p);
+                of_numbers(&unit, [m, 64, steps], [&a, &b], |_| 0.0).check(&isas());
+            }
+        }
+    }
+}
+
+/// A single f16 that overflows, in any vector of a row group's pieces, at a step after which others or none may follow in the
+/// same run.
+#[test]
+fn a_single_f16_that_overflows_stays_infinite() {
+    for unit in ["custom/m8n8k4.f16.f16.f16.f16/dot:block=4:F=23:out=rne", "hopper/mma.m16n8k16.f16.f16.f16.f16"] {
+        let unit = Unit::find(unit).unwrap();
+        for (row, column, steps) in (0..8).flat_map(|r| (0..4).flat_map(move |v| [1, 2, 3].map(|s| (r, 16 * v + r, s))))
+        {
+            // An infinity of A's last row at the second step ends a run after the first.
+            let special = (row + column / 16 + steps) % 2 == 0;
+            let a = |[i, s, p]: [usize; 3]| match (i, s) {
+                (15, 1) if special => f64::INFINITY,
+                (i, 0) if i == row => 64.0,
+                (i, _) if i == row => 0.0,
+                _ => ((i * 7 + s * 3 + p) % 13) as f64 - 5.5,
+            };
+            let b = |[j, s, p]: [usize; 3]| match j {
+                j if j == column => 63.0,
+                _ => ((j * 5 + s + p * 3) % 11) as f64 - 4.5,
+            };
+            let c = |[i, j]: [usize; 2]| if [i, j] == [row, column] { 65504.0 } else { (i + j) as f64 / 4.0 };
+            of_numbers(&unit, [16, 64, steps], [&a, &b], c).check(&isas());
+        }
+    }
+}
+
+/// Rows of zeros and of small numbers beside zeros as states: where a step's exponent is bounded below, and where zeros count.
+#[test]
+fn rows_of_zeros_beside_zeros_are_the_references() {
+    for l in [4, 8, 16, 32] {
+        for (formats, rest) in [
+            ("f16.f16.f16.f16", "F=20:out=rne:e_zero=zero-c"),
+            ("f16.f16.f16.f16", "F=23:out=rne"),
+            ("f32.bf16.bf16.f32", "F=24"),
+            ("f32.f16.f16.f32", "F=25:e_zero=emin-6"),
+        ] {
+            let unit = Unit::find(&format!("custom/m8n8k{l}.{formats}/dot:block={l}:{rest}")).unwrap();
+            let a = |[i, s, p]: [usize; 3]| match i % 4 {
+                0 => 1.5,
+                1 => 0.0,
+                _ => ((i * 7 + s * 3 + p) % 13 + 1) as f64 * (-13.0_f64).exp2(),
+            };
+            let b = |[j, s, p]: [usize; 3]| -(((j * 5 + s + p * 3) % 11 + 1) as f64) * (-9.0_f64).exp2();
+            of_numbers(&unit, [16, 64, 2], [&a, &b], |_| 0.0).check(&isas());
         }
     }
 }

@@ -28,6 +28,23 @@ struct Work {
     scratch: Scratch,
     lines: Lines,
     decoded: Decoded,
+    /// Pieces of this tile and those before for which integer dot products were in vain, less as many as cost what they gain.
+    balance: i32,
+}
+
+/// What pieces that integer dot products leave to others may cost.
+struct Patience {
+    /// How many of a row group's cost what is gained.
+    worth: i32,
+    /// How many more let a tile do without.
+    most: i32,
+}
+
+impl Patience {
+    const fn of(broad: bool) -> Self {
+        // Broad pieces then do them all, which takes less than pieces of 16 columns do for what is left of a step.
+        if broad { Self { worth: 3, most: 32 } } else { Self { worth: 12, most: 128 } }
+    }
 }
 
 /// How often pieces of a tile may be late before its steps go one by one: less often where many are, an eighth of all.
@@ -41,6 +58,7 @@ thread_local! {
         scratch: Scratch::default(),
         lines: Lines::default(),
         decoded: Decoded::default(),
+        balance: 0,
     }));
 }
 
@@ -61,8 +79,6 @@ struct TileRun<'a, M> {
     nan: f32,
     work: &'a mut Work,
     any_parked: bool,
-    /// Pieces for which integer dot products were in vain, less a third of all.
-    balance: i32,
     /// States out of the fast kernel's range, bit `4 row + vector`.
     bad: [u32; GROUPS],
     /// Pieces whose states are all parked: only rule (S) changes them.
@@ -197,7 +213,6 @@ impl Fda {
             nan,
             work,
             any_parked: false,
-            balance: 0,
             bad: [0; GROUPS],
             done: [0; GROUPS],
             late: None,
@@ -443,9 +458,13 @@ impl<M: Micro> TileRun<'_, M> {
         // SAFETY: the caller's promise.
         let (left, again) = unsafe { self.micro.step_fixed::<OUT>(p, q, *redo) };
         *redo = left;
-        self.balance = self.balance.max(-128) + again as i32 - 12;
-        if self.balance > 128 {
+        let Patience { worth, most } = Patience::of(self.fda.broad);
+        let balance = &mut self.work.balance;
+        *balance = (*balance).max(-most) + again as i32 - worth;
+        if *balance > most {
             self.q.fixed = false;
+            // The next tile tries again.
+            *balance = most - most / 4;
         }
     }
 
