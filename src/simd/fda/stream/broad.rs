@@ -69,7 +69,7 @@ struct Work {
     floor: __m512i,
     /// Of exponents beside which operands below the window might be as large.
     safe: __m512i,
-    code: unsafe extern "C" fn(),
+    code: Option<unsafe extern "C" fn()>,
     /// How many pieces of this step are to be done after the first one, how many of a whole step after its first one, and
     /// how many steps after this one.
     more: u32,
@@ -106,7 +106,8 @@ struct Work {
 }
 
 /// The first row group at the next step: what the last one's last piece begins, and where exponents are whose largest all its
-/// pieces look for. With no step to come the last one is read again.
+/// pieces look for. With no step to come it is that of the last one again: a call moves it on from step to step, but not into its
+/// last one, whose last piece is the last of all, so that nobody ends what it begins.
 #[repr(C)]
 struct Next {
     a_val: *const f64,
@@ -154,7 +155,7 @@ impl Work {
         let half = 1 << 22;
         self.sub = _mm512_set1_epi8(q.bias_sub as i8);
         self.floor = _mm512_set1_epi8(q.floor_field as i8);
-        self.code = code::<OUT, CHECK, L>();
+        self.code = Some(code::<OUT, CHECK, L>());
         (self.up, self.down) = (((254 + q.frac_bits) << 23) + half, -((q.frac_bits << 23) + half));
         (self.exponent, self.half, self.keep) = (EXP32, half, q.keep);
         (self.one, self.zero_c, self.least_c) = (1, q.zero_c, (127 - 14) << 23);
@@ -300,7 +301,8 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     let mut far = unsafe { begin::<OUT, CHECK>(p, order.groups[0], largest[0], q, work) };
     // Whether exponents that the group's pieces have found so far, the least of each column, are near operands below.
     let (mut least, mut near) = (_mm512_set1_epi8(-1), false);
-    // How many pieces there are in steps to do, how many are done, and how many of a step's had some c far above.
+    // How many pieces there are in steps to do: only ever fewer, to the end of the step at hand, so that no piece lacks a step.
+    // How many are done, and how many of a step's had some c far above.
     let (mut all, mut done, mut fars) = (steps * of_step, 0, 0);
     while done < all {
         let (step, first) = (done / of_step, done % of_step);
@@ -313,6 +315,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             fars = 0;
         }
         if doubt != 0 {
+            // Where fewer than 64 columns count, those that are not there are in doubt beside any operand below the window.
             let lost = unsafe { end::<OUT>(&carried.sums, before, q, work) };
             before.mark(lost, skip);
             if lost != 0 && first == 0 {

@@ -406,8 +406,9 @@ macro_rules! begin_row {
     };
 }
 
-/// Ends a call where somebody has to look, besides at exponents near operands below the window: at a sum that leaves its 31 bits, an f16 that is infinite, or, where results are
-/// rounded down, a c of the piece to come that is far above the products.
+/// Ends a call where somebody has to look: at a sum that leaves its 31 bits, an f16 that is infinite, or, where results are
+/// rounded down, a c of the piece to come that is far above the products. Exponents near operands below the window end it before
+/// (label 8), so that whoever called looks at all of these again.
 macro_rules! look {
     ($kind:ident, watched) => {
         concat!("vptestmq k3, zmm29, [r8 + {over}]{{1to8}}\n", "kortestw k3, k3\n", "jnz 7f\n", look!($kind, plain))
@@ -695,7 +696,7 @@ pub(super) struct Found {
     pub(super) peak: __m512,
     /// The bits of all sums that are watched.
     pub(super) watched: __m512i,
-    /// How many pieces of the step that was asked for last are left to others, `Work::steps` besides.
+    /// How many pieces of the step in which it ended are left to others. Steps that were not begun are left in `Work::steps`.
     pub(super) left: usize,
 }
 
