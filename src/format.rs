@@ -163,6 +163,28 @@ impl FormatSpec {
         }
     }
 
+    /// The class of the number that a code decodes to, and its sign.
+    #[inline(always)]
+    pub(crate) const fn class(&self, bits: u64) -> (Class, bool) {
+        let code = bits >> self.ignored_low_bits;
+        let magnitude = code & self.magnitude_mask();
+        let negative = self.signed && (code >> (self.exponent_bits + self.fraction_bits)) & 1 == 1;
+        let class = match self.specials {
+            Specials::Ieee if magnitude > self.max_magnitude() => {
+                if magnitude & self.fraction_mask() == 0 {
+                    Class::Infinite
+                } else {
+                    Class::Nan
+                }
+            }
+            Specials::NanAllOnes if magnitude == self.magnitude_mask() => Class::Nan,
+            Specials::NanNegativeZero if negative && magnitude == 0 => Class::Nan,
+            _ if magnitude == 0 && self.subnormals => Class::Zero,
+            _ => Class::Finite,
+        };
+        (class, negative)
+    }
+
     /// A finite code's parts.
     const fn unpack(&self, magnitude: u64, negative: bool) -> Num {
         let field = (magnitude >> self.fraction_bits) as i32;

@@ -91,8 +91,7 @@ impl Hard {
         [states, parked]: [&mut [f32]; 2],
         x: &mut Decoded,
     ) {
-        let (l, unit_k) = (fda.block, fda.unit.shape.k);
-        let ks = (s * l..(s + 1) * l).map(|k| k / unit_k * unit_k + fda.order[k % unit_k]);
+        let (l, ks) = (fda.block, fda.positions(s));
         if x.key != Some([s, column_group]) {
             x.columns(&self.decoders[1], b, column_group * NR, ks.clone());
             x.key = Some([s, column_group]);

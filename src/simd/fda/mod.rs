@@ -308,6 +308,14 @@ impl Fda {
         self.unit.shape.k / self.block
     }
 
+    /// Positions of K of FDA `s`'s products.
+    #[inline(always)]
+    fn positions(&self, s: usize) -> impl Iterator<Item = usize> + Clone {
+        let (first, unit_k) = (s * self.block, self.unit.shape.k);
+        let unit = first / unit_k * unit_k;
+        self.order[first - unit..][..self.block].iter().map(move |k| unit + k)
+    }
+
     /// Whether there is more than the wide kernel.
     const fn has_fast(&self) -> bool {
         self.narrow || self.aligned || (matches!(self.set, Set::Avx512(_)) && self.frac_bits <= 25)

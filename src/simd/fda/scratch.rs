@@ -105,10 +105,8 @@ impl Fda {
         code: impl Fn(usize) -> u64,
         to: &mut [f64],
     ) {
-        let unit_k = self.unit.shape.k;
-        for (i, to) in to.iter_mut().enumerate() {
-            let at = s * self.block + i;
-            let num = spec.decode(code(at / unit_k * unit_k + self.order[at % unit_k]));
+        for (p, to) in self.positions(s).zip(to) {
+            let num = spec.decode(code(p));
             let nothing = num.class != Class::Finite || num.significand == 0;
             let value = num.significand as f64 * power(num.exponent - num.frac_bits as i32 + scale);
             let magnitude = f64::from_bits(if nothing { power(-1000) } else { value }.to_bits() | enlarge as u64);

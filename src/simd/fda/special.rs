@@ -60,14 +60,13 @@ impl Fda {
         s: usize,
         code: impl Fn(usize) -> u64,
     ) -> Line {
-        let (mut line, unit_k) = (Line::default(), self.unit.shape.k);
-        for x in 0..self.block {
-            let at = s * self.block + x;
-            let num = spec.decode(code(at / unit_k * unit_k + self.order[at % unit_k]));
-            line.nan |= num.class == Class::Nan;
-            line.infinite |= u32::from(num.class == Class::Infinite) << x;
-            line.zero |= u32::from(num.class == Class::Zero) << x;
-            line.negative |= u32::from(num.negative) << x;
+        let mut line = Line::default();
+        for (x, p) in self.positions(s).enumerate() {
+            let (class, negative) = spec.class(code(p));
+            line.nan |= class == Class::Nan;
+            line.infinite |= u32::from(class == Class::Infinite) << x;
+            line.zero |= u32::from(class == Class::Zero) << x;
+            line.negative |= u32::from(negative) << x;
         }
         if let Some(rule) = self.unit.scale {
             line.nan |= rule.format.decode(panel.scale(i, s * self.block / rule.block)).is_nan();

@@ -198,9 +198,18 @@ impl<'a> Order<'a> {
         self.groups[self.count - 1] - self.groups[0] == self.count - 1
     }
 
+    /// Where a piece is: its step, the place of its row group in the list, and which of the group's it is.
+    const fn place(&self, at: usize) -> [usize; 3] {
+        // Narrow numbers, which take less to divide.
+        let (at, of_step) = (at as u32, self.of_step() as u32);
+        let (step, first) = (at / of_step, (at % of_step) as usize);
+        [step as usize, first / PIECES, first % PIECES]
+    }
+
     /// A piece once it is done.
     const fn piece(&self, at: usize) -> Pending {
-        let (group, piece) = (self.groups[at % self.of_step() / PIECES], at % PIECES);
+        let [_, index, piece] = self.place(at);
+        let group = self.groups[index];
         let c = self.p.c.wrapping_add((group * MR + piece % 2 * ROWS) * NR + 16 * VECTORS * (piece / 2));
         Pending { group, piece, c, leave: 0 }
     }
@@ -210,47 +219,60 @@ impl<'a> Order<'a> {
         self.p.skip(step.min(self.steps - 1), self.q)
     }
 
-    /// The row group after a piece's, and its step.
-    fn coming(&self, at: usize) -> (Step, usize) {
-        let group = at / PIECES + 1;
-        (self.step(group / self.count), self.groups[group % self.count])
+    /// The step and the row group that come after a piece's row group.
+    const fn coming(&self, at: usize) -> (usize, usize) {
+        let [step, index, _] = self.place(at);
+        if index + 1 == self.count { (step + 1, self.groups[0]) } else { (step, self.groups[index + 1]) }
     }
 
-    /// What `piece` needs for the piece `at`, and for those that follow it if they are to go by.
-    fn at<const L: usize>(&self, at: usize, largest: [*mut __m512i; 2], put: *mut f32, work: *mut Work) -> (At, Next) {
-        let (now, then) = (self.step(at / self.of_step()), self.step(at / self.of_step() + 1));
-        let (coming, next) = self.coming(at);
-        let Pending { group, piece, .. } = self.piece(at);
+    /// Lines of A before a row group at a step, and of B: with no step to come those of the last one again.
+    fn lines(&self, step: usize, group: usize) -> [usize; 2] {
+        let step = step.min(self.steps - 1);
+        [(step * GROUPS + group) * MR, step * NR]
+    }
+
+    /// What `piece` needs for the piece `at`.
+    #[inline(always)]
+    fn at<const L: usize>(&self, at: usize, largest: [*mut __m512i; 2], put: *mut f32, work: *mut Work) -> At {
+        let ([step, index, piece], (coming, next)) = (self.place(at), self.coming(at));
+        let (p, group) = (self.p, self.groups[index]);
         // The piece to come: its step and row group, e_max of that, its rows and vectors of columns.
         let (to, g, fields, row, t) = match (piece + 1) % PIECES {
-            0 => (&coming, next, largest[1], 0, 0),
-            upcoming => (&now, group, largest[0], upcoming % 2 * ROWS, upcoming / 2 * VECTORS),
+            0 => (coming, next, largest[1], 0, 0),
+            upcoming => (step, group, largest[0], upcoming % 2 * ROWS, upcoming / 2 * VECTORS),
         };
-        let first = self.groups[0] * MR;
-        let here = At {
-            a: now.a_val.wrapping_add((group * MR + piece % 2 * ROWS) * L),
-            b: now.b_val.wrapping_add(16 * (piece / 2 * VECTORS) * L),
-            b_exp: coming.b_exp,
-            a_exp: coming.a_exp.wrapping_add((next * MR + 2 * piece) * L),
+        let ([a, b], [a_coming, b_coming], [a_to, b_to]) =
+            (self.lines(step, group), self.lines(coming, next), self.lines(to, g));
+        At {
+            a: p.a_val.wrapping_add((a + piece % 2 * ROWS) * L),
+            b: p.b_val.wrapping_add((b + 16 * (piece / 2 * VECTORS)) * L),
+            b_exp: p.b_exp.wrapping_add(b_coming * L),
+            a_exp: p.a_exp.wrapping_add((a_coming + 2 * piece) * L),
             to: largest[1].wrapping_add(2 * piece),
             work,
-            a_sign: to.a_sign.wrapping_add(g * MR + row),
-            b_sign: to.b_sign.wrapping_add(16 * t),
-            c: to.c.wrapping_add((g * MR + row) * NR + 16 * t),
+            a_sign: p.a_sign.wrapping_add(a_to + row),
+            b_sign: p.b_sign.wrapping_add(b_to + 16 * t),
+            c: p.c.wrapping_add((g * MR + row) * NR + 16 * t),
             largest: fields.wrapping_add(row),
             places: places_from(t),
             put,
-        };
-        let next = Next {
-            a_val: then.a_val.wrapping_add(first * L),
-            b_val: then.b_val,
-            a_exp: then.a_exp.wrapping_add(first * L),
-            b_exp: then.b_exp,
-            a_sign: then.a_sign.wrapping_add(first),
-            b_sign: then.b_sign,
-            c: then.c.wrapping_add(first * NR),
-        };
-        (here, next)
+        }
+    }
+
+    /// What pieces after one at a step need besides, if they are to go by.
+    #[inline(always)]
+    fn next<const L: usize>(&self, step: usize) -> Next {
+        let (p, first) = (self.p, self.groups[0]);
+        let [a, b] = self.lines(step + 1, first);
+        Next {
+            a_val: p.a_val.wrapping_add(a * L),
+            b_val: p.b_val.wrapping_add(b * L),
+            a_exp: p.a_exp.wrapping_add(a * L),
+            b_exp: p.b_exp.wrapping_add(b * L),
+            a_sign: p.a_sign.wrapping_add(a),
+            b_sign: p.b_sign.wrapping_add(b),
+            c: p.c.wrapping_add(first * MR * NR),
+        }
     }
 }
 
@@ -305,7 +327,8 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     // How many are done, and how many of a step's had some c far above.
     let (mut all, mut done, mut fars) = (steps * of_step, 0, 0);
     while done < all {
-        let (step, first) = (done / of_step, done % of_step);
+        let [step, index, piece] = order.place(done);
+        let first = index * PIECES + piece;
         if first == 0 {
             if 4 * fars > of_step {
                 _ = unsafe { end::<OUT>(&carried.sums, before, q, work) };
@@ -322,10 +345,11 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
                 return Advance::by(step);
             }
             before = nothing;
-            let g = order.piece(done).group;
+            let g = order.groups[index];
             unsafe { others::<OUT, CHECK, L>(&order.step(step).group(g, q), &q.group(g), &mut skip[g..=g], 1) };
             all = (step + 1) * of_step;
             let (at, next) = order.coming(done);
+            let at = order.step(at);
             doubt = whole(&at, next, largest[1]);
             far = unsafe { begin::<OUT, CHECK>(&at, next, largest[1], q, work) };
             largest.swap(0, 1);
@@ -339,10 +363,12 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             // Steps of which some sums are far end one by one.
             false => (of_step - 1 - first, if fars == 0 { all / of_step - 1 - step } else { 0 }),
         };
-        let (at, next) = order.at::<L>(done, largest, put, work);
+        let at = order.at::<L>(done, largest, put, work);
         let (own, found);
         unsafe {
-            ((*work).next, (*work).more, (*work).steps) = (next, more as u32, more_steps as u32);
+            // (A tuple would be copied in pieces other than those it is made of, which takes long.)
+            (*work).next = order.next::<L>(step);
+            ((*work).more, (*work).steps) = (more as u32, more_steps as u32);
             own = carried.start;
             found = call(at, &mut carried);
         }
@@ -391,7 +417,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         done = here + 1;
         if done.is_multiple_of(PIECES) {
             let (at, next) = order.coming(here);
-            doubt = if near { whole(&at, next, largest[0]) } else { 0 };
+            doubt = if near { whole(&order.step(at), next, largest[0]) } else { 0 };
             (least, near) = (_mm512_set1_epi8(-1), false);
         }
     }
