@@ -164,6 +164,7 @@ impl FormatSpec {
     }
 
     /// The class of the number that a code decodes to, and its sign.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) const fn class(&self, bits: u64) -> (Class, bool) {
         let code = bits >> self.ignored_low_bits;

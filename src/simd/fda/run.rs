@@ -33,14 +33,14 @@ struct Work {
 }
 
 /// What pieces that integer dot products leave to others may cost.
-struct Patience {
+struct InVain {
     /// How many of a row group's cost what is gained.
     worth: i32,
     /// How many more let a tile do without.
     most: i32,
 }
 
-impl Patience {
+impl InVain {
     const fn of(broad: bool) -> Self {
         // Broad pieces then do them all, which takes less than pieces of 16 columns do for what is left of a step.
         if broad { Self { worth: 3, most: 32 } } else { Self { worth: 12, most: 128 } }
@@ -458,7 +458,7 @@ impl<M: Micro> TileRun<'_, M> {
         // SAFETY: the caller's promise.
         let (left, again) = unsafe { self.micro.step_fixed::<OUT>(p, q, *redo) };
         *redo = left;
-        let Patience { worth, most } = Patience::of(self.fda.broad);
+        let InVain { worth, most } = InVain::of(self.fda.broad);
         let balance = &mut self.work.balance;
         *balance = (*balance).max(-most) + again as i32 - worth;
         if *balance > most {

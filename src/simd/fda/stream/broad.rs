@@ -366,7 +366,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         let at = order.at::<L>(done, largest, put, work);
         let (own, found);
         unsafe {
-            // (A tuple would be copied in pieces other than those it is made of, which takes long.)
+            // By itself: as part of a tuple it was written in words and copied in vectors, which had to wait for these.
             (*work).next = order.next::<L>(step);
             ((*work).more, (*work).steps) = (more as u32, more_steps as u32);
             own = carried.start;
