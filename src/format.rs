@@ -149,22 +149,16 @@ impl FormatSpec {
 
     /// Decodes a code; bits the format does not use are ignored.
     pub const fn decode(&self, bits: u64) -> Num {
-        let code = bits >> self.ignored_low_bits;
-        let magnitude = code & self.magnitude_mask();
-        let negative = self.signed && (code >> (self.exponent_bits + self.fraction_bits)) & 1 == 1;
-        match self.specials {
-            Specials::Ieee if magnitude > self.max_magnitude() => {
-                let fraction = magnitude & self.fraction_mask();
-                if fraction == 0 { Num::infinity(negative) } else { Num::nan(fraction) }
-            }
-            Specials::NanAllOnes if magnitude == self.magnitude_mask() => Num::nan(self.fraction_mask()),
-            Specials::NanNegativeZero if negative && magnitude == 0 => Num::nan(0),
+        let (class, negative) = self.class(bits);
+        let magnitude = bits >> self.ignored_low_bits & self.magnitude_mask();
+        match class {
+            Class::Infinite => Num::infinity(negative),
+            Class::Nan => Num::nan(magnitude & self.fraction_mask()),
             _ => self.unpack(magnitude, negative),
         }
     }
 
     /// The class of the number that a code decodes to, and its sign.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) const fn class(&self, bits: u64) -> (Class, bool) {
         let code = bits >> self.ignored_low_bits;

@@ -261,8 +261,8 @@ impl Fda {
             let line = to.at_a(row / MR, s) * MR;
             // SAFETY (whole function): the lanes of the mask are rows of K codes, and the panels have room for 16
             // lines.
-            for (i, raw) in raw[..l].iter_mut().enumerate() {
-                let from = codes.as_ptr().wrapping_add(row * k + self.place(s * l + i));
+            for (raw, p) in raw.iter_mut().zip(self.positions(s)) {
+                let from = codes.as_ptr().wrapping_add(row * k + p);
                 *raw = unsafe { _mm512_mask_i32gather_epi32::<4>(*raw, lanes, by(k), from.cast()) };
             }
             let it = Sixteen::new(table, lanes, &raw[..l], scales(to, row..rows, s));
@@ -302,8 +302,8 @@ impl Fda {
             for (t, column) in (g * NR..columns.min(g * NR + NR)).step_by(16).enumerate() {
                 let lanes = first(columns - column);
                 // SAFETY (whole function): the lanes of the mask lie in the row, and the panels have room for 16 lines.
-                for (i, raw) in raw[..l].iter_mut().enumerate() {
-                    let from = codes.as_ptr().wrapping_add(self.place(s * l + i) * columns + column);
+                for (raw, p) in raw.iter_mut().zip(self.positions(s)) {
+                    let from = codes.as_ptr().wrapping_add(p * columns + column);
                     *raw = unsafe { _mm512_maskz_loadu_epi32(lanes, from.cast()) };
                 }
                 let it = Sixteen::new(table, lanes, &raw[..l], scales(to, column..columns, s));
@@ -326,12 +326,6 @@ impl Fda {
                 unsafe { _mm512_storeu_si512(lows.cast::<u8>().add(line * groups(l) + i * NR).cast(), *bytes) }
             }
         }
-    }
-
-    /// Where the codes have product `at` of all FDAs'.
-    fn place(&self, at: usize) -> usize {
-        let unit_k = self.unit.shape.k;
-        at / unit_k * unit_k + self.order[at % unit_k]
     }
 }
 

@@ -314,7 +314,7 @@ impl Fda {
         columns: usize,
         to: &mut Packed,
     ) {
-        let (set, l, unit_k, place) = (decoder.set, self.block, self.unit.shape.k, to.at_b(g, s));
+        let (set, l, place) = (decoder.set, self.block, to.at_b(g, s));
         let column = |t: usize| g * NR + t * 16 + d;
         let shifts: [_; 4] = core::array::from_fn(|t| {
             let shift = |j: usize| to.shifts.get((column(t) + j) * to.steps + s).copied().unwrap_or(0) as u32;
@@ -323,9 +323,7 @@ impl Fda {
         let (mut special, mut tiny) = ([set.splat(0); 4], [set.splat(0); 4]);
         let values = to.values.view_mut::<u32>()[place * NR * l..][..NR * l].as_mut_ptr();
         let exponents = to.exponents.view_mut::<u32>()[place * 16 * l..][..16 * l].as_mut_ptr();
-        for i in 0..l {
-            let at = s * l + i;
-            let p = at / unit_k * unit_k + self.order[at % unit_k];
+        for (i, p) in self.positions(s).enumerate() {
             let row = &codes[p * columns..][..columns];
             let mut bytes = set.splat(0);
             // Byte 4 j + t is column 16 t + j: the last one is shifted in first.

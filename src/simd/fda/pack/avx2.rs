@@ -320,9 +320,7 @@ impl Fda {
         let none = _mm256_setzero_si256();
         let (mut signs, mut special, mut tiny) = (none, none, none);
         let exponents = to.exponents.view_mut::<u8>()[place * NR * l..][..NR * l].as_mut_ptr();
-        for i in 0..l {
-            let at = s * l + i;
-            let p = at / self.unit.shape.k * self.unit.shape.k + self.order[at % self.unit.shape.k];
+        for (i, p) in self.positions(s).enumerate() {
             let from = &codes[p * columns..][..columns];
             // SAFETY: the lanes of the mask lie in the row.
             let raw = unsafe { load(from.as_ptr().wrapping_add(column), there) };

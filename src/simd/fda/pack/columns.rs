@@ -21,13 +21,10 @@ impl Columns<'_> {
         let (l, place, n) = (self.fda.block, to.at_b(g, s), NR.min(self.columns - g * NR));
         // Vectors without a column are never looked at.
         let vectors = n.div_ceil(16);
-        let (unit_k, order) = (self.fda.unit.shape.k, &self.fda.order);
         let shifts: [_; 4] = core::array::from_fn(|t| self.shifts(g, t, s, to));
         let exponents = to.exponents.view_mut::<u8>()[place * NR * l..][..NR * l].as_mut_ptr();
         let (mut signs, mut special, mut tiny) = ([_mm512_setzero_si512(); 4], [0; 4], [0; 4]);
-        for i in 0..l {
-            let at = s * l + i;
-            let p = at / unit_k * unit_k + order[at % unit_k];
+        for (i, p) in self.fda.positions(s).enumerate() {
             let row = &self.codes[p * self.columns + g * NR..][..n];
             let mut bytes = _mm512_setzero_si512();
             for t in 0..vectors {
