@@ -18,7 +18,7 @@
 mod turn;
 mod words;
 
-use super::avx512::step_tiles;
+use super::avx512::{Lanes, Panel, step_tiles};
 use super::fixed::Lines;
 use super::micro::is_ordinary;
 use super::step::{Consts, ENLARGED, ENLARGED_F32, Step};
@@ -28,7 +28,7 @@ use core::arch::x86_64::*;
 use core::cell::RefCell;
 use turn::{columns_of, lanes, put, put_columns, side_by_side, two_rows};
 pub(super) use words::Decoder;
-use words::{OR_AND, Seen, Value};
+use words::{Bounds, OR_AND, Rows, Seen, Value};
 
 /// Exponents that a window spans.
 const WINDOW: i32 = 32;
@@ -164,12 +164,13 @@ impl Run<'_, '_> {
     /// Packs, computes, and leaves D's codes in the group.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
     fn all(&mut self) {
-        let (mut rows, mut columns) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+        let (mut rows, mut columns) = (Bounds::new(), Bounds::new());
         for slab in 0..self.tiles.k.div_ceil(SLAB).min(SLABS) {
             self.read_rows(slab, &mut rows);
             self.read_columns(slab, &mut columns);
         }
-        let tops = self.weigh(rows, columns);
+        let tops = self.weigh(rows.largest, columns.largest);
+        let usual = self.is_usual([rows.least, columns.least], tops);
         let biases = [self.fda.unit.a.bias, self.fda.unit.b.bias];
         let (q, fast) = self.fda.consts_of(tops[0] - biases[0] + tops[1] - biases[1], false);
         if !fast {
@@ -177,12 +178,12 @@ impl Run<'_, '_> {
             return;
         }
         match (self.fda.narrow, self.fda.block) {
-            (true, 8) => self.pack::<f32, 8>(tops),
-            (true, 16) => self.pack::<f32, 16>(tops),
-            (true, _) => self.pack::<f32, 32>(tops),
-            (false, 8) => self.pack::<f64, 8>(tops),
-            (false, 16) => self.pack::<f64, 16>(tops),
-            (false, _) => self.pack::<f64, 32>(tops),
+            (true, 8) => self.pack::<f32, 8>(tops, usual),
+            (true, 16) => self.pack::<f32, 16>(tops, usual),
+            (true, _) => self.pack::<f32, 32>(tops, usual),
+            (false, 8) => self.pack::<f64, 8>(tops, usual),
+            (false, 16) => self.pack::<f64, 16>(tops, usual),
+            (false, _) => self.pack::<f64, 32>(tops, usual),
         }
         self.begin(q.lowest());
         let q = Consts { tiny: self.far.into(), ..q };
@@ -190,10 +191,11 @@ impl Run<'_, '_> {
             let p = self.step(s);
             // SAFETY: the panels hold this step for all tiles, and states are 8 rows of 64.
             let redo = unsafe {
-                match self.fda.out {
-                    out::F32_RZ => step_tiles::<{ out::F32_RZ }>(&p, &q, self.tiles.count),
-                    out::F32_RNE => step_tiles::<{ out::F32_RNE }>(&p, &q, self.tiles.count),
-                    _ => step_tiles::<{ out::F16_RNE }>(&p, &q, self.tiles.count),
+                if usual {
+                    let words = self.to.read.rows[s * self.fda.block..].as_ptr();
+                    self.on(&p, &q, Rows { words, decoder: self.decoders[0] })
+                } else {
+                    self.on(&p, &q, Panel(p.b_val))
                 }
             };
             self.hard |= tiles_of(redo);
@@ -201,20 +203,38 @@ impl Run<'_, '_> {
         self.end();
     }
 
+    /// One step of all tiles, whose A's lanes are given.
+    ///
+    /// # Safety
+    /// As `step_tiles`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+    unsafe fn on(&self, p: &Step, q: &Consts, lanes: impl Lanes) -> u32 {
+        // SAFETY: the caller's promise, handed on.
+        unsafe {
+            match self.fda.out {
+                out::F32_RZ => step_tiles::<{ out::F32_RZ }>(p, q, self.tiles.count, lanes),
+                out::F32_RNE => step_tiles::<{ out::F32_RNE }>(p, q, self.tiles.count, lanes),
+                _ => step_tiles::<{ out::F16_RNE }>(p, q, self.tiles.count, lanes),
+            }
+        }
+    }
+
     /// A slab of A: of each position 8 rows in a vector. Two rows are read at once.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn read_rows(&mut self, slab: usize, peak: &mut __m512i) {
+    fn read_rows(&mut self, slab: usize, bounds: &mut Bounds) {
         let (decoder, ld) = (self.decoders[0], self.tiles.k);
         let whole = ld >= (slab + 1) * SLAB;
         let Some(to) = self.to.read.rows.as_chunks_mut::<SLAB>().0.get_mut(slab) else { return };
+        let tiles = self.tiles.a.map(|a| a[..ROWS * ld][slab * SLAB..].as_ptr());
         for half in 0..2 {
             let mut pairs = [[_mm512_setzero_si512(); 4]; 4];
             for (n, pair) in pairs.iter_mut().enumerate() {
-                let first = (8 * half + 2 * n) * ld + slab * SLAB;
                 let mut words = [_mm512_setzero_si512(); TILES];
-                for (words, a) in words.iter_mut().zip(self.tiles.a) {
-                    *words = two_rows(&a[first..], ld, whole);
+                for (words, a) in words.iter_mut().zip(tiles) {
+                    // SAFETY: 16 rows of `ld` words, of which the slab has 16, or 8 where it is not whole.
+                    *words = unsafe { two_rows(a.add((8 * half + 2 * n) * ld), ld, whole) };
                 }
                 *pair = side_by_side(words);
             }
@@ -224,8 +244,10 @@ impl Run<'_, '_> {
                 let even = [_mm512_unpacklo_epi64(x[i], y[i]), _mm512_unpacklo_epi64(z[i], w[i])];
                 let odd = [_mm512_unpackhi_epi64(x[i], y[i]), _mm512_unpackhi_epi64(z[i], w[i])];
                 for (k, [x, y]) in [(2 * i, even), (2 * i + 1, odd)] {
-                    store(&mut to[k][half], decoder.take(_mm512_shuffle_i32x4::<0x88>(x, y), peak));
-                    store(&mut to[k + 8][half], decoder.take(_mm512_shuffle_i32x4::<0xDD>(x, y), peak));
+                    store(&mut to[k][half], decoder.take(_mm512_shuffle_i32x4::<0x88>(x, y), bounds));
+                    if whole {
+                        store(&mut to[k + 8][half], decoder.take(_mm512_shuffle_i32x4::<0xDD>(x, y), bounds));
+                    }
                 }
             }
         }
@@ -234,13 +256,13 @@ impl Run<'_, '_> {
     /// A slab of B: of each four positions two columns in a vector.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn read_columns(&mut self, slab: usize, peak: &mut __m512i) {
+    fn read_columns(&mut self, slab: usize, bounds: &mut Bounds) {
         let decoder = self.decoders[1];
         let whole = self.tiles.k >= (slab + 1) * SLAB;
         let Some(to) = self.to.read.columns.as_chunks_mut::<{ SLAB / SIDE }>().0.get_mut(slab) else { return };
-        for (g, to) in to.iter_mut().enumerate() {
-            // Of half a slab, positions that nobody looks at are others again.
-            let first = slab * SLAB + if whole { g } else { g % 2 } * SIDE;
+        let groups = if whole { SLAB } else { SLAB / 2 } / SIDE;
+        for (g, to) in to[..groups].iter_mut().enumerate() {
+            let first = slab * SLAB + g * SIDE;
             let mut words = [_mm512_setzero_si512(); TILES];
             for (words, b) in words.iter_mut().zip(self.tiles.b) {
                 let from = &b[first * COLUMNS..][..SIDE * COLUMNS];
@@ -248,7 +270,7 @@ impl Run<'_, '_> {
                 *words = unsafe { _mm512_loadu_si512(from.as_ptr().cast()) };
             }
             for (to, words) in to.iter_mut().zip(side_by_side(words)) {
-                store(to, decoder.take(words, peak));
+                store(to, decoder.take(words, bounds));
             }
         }
     }
@@ -263,23 +285,39 @@ impl Run<'_, '_> {
         [a.top_of(rows), b.top_of(columns)]
     }
 
+    /// Whether all words are usual.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn is_usual(&self, least: [__m512i; 2], tops: [i32; 2]) -> bool {
+        let ([a, b], [rows, columns]) = (self.decoders, tops.map(window));
+        a.is_usual(least[0], rows) && b.is_usual(least[1], columns)
+    }
+
     /// Fills the panels for steps of `L` products.
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack<V: Value, const L: usize>(&mut self, tops: [i32; 2]) {
-        let [rows, columns] = tops.map(|top| (top - WINDOW + 1) as i16);
+    fn pack<V: Value, const L: usize>(&mut self, tops: [i32; 2], usual: bool) {
+        if usual { self.pack_all::<V, L, false>(tops) } else { self.pack_all::<V, L, true>(tops) }
+    }
+
+    /// The same; with `ALL`, words may be unusual.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn pack_all<V: Value, const L: usize, const ALL: bool>(&mut self, tops: [i32; 2]) {
+        let [rows, columns] = tops.map(window);
         for slab in 0..self.tiles.k.div_ceil(SLAB).min(SLABS) {
-            self.pack_rows::<V, L>(slab, rows);
-            self.pack_columns::<V, L>(slab, columns);
+            self.pack_rows::<V, L, ALL>(slab, rows);
+            self.pack_columns::<V, L, ALL>(slab, columns);
         }
     }
 
     /// A's words as the micro-kernel's B: values, exponents of four tiles in the bytes of a lane, signs.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack_rows<V: Value, const L: usize>(&mut self, slab: usize, low: i16) {
+    fn pack_rows<V: Value, const L: usize, const ALL: bool>(&mut self, slab: usize, low: i16) {
         let (decoder, tiles) = (self.decoders[0], self.tiles.count);
         let there = self.tiles.k - slab * SLAB;
         let words = &self.to.read.rows.as_chunks::<SLAB>().0[slab];
-        let values = &mut self.to.b_values.view_mut::<V>()[slab * SLAB / L * TILES * L * ROWS..];
+        let values = self.to.b_values.view_mut::<V>().as_chunks_mut::<ROWS>().0;
+        let values = &mut values[slab * SLAB / L * TILES * L..];
         let exponents = &mut self.to.b_exponents.view_mut::<u32>()[slab * SLAB * ROWS..][..SLAB * ROWS];
         let mut negative = [_mm512_setzero_si512(); 2];
         for n in 0..SLAB {
@@ -291,16 +329,17 @@ impl Run<'_, '_> {
                 continue;
             }
             let mut seen = Seen::default();
-            let bytes = decoder.exponents(x, low, &mut seen);
+            let bytes = decoder.exponents::<V, ALL>(x, low, &mut seen);
             self.far |= seen.far;
             // From two and two lanes to those that alternate.
             put(&mut exponents[k * ROWS..], _mm512_shuffle_epi32::<0b11_01_10_00>(bytes));
             let position = slab * SLAB % L + k;
-            let to = &mut values[(position / L * TILES * L + position % L) * ROWS..];
+            let to = &mut values[position / L * TILES * L + position % L..];
             if seen.small {
-                decoder.put_small_lanes(x, tiles, to, L * ROWS);
-            } else {
-                decoder.put_lanes::<V, false>(x, tiles, to, L * ROWS);
+                decoder.put_small::<V, true>(x, tiles, to, L);
+            } else if ALL || V::NARROW {
+                // Otherwise `Rows` makes values of the words.
+                decoder.put::<V, true>(x, tiles, to, L);
             }
         }
         let signs = self.to.b_signs.view_mut::<u32>().as_chunks_mut().0;
@@ -311,16 +350,17 @@ impl Run<'_, '_> {
 
     /// B's words as the micro-kernel's A: values and signs tile by tile, exponents of four tiles together.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack_columns<V: Value, const L: usize>(&mut self, slab: usize, low: i16) {
+    fn pack_columns<V: Value, const L: usize, const ALL: bool>(&mut self, slab: usize, low: i16) {
         let (decoder, tiles) = (self.decoders[1], self.tiles.count);
         let there = self.tiles.k - slab * SLAB;
         let words = &self.to.read.columns.as_chunks::<{ SLAB / SIDE }>().0[slab];
-        let values = &mut self.to.a_values.view_mut::<V>()[slab * SLAB / L * TILES * L * MR..];
+        let values = self.to.a_values.view_mut::<V>().as_chunks_mut::<16>().0;
+        let values = &mut values[slab * SLAB / L * TILES * L * MR / 16..];
         let exponents = &mut self.to.a_exponents.view_mut::<u32>()[slab * SLAB * MR..][..SLAB * MR];
         let mut negative = [_mm512_setzero_si512(); COLUMNS / 2];
         for (g, words) in words.iter().enumerate() {
             let position = slab * SLAB % L + g * SIDE;
-            let values = &mut values[(position / L * TILES * L + position % L) * MR..];
+            let values = &mut values[(position / L * TILES * L + position % L) * MR / 16..];
             for h in [0, 1] {
                 let x = [load(&words[2 * h]), load(&words[2 * h + 1])];
                 negative[2 * h] = with_signs(negative[2 * h], x[0]);
@@ -329,14 +369,14 @@ impl Run<'_, '_> {
                     continue;
                 }
                 let mut seen = Seen::default();
-                let bytes = decoder.exponents(x, low, &mut seen);
+                let bytes = decoder.exponents::<V, ALL>(x, low, &mut seen);
                 self.far |= seen.far;
                 put(&mut exponents[g * SIDE * MR + h * 16..], bytes);
-                let to = &mut values[h * 16..];
+                let to = &mut values[h..];
                 if seen.small {
-                    decoder.put_small_parts(x, tiles, to, L * MR);
+                    decoder.put_small::<V, false>(x, tiles, to, L * MR / 16);
                 } else {
-                    decoder.put_parts::<V, false>(x, tiles, to, L * MR);
+                    decoder.put::<V, false>(x, tiles, to, L * MR / 16);
                 }
             }
         }
@@ -433,6 +473,11 @@ impl Run<'_, '_> {
             vectors: self.tiles.count,
         }
     }
+}
+
+/// The field of the lowest exponent in the window that ends at `top`.
+const fn window(top: i32) -> i16 {
+    (top - WINDOW + 1) as i16
 }
 
 /// Signs of words join those of the positions before, which move down.

@@ -3,18 +3,19 @@
 #![allow(clippy::needless_range_loop, reason = "vectors index several arrays at once")]
 #![allow(unsafe_code, reason = "functions for one instruction set, loads and stores of whole vectors")]
 
-use super::SLAB;
 use crate::gemm::small::{COLUMNS, ROWS, TILES};
 use core::arch::x86_64::*;
 
 /// 16 words of each of two rows `ld` apart; or 8 words twice, where there are no more.
+///
+/// # Safety
+/// So many words are there.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl")]
-pub(super) fn two_rows(rows: &[u16], ld: usize, whole: bool) -> __m512i {
-    let width = if whole { SLAB } else { SLAB / 2 };
-    let (one, other) = (rows[..width].as_ptr(), rows[ld..][..width].as_ptr());
-    // SAFETY: `width` words each.
+pub(super) unsafe fn two_rows(rows: *const u16, ld: usize, whole: bool) -> __m512i {
+    // SAFETY: the caller's promise.
     unsafe {
+        let (one, other) = (rows, rows.add(ld));
         let [one, other] = if whole {
             [_mm256_loadu_si256(one.cast()), _mm256_loadu_si256(other.cast())]
         } else {

@@ -2,7 +2,8 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 
-use super::{TILES, WINDOW};
+use super::super::avx512::Lanes;
+use super::{TILES, WINDOW, Words, load};
 use crate::format::{FormatSpec, Specials};
 use crate::simd::buffer::Plain;
 use core::arch::x86_64::*;
@@ -18,7 +19,7 @@ const WINDOW_BYTE: i16 = 96;
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Decoder {
     /// How far codes move up.
-    align: i32,
+    align: u32,
     exponent_bits: u32,
     /// The bits of a magnitude.
     magnitude: u16,
@@ -30,10 +31,10 @@ pub(in super::super) struct Decoder {
     top: Option<i32>,
     /// As in `pack`: f64 values are made from the words by a shift and this,
     rebias: i64,
-    /// subnormal ones from their integers,
-    subnormal: f64,
+    /// subnormal ones by the least normal one,
+    first: f64,
     /// zeros are infinitesimals, and B of the micro-kernel is enlarged.
-    tiny: i64,
+    tiny: f64,
     enlarge: i64,
     /// How f32 values are made as words.
     upper: Option<Upper>,
@@ -76,15 +77,15 @@ impl Decoder {
             Specials::NanNegativeZero | Specials::None => 1 << width,
         };
         Self {
-            align: align as i32,
+            align,
             exponent_bits: spec.exponent_bits,
             magnitude: (((1u32 << width) - 1) << align) as u16,
             special: (first << align) as u16,
             normal: 1 << (spec.fraction_bits + align),
             top: (emax - emin < WINDOW).then_some(emax + spec.bias),
-            rebias: i64::from(1023 - spec.bias + scale) << 52 | enlarge,
-            subnormal: power(emin - spec.fraction_bits as i32 + scale),
-            tiny: power(if narrow { TINY } else { -1000 }).to_bits() as i64 | enlarge,
+            rebias: i64::from(1023 - spec.bias + scale) << 52,
+            first: power(emin + scale),
+            tiny: power(if narrow { TINY } else { -1000 }),
             enlarge,
             upper: if narrow && emax - emin < WINDOW { Upper::new(spec, scale) } else { None },
         }
@@ -97,29 +98,38 @@ impl Decoder {
         plain && fits && spec.specials != Specials::NanNegativeZero
     }
 
+    /// Whether magnitudes from `least` on are usual: normal and within the window, which begins at `low`; or any that can
+    /// be made as words.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn is_usual(&self, least: __m512i, low: i16) -> bool {
+        let from = _mm512_set1_epi16(low.max(1) << (15 - self.exponent_bits));
+        self.upper.is_some() || _mm512_cmplt_epu16_mask(least, from) == 0
+    }
+
     /// The exponents of words as bytes, 0 for zeros and those below the window, which begins at `low`: of each 128 bits,
-    /// the first vector's and the second's.
+    /// the first vector's and the second's. With `ALL`, words may be unusual.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn exponents(&self, x: [__m512i; 2], low: i16, seen: &mut Seen) -> __m512i {
+    pub(super) fn exponents<V: Value, const ALL: bool>(&self, x: [__m512i; 2], low: i16, seen: &mut Seen) -> __m512i {
         let (lowest, mut fields) = (WINDOW_BYTE - low, x);
-        if self.upper.is_some() {
-            // Zeros and subnormal numbers are as frequent as any others, and nothing is below the window.
-            for x in &mut fields {
-                let magnitude = _mm512_and_si512(*x, _mm512_set1_epi16(self.magnitude as i16));
-                let field = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(15 - self.exponent_bits as i16));
-                let field = _mm512_max_epu16(field, _mm512_set1_epi16(1));
-                let some = _mm512_test_epi16_mask(magnitude, magnitude);
-                *x = _mm512_maskz_add_epi16(some, field, _mm512_set1_epi16(lowest));
-            }
-            return _mm512_packus_epi16(fields[0], fields[1]);
-        }
+        let upper = V::NARROW && self.upper.is_some();
         for x in &mut fields {
             let magnitude = _mm512_and_si512(*x, _mm512_set1_epi16(self.magnitude as i16));
-            let field = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(15 - self.exponent_bits as i16));
-            *x = _mm512_add_epi16(field, _mm512_set1_epi16(lowest));
+            let field = shifted_down(magnitude, 15 - self.exponent_bits);
+            *x = if upper {
+                // Zeros and subnormal numbers are as frequent as any others, and nothing is below the window.
+                let some = _mm512_test_epi16_mask(magnitude, magnitude);
+                let field = _mm512_max_epu16(field, _mm512_set1_epi16(1));
+                _mm512_maskz_add_epi16(some, field, _mm512_set1_epi16(lowest))
+            } else {
+                _mm512_add_epi16(field, _mm512_set1_epi16(lowest))
+            };
         }
         let bytes = _mm512_packus_epi16(fields[0], fields[1]);
+        if upper || !ALL {
+            return bytes;
+        }
         // Of a field of 0, or below the window.
         let usual = _mm512_set1_epi8(WINDOW_BYTE.max(lowest + 1) as i8);
         if _mm512_cmplt_epu8_mask(bytes, usual) == 0 { bytes } else { self.unusual_exponents(x, low, seen) }
@@ -134,7 +144,7 @@ impl Decoder {
         for x in &mut bytes {
             let magnitude = _mm512_and_si512(*x, _mm512_set1_epi16(self.magnitude as i16));
             let none = _mm512_testn_epi16_mask(magnitude, magnitude);
-            let field = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(15 - self.exponent_bits as i16));
+            let field = shifted_down(magnitude, 15 - self.exponent_bits);
             let above = _mm512_sub_epi16(_mm512_max_epu16(field, _mm512_set1_epi16(1)), low);
             let far = _mm512_movepi16_mask(above);
             seen.small |= _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(self.normal as i16)) != 0;
@@ -149,96 +159,83 @@ impl Decoder {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn values<const SMALL: bool>(&self, x: __m512i) -> __m512d {
-        let down = 11 - i64::from(self.exponent_bits);
-        let mask = i64::MIN | i64::from(self.magnitude) << (48 - down);
-        let fields = _mm512_and_si512(_mm512_srav_epi64(x, _mm512_set1_epi64(down)), _mm512_set1_epi64(mask));
+        let down = 11 - self.exponent_bits;
+        let magnitude = i64::from(self.magnitude) << (48 - down);
+        let mask = if SMALL { magnitude } else { i64::MIN | magnitude };
+        let moved = _mm512_srav_epi64(x, _mm512_set1_epi64(down.into()));
+        let fields = _mm512_and_si512(moved, _mm512_set1_epi64(mask));
+        if !SMALL {
+            return _mm512_castsi512_pd(_mm512_add_epi64(fields, _mm512_set1_epi64(self.rebias | self.enlarge)));
+        }
         let values = _mm512_add_epi64(fields, _mm512_set1_epi64(self.rebias));
-        _mm512_castsi512_pd(if SMALL { self.with_small(x, values) } else { values })
+        // Of an exponent field of 0, with the next one: more by that power of two.
+        let small = _mm512_cmplt_epu64_mask(fields, _mm512_set1_epi64(1 << 52));
+        let values = _mm512_castsi512_pd(_mm512_mask_add_epi64(values, small, values, _mm512_set1_epi64(1 << 52)));
+        let values = _mm512_mask_sub_pd(values, small, values, _mm512_set1_pd(self.first));
+        let values = _mm512_castpd_si512(_mm512_mask_max_pd(values, small, values, _mm512_set1_pd(self.tiny)));
+        let signed = _mm512_ternarylogic_epi64::<OR_AND>(values, x, _mm512_set1_epi64(i64::MIN));
+        _mm512_castsi512_pd(_mm512_or_si512(signed, _mm512_set1_epi64(self.enlarge)))
     }
 
-    /// The values, subnormal ones and zeros put right.
+    /// Stores 16 values of each tile, `stride` times 16 apart, given as the even and the odd ones (`LANES`) or as the first
+    /// and the second ones.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn with_small(&self, x: __m512i, values: __m512i) -> __m512i {
-        let words = _mm512_and_si512(_mm512_srli_epi64::<48>(x), _mm512_set1_epi64(self.magnitude.into()));
-        let small = _mm512_cmplt_epi64_mask(words, _mm512_set1_epi64(self.normal.into()));
-        let integers = _mm512_srlv_epi64(words, _mm512_set1_epi64(self.align.into()));
-        let subnormal = _mm512_mul_pd(_mm512_cvtepi64_pd(integers), _mm512_set1_pd(self.subnormal));
-        let subnormal = _mm512_or_si512(_mm512_castpd_si512(subnormal), _mm512_set1_epi64(self.enlarge));
-        let zero = _mm512_testn_epi64_mask(words, words);
-        let magnitude = _mm512_mask_mov_epi64(subnormal, zero, _mm512_set1_epi64(self.tiny));
-        let signed = _mm512_ternarylogic_epi64::<OR_AND>(magnitude, x, _mm512_set1_epi64(i64::MIN));
-        _mm512_mask_mov_epi64(values, small, signed)
-    }
-
-    /// Values of one position of A, the lanes of all tiles, `stride` apart, given as the even and the odd ones.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn put_lanes<V: Value, const SMALL: bool>(
+    pub(super) fn put<V: Value, const LANES: bool>(
         &self,
-        [even, odd]: [__m512i; 2],
+        x: [__m512i; 2],
         tiles: usize,
-        to: &mut [V],
+        to: &mut [[V; 16]],
         stride: usize,
     ) {
         // SAFETY: the instructions are there.
-        if unsafe { V::put_upper::<true>(self, [even, odd], tiles, to, stride) } {
-            return;
+        if !unsafe { V::put_upper::<LANES>(self, x, tiles, to, stride) } {
+            self.put_each::<V, LANES, false>(x, tiles, to, stride);
         }
+    }
+
+    /// `put` with zeros and subnormal numbers.
+    #[cold]
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) fn put_small<V: Value, const LANES: bool>(
+        &self,
+        x: [__m512i; 2],
+        tiles: usize,
+        to: &mut [[V; 16]],
+        stride: usize,
+    ) {
+        self.put_each::<V, LANES, true>(x, tiles, to, stride);
+    }
+
+    /// `put` by way of f64.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn put_each<V: Value, const LANES: bool, const SMALL: bool>(
+        &self,
+        [x, y]: [__m512i; 2],
+        tiles: usize,
+        to: &mut [[V; 16]],
+        stride: usize,
+    ) {
+        let Some(to) = to.get_mut(..=(TILES - 1) * stride) else { return };
         for t in 0..TILES {
             if t < tiles {
-                let parts = [self.values::<SMALL>(raised(even, t)), self.values::<SMALL>(raised(odd, t))];
+                let parts = [self.values::<SMALL>(raised(x, t)), self.values::<SMALL>(raised(y, t))];
                 // SAFETY: the instructions are there.
-                unsafe { V::store_lanes(&mut to[t * stride..], parts) }
+                unsafe { V::store::<LANES>(&mut to[t * stride], parts) }
             }
         }
     }
 
-    /// `put_lanes` for the positions with zeros and subnormal numbers.
-    #[cold]
-    #[inline(never)]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn put_small_lanes<V: Value>(&self, x: [__m512i; 2], tiles: usize, to: &mut [V], stride: usize) {
-        self.put_lanes::<V, true>(x, tiles, to, stride);
-    }
-
-    /// Values of B, 8 and 8 of all tiles, `stride` apart.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn put_parts<V: Value, const SMALL: bool>(
-        &self,
-        [first, second]: [__m512i; 2],
-        tiles: usize,
-        to: &mut [V],
-        stride: usize,
-    ) {
-        // SAFETY: the instructions are there.
-        if unsafe { V::put_upper::<false>(self, [first, second], tiles, to, stride) } {
-            return;
-        }
-        for t in 0..TILES {
-            if t < tiles {
-                let parts = [self.values::<SMALL>(raised(first, t)), self.values::<SMALL>(raised(second, t))];
-                // SAFETY: the instructions are there.
-                unsafe { V::store_parts(&mut to[t * stride..], parts) }
-            }
-        }
-    }
-
-    /// `put_parts` for columns with zeros and subnormal numbers.
-    #[cold]
-    #[inline(never)]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn put_small_parts<V: Value>(&self, x: [__m512i; 2], tiles: usize, to: &mut [V], stride: usize) {
-        self.put_parts::<V, true>(x, tiles, to, stride);
-    }
-
-    /// Words moved up; and the largest magnitudes so far.
+    /// Words moved up; and what magnitudes lie between so far.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    pub(super) fn take(&self, words: __m512i, peak: &mut __m512i) -> __m512i {
-        let x = _mm512_sllv_epi16(words, _mm512_set1_epi16(self.align as i16));
-        *peak = _mm512_max_epu16(*peak, _mm512_and_si512(x, _mm512_set1_epi16(self.magnitude as i16)));
+    pub(super) fn take(&self, words: __m512i, bounds: &mut Bounds) -> __m512i {
+        let x = shifted_up(words, self.align);
+        let magnitude = _mm512_and_si512(x, _mm512_set1_epi16(self.magnitude as i16));
+        bounds.largest = _mm512_max_epu16(bounds.largest, magnitude);
+        bounds.least = _mm512_min_epu16(bounds.least, magnitude);
         x
     }
 
@@ -255,6 +252,22 @@ impl Decoder {
     }
 }
 
+/// The least and the largest magnitudes, word by word.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) least: __m512i,
+    pub(super) largest: __m512i,
+}
+
+impl Bounds {
+    /// Of none.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn new() -> Self {
+        Self { least: _mm512_set1_epi32(-1), largest: _mm512_setzero_si512() }
+    }
+}
+
 /// What was met among words.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
@@ -262,6 +275,50 @@ pub(super) struct Seen {
     pub(super) small: bool,
     /// Numbers below the exponent window.
     pub(super) far: bool,
+}
+
+/// Words moved up by fewer than 16 bits.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn shifted_up(x: __m512i, n: u32) -> __m512i {
+    // Told that it is fewer, compilers need not look for more.
+    _mm512_sllv_epi16(x, _mm512_set1_epi16((n & 15) as i16))
+}
+
+/// Words moved down by fewer than 16 bits.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn shifted_down(x: __m512i, n: u32) -> __m512i {
+    _mm512_srlv_epi16(x, _mm512_set1_epi16((n & 15) as i16))
+}
+
+/// Words of A's lanes, none of them subnormal or zero: values are made of them when they are wanted, for that is once
+/// only, and while products are summed there is time for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    /// Those of the step's positions.
+    pub(super) words: *const [Words; 2],
+    pub(super) decoder: Decoder,
+}
+
+impl Lanes for Rows {
+    /// How far words move up.
+    type Vector = __m512i;
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn vector(self, t: usize, _l: usize) -> __m512i {
+        _mm512_set1_epi64(48 - 16 * t as i64)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn values(self, up: __m512i, k: usize) -> [__m512d; 2] {
+        // SAFETY: the caller has words of this position.
+        let [even, odd] = unsafe { &*self.words.add(k) };
+        let values = |x| self.decoder.values::<false>(_mm512_sllv_epi64(load(x), up));
+        [values(even), values(odd)]
+    }
 }
 
 /// The words of tile `t` at the tops of their lanes.
@@ -278,19 +335,17 @@ fn raised(x: __m512i, t: usize) -> __m512i {
 
 /// What panels of values hold.
 pub(super) trait Value: Plain {
-    /// Stores 16 values, given as the first and the second ones.
+    /// Whether there may be values of few bits.
+    const NARROW: bool;
+
+    /// Stores 16 values, given as the even and the odd ones (`LANES`) or as the first and the second ones: f64 as they
+    /// are, f32 in order.
     ///
     /// # Safety
     /// The instructions are there.
-    unsafe fn store_parts(to: &mut [Self], parts: [__m512d; 2]);
+    unsafe fn store<const LANES: bool>(to: &mut [Self; 16], parts: [__m512d; 2]);
 
-    /// Stores 16 values, given as the even and the odd ones: f64 as they are, f32 in order.
-    ///
-    /// # Safety
-    /// The instructions are there.
-    unsafe fn store_lanes(to: &mut [Self], parts: [__m512d; 2]);
-
-    /// Stores 16 values of each tile, `stride` apart, given as words of the even and the odd ones (`LANES`) or of the
+    /// Stores 16 values of each tile, `stride` times 16 apart, given as words of the even and the odd ones (`LANES`) or of the
     /// first and the second ones, if they can be made as words; or returns `false`.
     ///
     /// # Safety
@@ -299,7 +354,7 @@ pub(super) trait Value: Plain {
         _decoder: &Decoder,
         _words: [__m512i; 2],
         _tiles: usize,
-        _to: &mut [Self],
+        _to: &mut [[Self; 16]],
         _stride: usize,
     ) -> bool {
         false
@@ -307,39 +362,30 @@ pub(super) trait Value: Plain {
 }
 
 impl Value for f64 {
+    const NARROW: bool = false;
+
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-    unsafe fn store_parts(to: &mut [Self], [first, second]: [__m512d; 2]) {
-        let to = &mut to[..16];
+    unsafe fn store<const LANES: bool>(to: &mut [Self; 16], [first, second]: [__m512d; 2]) {
         // SAFETY: 16 values.
         unsafe {
             _mm512_storeu_pd(to.as_mut_ptr(), first);
             _mm512_storeu_pd(to[8..].as_mut_ptr(), second);
         }
     }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-    unsafe fn store_lanes(to: &mut [Self], parts: [__m512d; 2]) {
-        // SAFETY: f64 accumulators are those of the even lanes and of the odd ones.
-        unsafe { Self::store_parts(to, parts) }
-    }
 }
 
 impl Value for f32 {
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-    unsafe fn store_parts(to: &mut [Self], [first, second]: [__m512d; 2]) {
-        // SAFETY: 16 values.
-        unsafe { _mm512_storeu_ps(to[..16].as_mut_ptr(), narrowed(first, second)) }
-    }
+    const NARROW: bool = true;
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-    unsafe fn store_lanes(to: &mut [Self], [even, odd]: [__m512d; 2]) {
+    unsafe fn store<const LANES: bool>(to: &mut [Self; 16], [first, second]: [__m512d; 2]) {
         let order = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+        let values = narrowed(first, second);
+        let values = if LANES { _mm512_permutexvar_ps(order, values) } else { values };
         // SAFETY: 16 values.
-        unsafe { _mm512_storeu_ps(to[..16].as_mut_ptr(), _mm512_permutexvar_ps(order, narrowed(even, odd))) }
+        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), values) }
     }
 
     #[inline]
@@ -348,20 +394,19 @@ impl Value for f32 {
         decoder: &Decoder,
         words: [__m512i; 2],
         tiles: usize,
-        to: &mut [Self],
+        to: &mut [[Self; 16]],
         stride: usize,
     ) -> bool {
         let Some(Upper { rebias, small }) = decoder.upper else { return false };
         // SAFETY: 32 words.
         let small = unsafe { _mm512_loadu_si512(small.as_ptr().cast()) };
-        let down = 8 - decoder.exponent_bits as i16;
+        let down = 8 - decoder.exponent_bits;
         let mut upper = words;
         for x in &mut upper {
             let magnitude = _mm512_and_si512(*x, _mm512_set1_epi16(decoder.magnitude as i16));
             let is_small = _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(decoder.normal as i16));
-            let fields = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(down));
-            let values = _mm512_add_epi16(fields, _mm512_set1_epi16(rebias));
-            let code = _mm512_srlv_epi16(magnitude, _mm512_set1_epi16(decoder.align as i16));
+            let values = _mm512_add_epi16(shifted_down(magnitude, down), _mm512_set1_epi16(rebias));
+            let code = shifted_down(magnitude, decoder.align);
             let values = _mm512_mask_permutexvar_epi16(values, is_small, code, small);
             *x = _mm512_ternarylogic_epi32::<OR_AND>(values, *x, _mm512_set1_epi16(i16::MIN));
         }
@@ -385,7 +430,7 @@ impl Value for f32 {
             } else {
                 _mm512_and_si512(pair, _mm512_set1_epi32(-1 << 16))
             };
-            let to = &mut to[t * stride..][..16];
+            let to = &mut to[t * stride];
             // SAFETY: 16 values.
             unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), _mm512_or_si512(values, enlarge)) }
         }
