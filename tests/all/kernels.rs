@@ -346,6 +346,7 @@ fn batches_one_after_another_are_the_reference() {
     check_dense::<f16, f16, f16>("turing/mma.m16n8k8.f16.f16.f16.f16");
     check_dense::<E4M3, E5M2, f32>("ada/mma.m16n8k32.f32.e4m3.e5m2.f32");
     check_dense::<E5M2, E4M3, f16>("hopper/wgmma.m64n8k32.f16.e5m2.e4m3");
+    check_dense::<E4M3, E5M2, f32>("rtx-blackwell/mma.m16n8k16.f32.e4m3.e5m2.f32");
 }
 
 #[test]
@@ -365,6 +366,11 @@ fn small_tiles_are_the_reference() {
     check_small::<E4M3, E4M3, f32>("ada/mma.m16n8k32.f32.e4m3.e4m3.f32");
     check_small::<E2M3, E3M2, f32>("blackwell/tcgen05.mma.m64n8k32.f32.e2m3.e3m2");
     check_small::<E4M3, E4M3, f32>("hopper/mma.m16n8k32.f32.e4m3.e4m3.f32");
+    check_small::<E5M2, E4M3, f32>("rtx-blackwell/mma.m16n8k32.f32.e5m2.e4m3.f32");
+    check_small::<E4M3, E5M2, f16>("rtx-blackwell/mma.m16n8k16.f16.e4m3.e5m2.f16");
+    // Values of one operand are made as words, those of the other not.
+    check_small::<E4M3, bf16, f32>("custom/m16n8k16.f32.e4m3.bf16.f32/dot:block=16:F=25");
+    check_small::<bf16, E5M2, f32>("custom/m16n8k16.f32.bf16.e5m2.f32/dot:block=8:F=24");
     check_small::<f32, f32, f32>("cdna3/v_mfma_f32_32x32x2_f32");
 }
 

@@ -170,7 +170,8 @@ impl Run<'_, '_> {
             self.read_columns(slab, &mut columns);
         }
         let tops = self.weigh(rows.largest, columns.largest);
-        let usual = self.is_usual([rows.least, columns.least], tops);
+        let ([a, b], [a_low, b_low]) = (self.decoders, tops.map(window));
+        let usual = [a.is_usual(rows.least, a_low), b.is_usual(columns.least, b_low)];
         let biases = [self.fda.unit.a.bias, self.fda.unit.b.bias];
         let (q, fast) = self.fda.consts_of(tops[0] - biases[0] + tops[1] - biases[1], false);
         if !fast {
@@ -191,11 +192,11 @@ impl Run<'_, '_> {
             let p = self.step(s);
             // SAFETY: the panels hold this step for all tiles, and states are 8 rows of 64.
             let redo = unsafe {
-                if usual {
-                    let words = self.to.read.rows[s * self.fda.block..].as_ptr();
-                    self.on(&p, &q, Rows { words, decoder: self.decoders[0] })
-                } else {
-                    self.on(&p, &q, Panel(p.b_val))
+                let (words, decoder) = (self.to.read.rows[s * self.fda.block..].as_ptr(), self.decoders[0]);
+                match usual[0] {
+                    _ if decoder.is_upper() => self.on(&p, &q, Rows::<true> { words, decoder }),
+                    true => self.on(&p, &q, Rows::<false> { words, decoder }),
+                    false => self.on(&p, &q, Panel(p.b_val)),
                 }
             };
             self.hard |= tiles_of(redo);
@@ -285,28 +286,21 @@ impl Run<'_, '_> {
         [a.top_of(rows), b.top_of(columns)]
     }
 
-    /// Whether all words are usual.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn is_usual(&self, least: [__m512i; 2], tops: [i32; 2]) -> bool {
-        let ([a, b], [rows, columns]) = (self.decoders, tops.map(window));
-        a.is_usual(least[0], rows) && b.is_usual(least[1], columns)
-    }
-
-    /// Fills the panels for steps of `L` products.
-    #[inline]
+    /// Fills the panels for steps of `L` products; A's words and B's may be `usual`.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack<V: Value, const L: usize>(&mut self, tops: [i32; 2], usual: bool) {
-        if usual { self.pack_all::<V, L, false>(tops) } else { self.pack_all::<V, L, true>(tops) }
-    }
-
-    /// The same; with `ALL`, words may be unusual.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack_all<V: Value, const L: usize, const ALL: bool>(&mut self, tops: [i32; 2]) {
+    fn pack<V: Value, const L: usize>(&mut self, tops: [i32; 2], usual: [bool; 2]) {
         let [rows, columns] = tops.map(window);
         for slab in 0..self.tiles.k.div_ceil(SLAB).min(SLABS) {
-            self.pack_rows::<V, L, ALL>(slab, rows);
-            self.pack_columns::<V, L, ALL>(slab, columns);
+            if usual[0] {
+                self.pack_rows::<V, L, false>(slab, rows);
+            } else {
+                self.pack_rows::<V, L, true>(slab, rows);
+            }
+            if usual[1] {
+                self.pack_columns::<V, L, false>(slab, columns);
+            } else {
+                self.pack_columns::<V, L, true>(slab, columns);
+            }
         }
     }
 
@@ -315,7 +309,7 @@ impl Run<'_, '_> {
     fn pack_rows<V: Value, const L: usize, const ALL: bool>(&mut self, slab: usize, low: i16) {
         let (decoder, tiles) = (self.decoders[0], self.tiles.count);
         let there = self.tiles.k - slab * SLAB;
-        let words = &self.to.read.rows.as_chunks::<SLAB>().0[slab];
+        let words = &mut self.to.read.rows.as_chunks_mut::<SLAB>().0[slab];
         let values = self.to.b_values.view_mut::<V>().as_chunks_mut::<ROWS>().0;
         let values = &mut values[slab * SLAB / L * TILES * L..];
         let exponents = &mut self.to.b_exponents.view_mut::<u32>()[slab * SLAB * ROWS..][..SLAB * ROWS];
@@ -329,17 +323,21 @@ impl Run<'_, '_> {
                 continue;
             }
             let mut seen = Seen::default();
-            let bytes = decoder.exponents::<V, ALL>(x, low, &mut seen);
+            let bytes = decoder.exponents::<ALL>(x, low, &mut seen);
             self.far |= seen.far;
             // From two and two lanes to those that alternate.
             put(&mut exponents[k * ROWS..], _mm512_shuffle_epi32::<0b11_01_10_00>(bytes));
             let position = slab * SLAB % L + k;
             let to = &mut values[position / L * TILES * L + position % L..];
-            if seen.small {
-                decoder.put_small::<V, true>(x, tiles, to, L);
-            } else if ALL || V::NARROW {
-                // Otherwise `Rows` makes values of the words.
-                decoder.put::<V, true>(x, tiles, to, L);
+            match decoder.highest(x) {
+                Some([even, odd]) if !V::NARROW => {
+                    store(&mut words[k][0], even);
+                    store(&mut words[k][1], odd);
+                }
+                _ if seen.small => decoder.put_small::<V, true>(x, tiles, to, L),
+                _ if ALL || V::NARROW => decoder.put::<V, true>(x, tiles, to, L),
+                // `Rows` makes values of the words.
+                _ => (),
             }
         }
         let signs = self.to.b_signs.view_mut::<u32>().as_chunks_mut().0;
@@ -369,7 +367,7 @@ impl Run<'_, '_> {
                     continue;
                 }
                 let mut seen = Seen::default();
-                let bytes = decoder.exponents::<V, ALL>(x, low, &mut seen);
+                let bytes = decoder.exponents::<ALL>(x, low, &mut seen);
                 self.far |= seen.far;
                 put(&mut exponents[g * SIDE * MR + h * 16..], bytes);
                 let to = &mut values[h..];

@@ -36,38 +36,50 @@ pub(in super::super) struct Decoder {
     /// zeros are infinitesimals, and B of the micro-kernel is enlarged.
     tiny: f64,
     enlarge: i64,
-    /// How f32 values are made as words.
+    /// How values are made as words.
     upper: Option<Upper>,
 }
 
-/// Values of few bits, as the upper halves of f32.
+/// Values of few bits, as the highest words of f64 or, for panels of f32, of f32.
 #[derive(Clone, Copy, Debug)]
 struct Upper {
-    /// Added to words moved to their place.
+    /// How far magnitudes move down,
+    down: u32,
+    /// and what is added to them.
     rebias: i16,
     /// Zero and subnormal numbers by their codes.
     small: [u16; 32],
 }
 
 impl Upper {
-    /// Of formats of a known window whose subnormal codes are in the table.
-    fn new(spec: &FormatSpec, scale: i32) -> Option<Self> {
-        let codes = 1u32 << spec.fraction_bits.min(16);
-        let bits = |e: i32| f32::from_bits(((127 + e) as u32) << 23);
-        let unit = bits(spec.emin() - spec.fraction_bits as i32 + scale);
+    /// Of formats of a known window whose fractions fit and whose subnormal codes are in the table.
+    fn new(spec: &FormatSpec, scale: i32, narrow: bool) -> Option<Self> {
+        let (bias, fraction) = if narrow { (127, 7) } else { (1023, 4) };
+        let of_word = |x: f64| (if narrow { (x as f32).to_bits() >> 16 } else { (x.to_bits() >> 48) as u32 }) as u16;
+        let unit = power(spec.emin() - spec.fraction_bits as i32 + scale);
         let mut small = [0; 32];
         for (code, to) in small.iter_mut().enumerate() {
-            let value = if code == 0 { bits(TINY) } else { code as f32 * unit };
-            *to = (value.to_bits() >> 16) as u16;
+            *to = of_word(if code == 0 { tiny(narrow) } else { code as f64 * unit });
         }
-        (codes <= 32).then_some(Self { rebias: ((127 - spec.bias + scale) << 7) as i16, small })
+        let fits = spec.fraction_bits <= fraction.min(5);
+        let rebias = ((bias - spec.bias + scale) << fraction) as i16;
+        fits.then_some(Self { down: 15 - fraction - spec.exponent_bits, rebias, small })
     }
+}
+
+/// `2^e`.
+const fn power(e: i32) -> f64 {
+    f64::from_bits(((1023 + e) as u64) << 52)
+}
+
+/// The infinitesimal that stands for zero.
+const fn tiny(narrow: bool) -> f64 {
+    power(if narrow { TINY } else { -1000 })
 }
 
 impl Decoder {
     /// Of operands that `reads` takes.
     pub(super) fn new(spec: &FormatSpec, scale: i32, enlarge: i64, narrow: bool) -> Self {
-        let power = |e: i32| f64::from_bits(((1023 + e) as u64) << 52);
         let width = spec.exponent_bits + spec.fraction_bits;
         let align = 15 - width;
         let (emin, emax) = (spec.emin(), spec.max().exponent);
@@ -85,9 +97,9 @@ impl Decoder {
             top: (emax - emin < WINDOW).then_some(emax + spec.bias),
             rebias: i64::from(1023 - spec.bias + scale) << 52,
             first: power(emin + scale),
-            tiny: power(if narrow { TINY } else { -1000 }),
+            tiny: tiny(narrow),
             enlarge,
-            upper: if narrow && emax - emin < WINDOW { Upper::new(spec, scale) } else { None },
+            upper: if emax - emin < WINDOW { Upper::new(spec, scale, narrow) } else { None },
         }
     }
 
@@ -111,9 +123,9 @@ impl Decoder {
     /// the first vector's and the second's. With `ALL`, words may be unusual.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn exponents<V: Value, const ALL: bool>(&self, x: [__m512i; 2], low: i16, seen: &mut Seen) -> __m512i {
+    pub(super) fn exponents<const ALL: bool>(&self, x: [__m512i; 2], low: i16, seen: &mut Seen) -> __m512i {
         let (lowest, mut fields) = (WINDOW_BYTE - low, x);
-        let upper = V::NARROW && self.upper.is_some();
+        let upper = self.upper.is_some();
         for x in &mut fields {
             let magnitude = _mm512_and_si512(*x, _mm512_set1_epi16(self.magnitude as i16));
             let field = shifted_down(magnitude, 15 - self.exponent_bits);
@@ -177,6 +189,38 @@ impl Decoder {
         _mm512_castsi512_pd(_mm512_or_si512(signed, _mm512_set1_epi64(self.enlarge)))
     }
 
+    /// Whether values of lanes can be made of any words while products are summed.
+    pub(super) const fn is_upper(&self) -> bool {
+        self.upper.is_some()
+    }
+
+    /// The highest words of values, where they can be made as words.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    pub(super) fn highest(&self, words: [__m512i; 2]) -> Option<[__m512i; 2]> {
+        let Upper { down, rebias, small } = self.upper?;
+        // SAFETY: 32 words.
+        let small = unsafe { _mm512_loadu_si512(small.as_ptr().cast()) };
+        let mut highest = words;
+        for x in &mut highest {
+            let magnitude = _mm512_and_si512(*x, _mm512_set1_epi16(self.magnitude as i16));
+            let is_small = _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(self.normal as i16));
+            let values = _mm512_add_epi16(shifted_down(magnitude, down), _mm512_set1_epi16(rebias));
+            let code = shifted_down(magnitude, self.align);
+            let values = _mm512_mask_permutexvar_epi16(values, is_small, code, small);
+            *x = _mm512_ternarylogic_epi32::<OR_AND>(values, *x, _mm512_set1_epi16(i16::MIN));
+        }
+        Some(highest)
+    }
+
+    /// Values of highest words at the tops of their lanes.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn extended(&self, x: __m512i) -> __m512d {
+        let (word, enlarge) = (_mm512_set1_epi64(-1 << 48), _mm512_set1_epi64(self.enlarge));
+        _mm512_castsi512_pd(_mm512_ternarylogic_epi64::<OR_AND>(enlarge, x, word))
+    }
+
     /// Stores 16 values of each tile, `stride` times 16 apart, given as the even and the odd ones (`LANES`) or as the first
     /// and the second ones.
     #[inline]
@@ -188,10 +232,9 @@ impl Decoder {
         to: &mut [[V; 16]],
         stride: usize,
     ) {
+        let Some(highest) = self.highest(x) else { return self.put_each::<V, LANES, false>(x, tiles, to, stride) };
         // SAFETY: the instructions are there.
-        if !unsafe { V::put_upper::<LANES>(self, x, tiles, to, stride) } {
-            self.put_each::<V, LANES, false>(x, tiles, to, stride);
-        }
+        unsafe { V::extend::<LANES>(self, highest, tiles, to, stride) }
     }
 
     /// `put` with zeros and subnormal numbers.
@@ -292,16 +335,16 @@ fn shifted_down(x: __m512i, n: u32) -> __m512i {
     _mm512_srlv_epi16(x, _mm512_set1_epi16((n & 15) as i16))
 }
 
-/// Words of A's lanes, none of them subnormal or zero: values are made of them when they are wanted, for that is once
-/// only, and while products are summed there is time for it.
+/// Words of A's lanes, none of them subnormal or zero, or with `HIGHEST` the highest words of values: these are made when
+/// they are wanted, for that is once only, and while products are summed there is time for it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rows {
+pub(super) struct Rows<const HIGHEST: bool> {
     /// Those of the step's positions.
     pub(super) words: *const [Words; 2],
     pub(super) decoder: Decoder,
 }
 
-impl Lanes for Rows {
+impl<const HIGHEST: bool> Lanes for Rows<HIGHEST> {
     /// How far words move up.
     type Vector = __m512i;
 
@@ -316,8 +359,13 @@ impl Lanes for Rows {
     unsafe fn values(self, up: __m512i, k: usize) -> [__m512d; 2] {
         // SAFETY: the caller has words of this position.
         let [even, odd] = unsafe { &*self.words.add(k) };
-        let values = |x| self.decoder.values::<false>(_mm512_sllv_epi64(load(x), up));
-        [values(even), values(odd)]
+        let (even, odd) = (_mm512_sllv_epi64(load(even), up), _mm512_sllv_epi64(load(odd), up));
+        let decoder = &self.decoder;
+        if HIGHEST {
+            [decoder.extended(even), decoder.extended(odd)]
+        } else {
+            [decoder.values::<false>(even), decoder.values::<false>(odd)]
+        }
     }
 }
 
@@ -345,20 +393,18 @@ pub(super) trait Value: Plain {
     /// The instructions are there.
     unsafe fn store<const LANES: bool>(to: &mut [Self; 16], parts: [__m512d; 2]);
 
-    /// Stores 16 values of each tile, `stride` times 16 apart, given as words of the even and the odd ones (`LANES`) or of the
-    /// first and the second ones, if they can be made as words; or returns `false`.
+    /// Stores 16 values of each tile, `stride` times 16 apart, given as highest words of the even and the odd ones (`LANES`)
+    /// or of the first and the second ones.
     ///
     /// # Safety
     /// The instructions are there.
-    unsafe fn put_upper<const LANES: bool>(
-        _decoder: &Decoder,
-        _words: [__m512i; 2],
-        _tiles: usize,
-        _to: &mut [[Self; 16]],
-        _stride: usize,
-    ) -> bool {
-        false
-    }
+    unsafe fn extend<const LANES: bool>(
+        decoder: &Decoder,
+        highest: [__m512i; 2],
+        tiles: usize,
+        to: &mut [[Self; 16]],
+        stride: usize,
+    );
 }
 
 impl Value for f64 {
@@ -371,6 +417,23 @@ impl Value for f64 {
         unsafe {
             _mm512_storeu_pd(to.as_mut_ptr(), first);
             _mm512_storeu_pd(to[8..].as_mut_ptr(), second);
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn extend<const LANES: bool>(
+        decoder: &Decoder,
+        [x, y]: [__m512i; 2],
+        tiles: usize,
+        to: &mut [[Self; 16]],
+        stride: usize,
+    ) {
+        let Some(to) = to.get_mut(..=(TILES - 1) * stride) else { return };
+        for t in 0..TILES.min(tiles) {
+            let parts = [decoder.extended(raised(x, t)), decoder.extended(raised(y, t))];
+            // SAFETY: the instructions are there.
+            unsafe { Self::store::<LANES>(&mut to[t * stride], parts) }
         }
     }
 }
@@ -390,28 +453,15 @@ impl Value for f32 {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn put_upper<const LANES: bool>(
+    unsafe fn extend<const LANES: bool>(
         decoder: &Decoder,
-        words: [__m512i; 2],
+        [x, y]: [__m512i; 2],
         tiles: usize,
         to: &mut [[Self; 16]],
         stride: usize,
-    ) -> bool {
-        let Some(Upper { rebias, small }) = decoder.upper else { return false };
-        // SAFETY: 32 words.
-        let small = unsafe { _mm512_loadu_si512(small.as_ptr().cast()) };
-        let down = 8 - decoder.exponent_bits;
-        let mut upper = words;
-        for x in &mut upper {
-            let magnitude = _mm512_and_si512(*x, _mm512_set1_epi16(decoder.magnitude as i16));
-            let is_small = _mm512_cmplt_epu16_mask(magnitude, _mm512_set1_epi16(decoder.normal as i16));
-            let values = _mm512_add_epi16(shifted_down(magnitude, down), _mm512_set1_epi16(rebias));
-            let code = shifted_down(magnitude, decoder.align);
-            let values = _mm512_mask_permutexvar_epi16(values, is_small, code, small);
-            *x = _mm512_ternarylogic_epi32::<OR_AND>(values, *x, _mm512_set1_epi16(i16::MIN));
-        }
+    ) {
+        let Some(to) = to.get_mut(..=(TILES - 1) * stride) else { return };
         // The words of tiles 0 and 1 in the lanes' order, and those of tiles 2 and 3.
-        let [x, y] = upper;
         let pairs = if LANES {
             let [x, y] = [_mm512_castsi512_ps(x), _mm512_castsi512_ps(y)];
             let (low, high) = (_mm512_mask_moveldup_ps(x, 0xAAAA, y), _mm512_mask_movehdup_ps(y, 0x5555, x));
@@ -434,7 +484,6 @@ impl Value for f32 {
             // SAFETY: 16 values.
             unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), _mm512_or_si512(values, enlarge)) }
         }
-        true
     }
 }
 
