@@ -183,61 +183,61 @@ unsafe fn narrow<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut
 
 /// The step for up to four tiles of 8 rows by 16 columns, one for each vector: A's panel is the one for tiles, its
 /// exponents have a byte for each, its values and signs stand tile after tile, from the first's on in `p`. B's f64 values
-/// are those of `lanes`.
+/// are those of `columns`.
 ///
 /// # Safety
-/// As `steps_fast`, and `lanes` have this step for all tiles.
+/// As `steps_fast`, and `columns` have this step for all tiles.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn step_tiles<const OUT: u8>(p: &Step, q: &Consts, tiles: usize, lanes: impl Lanes) -> u32 {
+pub(super) unsafe fn step_tiles<const OUT: u8>(p: &Step, q: &Consts, tiles: usize, columns: impl Columns) -> u32 {
     // SAFETY: the caller's promise, handed on.
     unsafe {
         // With c, sums stay below 2^31 where these are shorter.
         match (q.block, q.frac_bits) {
-            _ if is_cut::<OUT>(q) => step_tiles::<{ out::F32_CUT }>(p, q, tiles, lanes),
-            (16, 25..) => each_tile::<OUT, true, 16>(p, q, tiles, lanes),
-            (16, _) => each_tile::<OUT, false, 16>(p, q, tiles, lanes),
-            (32, _) => each_tile::<OUT, true, 32>(p, q, tiles, lanes),
-            _ => each_tile::<OUT, false, 8>(p, q, tiles, lanes),
+            _ if is_cut::<OUT>(q) => step_tiles::<{ out::F32_CUT }>(p, q, tiles, columns),
+            (16, 25..) => each_tile::<OUT, true, 16>(p, q, tiles, columns),
+            (16, _) => each_tile::<OUT, false, 16>(p, q, tiles, columns),
+            (32, _) => each_tile::<OUT, true, 32>(p, q, tiles, columns),
+            _ => each_tile::<OUT, false, 8>(p, q, tiles, columns),
         }
     }
 }
 
-/// Where `quarter` has 16 columns of B from.
-pub(super) trait Lanes: Copy {
-    /// What is the same for all products of a step of `l`.
-    type Vector: Copy;
+/// Where `quarter` has the f64 values of 16 columns of B from.
+pub(super) trait Columns: Copy {
+    /// What is the same for all products of a step.
+    type Step: Copy;
 
-    /// Those of vector `t`.
+    /// That of vector `t` in a step of `l` products.
     ///
     /// # Safety
     /// The step is there, and the instructions are.
-    unsafe fn vector(self, t: usize, l: usize) -> Self::Vector;
+    unsafe fn step(self, t: usize, l: usize) -> Self::Step;
 
     /// The even columns and the odd ones of product `k`.
     ///
     /// # Safety
-    /// As for `vector`.
-    unsafe fn values(self, at: Self::Vector, k: usize) -> [__m512d; 2];
+    /// As for `step`.
+    unsafe fn values(self, step: Self::Step, k: usize) -> [__m512d; 2];
 }
 
-/// B's panel of f64 values.
+/// B's panel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Panel(pub(super) *const f64);
+pub(super) struct FromPanel(pub(super) *const f64);
 
-impl Lanes for Panel {
-    type Vector = *const f64;
+impl Columns for FromPanel {
+    type Step = *const f64;
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn vector(self, t: usize, l: usize) -> *const f64 {
+    unsafe fn step(self, t: usize, l: usize) -> *const f64 {
         self.0.wrapping_add(t * l * 16)
     }
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn values(self, b: *const f64, k: usize) -> [__m512d; 2] {
+    unsafe fn values(self, step: *const f64, k: usize) -> [__m512d; 2] {
         // SAFETY: the caller's promise; panels are aligned to 64 bytes.
-        unsafe { [_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))] }
+        unsafe { [_mm512_load_pd(step.add(k * 16)), _mm512_load_pd(step.add(k * 16 + 8))] }
     }
 }
 
@@ -251,7 +251,7 @@ unsafe fn each_tile<const OUT: u8, const CHECK: bool, const L: usize>(
     p: &Step,
     q: &Consts,
     tiles: usize,
-    lanes: impl Lanes,
+    columns: impl Columns,
 ) -> u32 {
     let (mut p, n) = (*p, MR * L);
     // SAFETY: the caller's promise, handed on.
@@ -262,7 +262,7 @@ unsafe fn each_tile<const OUT: u8, const CHECK: bool, const L: usize>(
                 skip |= quarter_narrow::<OUT, L, true>(&p, q, t, skip, &largest);
                 p.a_val32 = p.a_val32.wrapping_add(n);
             } else {
-                skip |= quarter::<OUT, CHECK, L, MR, 1, true>(&p, q, t, skip, &largest, lanes);
+                skip |= quarter::<OUT, CHECK, L, MR, 1, true>(&p, q, t, skip, &largest, columns);
                 p.a_val = p.a_val.wrapping_add(n);
             }
             p.a_sign = p.a_sign.wrapping_add(MR);
@@ -320,7 +320,7 @@ unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
             // What is done does not hang on how the pieces before ended, so that these overlap.
             if (here & !doubt) >> t & 1 != 0 {
                 // SAFETY: as above. Two sums, for the processor would wait for one.
-                again |= unsafe { quarter::<OUT, CHECK, L, 1, 2, false>(&p, q, t, 0, &largest, Panel(p.b_val)) };
+                again |= unsafe { quarter::<OUT, CHECK, L, 1, 2, false>(&p, q, t, 0, &largest, FromPanel(p.b_val)) };
             }
         }
         left |= again << (4 * r);
@@ -348,7 +348,7 @@ unsafe fn quarter<
     t: usize,
     skip: u32,
     largest: &[__m512i; R],
-    lanes: impl Lanes,
+    columns: impl Columns,
 ) -> u32 {
     // Sums that are watched begin at `offset`, so that bits above show when one leaves its share of 31 bits.
     let (offset, l) = (1 << 30 >> P.ilog2(), q.length::<L>());
@@ -362,13 +362,13 @@ unsafe fn quarter<
         let begin = accumulators(top[r], if CHECK { offset } else { 0 });
         (even[r], odd[r]) = ([begin[0]; P], [begin[1]; P]);
     }
-    let b = unsafe { lanes.vector(t, l) };
+    let b = unsafe { columns.step(t, l) };
     // As many products as A's panel for tiles has together.
     let many = if TILES { 4 } else { P };
     for first in (0..l).step_by(many) {
         let of_a = unsafe { p.a_val.add(at::<TILES>(0, first, l)[0]) };
         for i in 0..many {
-            let [b0, b1] = unsafe { lanes.values(b, first + i) };
+            let [b0, b1] = unsafe { columns.values(b, first + i) };
             for r in 0..R {
                 let a = unsafe { broadcast(of_a.add(at::<TILES>(r, i, l)[0])) };
                 even[r][i % P] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r][i % P]);

@@ -7,6 +7,9 @@
 //! shift and comparison counts four times. Tiles in which anything is special, far or too large are left
 //! to the ordinary kernel.
 //!
+//! A's f64 values are made while products are summed: of the words, where none is subnormal or zero, or of the highest
+//! words of values, which take the words' place then (`rows`). Else they have a panel, as f32 values and all of B's do.
+//!
 //! Which row is which lane is left to the shuffles that are cheapest: rows 0, 2, 1, 3 and so on are the even lanes,
 //! rows 8, 10, 9, 11 and so on the odd ones. A's panel keeps columns as they come, four positions of K side by side
 //! (`avx512::at`).
@@ -18,7 +21,7 @@
 mod turn;
 mod words;
 
-use super::avx512::{Lanes, Panel, step_tiles};
+use super::avx512::{Columns, FromPanel, step_tiles};
 use super::fixed::Lines;
 use super::micro::is_ordinary;
 use super::step::{Consts, ENLARGED, ENLARGED_F32, Step};
@@ -28,7 +31,7 @@ use core::arch::x86_64::*;
 use core::cell::RefCell;
 use turn::{columns_of, lanes, put, put_columns, side_by_side, two_rows};
 pub(super) use words::Decoder;
-use words::{Bounds, OR_AND, Rows, Seen, Value};
+use words::{Bounds, FromHighest, FromWords, OR_AND, Seen, Value};
 
 /// Exponents that a window spans.
 const WINDOW: i32 = 32;
@@ -39,13 +42,23 @@ const SIDE: usize = 4;
 /// Slabs, at most.
 const SLABS: usize = DEPTH / SLAB;
 
+/// Where the micro-kernel has A's values from.
+mod rows {
+    /// Words, all of them usual.
+    pub(super) const WORDS: u8 = 0;
+    /// Highest words of values.
+    pub(super) const HIGHEST: u8 = 1;
+    /// The panel.
+    pub(super) const PANEL: u8 = 2;
+}
+
 /// A vector's lanes of 64 bits: a word for each tile.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Words([u64; 8]);
 
-/// The words of a group: those of each position of A, the rows of the even lanes and of the odd ones; and of each four
-/// positions of B, two columns after two.
+/// The words of a group: those of each position of A, the rows of the even lanes and of the odd ones (or highest words of
+/// values in their place, `rows`); and of each four positions of B, two columns after two.
 #[derive(Debug)]
 struct Read {
     rows: [[Words; 2]; DEPTH],
@@ -178,25 +191,34 @@ impl Run<'_, '_> {
             self.hard = !0;
             return;
         }
+        let from = if self.fda.narrow {
+            rows::PANEL
+        } else if a.has_highest() {
+            rows::HIGHEST
+        } else if usual[0] {
+            rows::WORDS
+        } else {
+            rows::PANEL
+        };
         match (self.fda.narrow, self.fda.block) {
-            (true, 8) => self.pack::<f32, 8>(tops, usual),
-            (true, 16) => self.pack::<f32, 16>(tops, usual),
-            (true, _) => self.pack::<f32, 32>(tops, usual),
-            (false, 8) => self.pack::<f64, 8>(tops, usual),
-            (false, 16) => self.pack::<f64, 16>(tops, usual),
-            (false, _) => self.pack::<f64, 32>(tops, usual),
+            (true, 8) => self.pack::<f32, 8>(tops, usual, from),
+            (true, 16) => self.pack::<f32, 16>(tops, usual, from),
+            (true, _) => self.pack::<f32, 32>(tops, usual, from),
+            (false, 8) => self.pack::<f64, 8>(tops, usual, from),
+            (false, 16) => self.pack::<f64, 16>(tops, usual, from),
+            (false, _) => self.pack::<f64, 32>(tops, usual, from),
         }
         self.begin(q.lowest());
         let q = Consts { tiny: self.far.into(), ..q };
         for s in 0..self.tiles.k >> self.fda.block.trailing_zeros() {
             let p = self.step(s);
-            // SAFETY: the panels hold this step for all tiles, and states are 8 rows of 64.
+            let words = self.to.read.rows[s * self.fda.block..].as_ptr();
+            // SAFETY: the panels and words hold this step for all tiles, and states are 8 rows of 64.
             let redo = unsafe {
-                let (words, decoder) = (self.to.read.rows[s * self.fda.block..].as_ptr(), self.decoders[0]);
-                match usual[0] {
-                    _ if decoder.is_upper() => self.on(&p, &q, Rows::<true> { words, decoder }),
-                    true => self.on(&p, &q, Rows::<false> { words, decoder }),
-                    false => self.on(&p, &q, Panel(p.b_val)),
+                match from {
+                    rows::WORDS => self.on(&p, &q, FromWords { words, fields: a.fields }),
+                    rows::HIGHEST => self.on(&p, &q, FromHighest { words, enlarge: a.enlarge }),
+                    _ => self.on(&p, &q, FromPanel(p.b_val)),
                 }
             };
             self.hard |= tiles_of(redo);
@@ -204,19 +226,19 @@ impl Run<'_, '_> {
         self.end();
     }
 
-    /// One step of all tiles, whose A's lanes are given.
+    /// One step of all tiles, with A's f64 values from there.
     ///
     /// # Safety
     /// As `step_tiles`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-    unsafe fn on(&self, p: &Step, q: &Consts, lanes: impl Lanes) -> u32 {
+    unsafe fn on(&self, p: &Step, q: &Consts, columns: impl Columns) -> u32 {
         // SAFETY: the caller's promise, handed on.
         unsafe {
             match self.fda.out {
-                out::F32_RZ => step_tiles::<{ out::F32_RZ }>(p, q, self.tiles.count, lanes),
-                out::F32_RNE => step_tiles::<{ out::F32_RNE }>(p, q, self.tiles.count, lanes),
-                _ => step_tiles::<{ out::F16_RNE }>(p, q, self.tiles.count, lanes),
+                out::F32_RZ => step_tiles::<{ out::F32_RZ }>(p, q, self.tiles.count, columns),
+                out::F32_RNE => step_tiles::<{ out::F32_RNE }>(p, q, self.tiles.count, columns),
+                _ => step_tiles::<{ out::F16_RNE }>(p, q, self.tiles.count, columns),
             }
         }
     }
@@ -227,7 +249,7 @@ impl Run<'_, '_> {
     fn read_rows(&mut self, slab: usize, bounds: &mut Bounds) {
         let (decoder, ld) = (self.decoders[0], self.tiles.k);
         let whole = ld >= (slab + 1) * SLAB;
-        let Some(to) = self.to.read.rows.as_chunks_mut::<SLAB>().0.get_mut(slab) else { return };
+        let to = &mut self.to.read.rows.as_chunks_mut::<SLAB>().0[slab];
         let tiles = self.tiles.a.map(|a| a[..ROWS * ld][slab * SLAB..].as_ptr());
         for half in 0..2 {
             let mut pairs = [[_mm512_setzero_si512(); 4]; 4];
@@ -260,7 +282,7 @@ impl Run<'_, '_> {
     fn read_columns(&mut self, slab: usize, bounds: &mut Bounds) {
         let decoder = self.decoders[1];
         let whole = self.tiles.k >= (slab + 1) * SLAB;
-        let Some(to) = self.to.read.columns.as_chunks_mut::<{ SLAB / SIDE }>().0.get_mut(slab) else { return };
+        let to = &mut self.to.read.columns.as_chunks_mut::<{ SLAB / SIDE }>().0[slab];
         let groups = if whole { SLAB } else { SLAB / 2 } / SIDE;
         for (g, to) in to[..groups].iter_mut().enumerate() {
             let first = slab * SLAB + g * SIDE;
@@ -286,27 +308,29 @@ impl Run<'_, '_> {
         [a.top_of(rows), b.top_of(columns)]
     }
 
-    /// Fills the panels for steps of `L` products; A's words and B's may be `usual`.
+    /// Fills the panels for steps of `L` products, A's values where `from` says; A's words and B's may be `usual`.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack<V: Value, const L: usize>(&mut self, tops: [i32; 2], usual: [bool; 2]) {
-        let [rows, columns] = tops.map(window);
+    fn pack<V: Value, const L: usize>(&mut self, tops: [i32; 2], usual: [bool; 2], from: u8) {
+        let [a, b] = tops.map(window);
         for slab in 0..self.tiles.k.div_ceil(SLAB).min(SLABS) {
-            if usual[0] {
-                self.pack_rows::<V, L, false>(slab, rows);
-            } else {
-                self.pack_rows::<V, L, true>(slab, rows);
+            match from {
+                rows::WORDS if !V::NARROW => self.pack_rows::<V, L, false, { rows::WORDS }>(slab, a),
+                rows::HIGHEST if !V::NARROW => self.pack_rows::<V, L, false, { rows::HIGHEST }>(slab, a),
+                _ if V::NARROW && usual[0] => self.pack_rows::<V, L, false, { rows::PANEL }>(slab, a),
+                _ => self.pack_rows::<V, L, true, { rows::PANEL }>(slab, a),
             }
             if usual[1] {
-                self.pack_columns::<V, L, false>(slab, columns);
+                self.pack_columns::<V, L, false>(slab, b);
             } else {
-                self.pack_columns::<V, L, true>(slab, columns);
+                self.pack_columns::<V, L, true>(slab, b);
             }
         }
     }
 
-    /// A's words as the micro-kernel's B: values, exponents of four tiles in the bytes of a lane, signs.
+    /// A's words as the micro-kernel's B: values for where they are `FROM`, exponents of four tiles in the bytes of a
+    /// lane, signs. With `ALL`, words may be unusual.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack_rows<V: Value, const L: usize, const ALL: bool>(&mut self, slab: usize, low: i16) {
+    fn pack_rows<V: Value, const L: usize, const ALL: bool, const FROM: u8>(&mut self, slab: usize, low: i16) {
         let (decoder, tiles) = (self.decoders[0], self.tiles.count);
         let there = self.tiles.k - slab * SLAB;
         let words = &mut self.to.read.rows.as_chunks_mut::<SLAB>().0[slab];
@@ -328,16 +352,16 @@ impl Run<'_, '_> {
             // From two and two lanes to those that alternate.
             put(&mut exponents[k * ROWS..], _mm512_shuffle_epi32::<0b11_01_10_00>(bytes));
             let position = slab * SLAB % L + k;
-            let to = &mut values[position / L * TILES * L + position % L..];
-            match decoder.highest(x) {
-                Some([even, odd]) if !V::NARROW => {
+            let at = position / L * TILES * L + position % L;
+            match FROM {
+                rows::WORDS => (),
+                rows::HIGHEST => {
+                    let [even, odd] = decoder.highest(x).unwrap_or(x);
                     store(&mut words[k][0], even);
                     store(&mut words[k][1], odd);
                 }
-                _ if seen.small => decoder.put_small::<V, true>(x, tiles, to, L),
-                _ if ALL || V::NARROW => decoder.put::<V, true>(x, tiles, to, L),
-                // `Rows` makes values of the words.
-                _ => (),
+                _ if seen.small => decoder.put_small::<V, true>(x, tiles, &mut values[at..], L),
+                _ => decoder.put::<V, true>(x, tiles, &mut values[at..], L),
             }
         }
         let signs = self.to.b_signs.view_mut::<u32>().as_chunks_mut().0;

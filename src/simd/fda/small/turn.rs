@@ -9,7 +9,7 @@ use core::arch::x86_64::*;
 /// 16 words of each of two rows `ld` apart; or 8 words twice, where there are no more.
 ///
 /// # Safety
-/// So many words are there.
+/// So many words are there, from `rows` on and from `ld` words further on.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl")]
 pub(super) unsafe fn two_rows(rows: *const u16, ld: usize, whole: bool) -> __m512i {

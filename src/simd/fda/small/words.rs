@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 
-use super::super::avx512::Lanes;
+use super::super::avx512::Columns;
 use super::{TILES, WINDOW, Words, load};
 use crate::format::{FormatSpec, Specials};
 use crate::simd::buffer::Plain;
@@ -14,6 +14,9 @@ pub(super) const OR_AND: i32 = 0xF8;
 const TINY: i32 = -100;
 /// The byte of the lowest exponent in a window: the last is 127.
 const WINDOW_BYTE: i16 = 96;
+
+/// Codes that a vector of words holds.
+const CODES: usize = 32;
 
 /// An operand's format, as words with the sign at the top.
 #[derive(Clone, Copy, Debug)]
@@ -29,13 +32,16 @@ pub(in super::super) struct Decoder {
     normal: u16,
     /// The largest exponent's field, where a window holds all exponents.
     top: Option<i32>,
-    /// As in `pack`: f64 values are made from the words by a shift and this,
+    /// How values are made where no word is subnormal or zero.
+    pub(super) fields: Fields,
+    /// Added to fields in f64's place.
     rebias: i64,
-    /// subnormal ones by the least normal one,
+    /// The least normal number, which makes subnormal ones of those with the next exponent.
     first: f64,
-    /// zeros are infinitesimals, and B of the micro-kernel is enlarged.
+    /// The infinitesimal that stands for zero.
     tiny: f64,
-    enlarge: i64,
+    /// The bits that make B of the micro-kernel larger, as in `pack`.
+    pub(super) enlarge: i64,
     /// How values are made as words.
     upper: Option<Upper>,
 }
@@ -48,7 +54,7 @@ struct Upper {
     /// and what is added to them.
     rebias: i16,
     /// Zero and subnormal numbers by their codes.
-    small: [u16; 32],
+    small: [u16; CODES],
 }
 
 impl Upper {
@@ -57,11 +63,11 @@ impl Upper {
         let (bias, fraction) = if narrow { (127, 7) } else { (1023, 4) };
         let of_word = |x: f64| (if narrow { (x as f32).to_bits() >> 16 } else { (x.to_bits() >> 48) as u32 }) as u16;
         let unit = power(spec.emin() - spec.fraction_bits as i32 + scale);
-        let mut small = [0; 32];
+        let mut small = [0; CODES];
         for (code, to) in small.iter_mut().enumerate() {
             *to = of_word(if code == 0 { tiny(narrow) } else { code as f64 * unit });
         }
-        let fits = spec.fraction_bits <= fraction.min(5);
+        let fits = spec.fraction_bits <= fraction.min(CODES.ilog2());
         let rebias = ((bias - spec.bias + scale) << fraction) as i16;
         fits.then_some(Self { down: 15 - fraction - spec.exponent_bits, rebias, small })
     }
@@ -88,14 +94,18 @@ impl Decoder {
             Specials::NanAllOnes => (1u32 << width) - 1,
             Specials::NanNegativeZero | Specials::None => 1 << width,
         };
+        let magnitude = ((1u32 << width) - 1) << align;
+        let (down, rebias) = (11 - spec.exponent_bits, i64::from(1023 - spec.bias + scale) << 52);
+        let mask = i64::MIN | i64::from(magnitude) << (48 - down);
         Self {
             align,
             exponent_bits: spec.exponent_bits,
-            magnitude: (((1u32 << width) - 1) << align) as u16,
+            magnitude: magnitude as u16,
             special: (first << align) as u16,
             normal: 1 << (spec.fraction_bits + align),
             top: (emax - emin < WINDOW).then_some(emax + spec.bias),
-            rebias: i64::from(1023 - spec.bias + scale) << 52,
+            fields: Fields { down: down.into(), mask, bias: rebias | enlarge },
+            rebias,
             first: power(emin + scale),
             tiny: tiny(narrow),
             enlarge,
@@ -120,7 +130,8 @@ impl Decoder {
     }
 
     /// The exponents of words as bytes, 0 for zeros and those below the window, which begins at `low`: of each 128 bits,
-    /// the first vector's and the second's. With `ALL`, words may be unusual.
+    /// the first vector's and the second's. With `ALL`, words may be unusual (where values can be made as words they may
+    /// always).
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn exponents<const ALL: bool>(&self, x: [__m512i; 2], low: i16, seen: &mut Seen) -> __m512i {
@@ -171,14 +182,12 @@ impl Decoder {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn values<const SMALL: bool>(&self, x: __m512i) -> __m512d {
-        let down = 11 - self.exponent_bits;
-        let magnitude = i64::from(self.magnitude) << (48 - down);
-        let mask = if SMALL { magnitude } else { i64::MIN | magnitude };
-        let moved = _mm512_srav_epi64(x, _mm512_set1_epi64(down.into()));
-        let fields = _mm512_and_si512(moved, _mm512_set1_epi64(mask));
         if !SMALL {
-            return _mm512_castsi512_pd(_mm512_add_epi64(fields, _mm512_set1_epi64(self.rebias | self.enlarge)));
+            return self.fields.values(x);
         }
+        let Fields { down, mask, .. } = self.fields;
+        let moved = _mm512_srav_epi64(x, _mm512_set1_epi64(down));
+        let fields = _mm512_and_si512(moved, _mm512_set1_epi64(mask & i64::MAX));
         let values = _mm512_add_epi64(fields, _mm512_set1_epi64(self.rebias));
         // Of an exponent field of 0, with the next one: more by that power of two.
         let small = _mm512_cmplt_epu64_mask(fields, _mm512_set1_epi64(1 << 52));
@@ -189,12 +198,12 @@ impl Decoder {
         _mm512_castsi512_pd(_mm512_or_si512(signed, _mm512_set1_epi64(self.enlarge)))
     }
 
-    /// Whether values of lanes can be made of any words while products are summed.
-    pub(super) const fn is_upper(&self) -> bool {
+    /// Whether values can be made as words.
+    pub(super) const fn has_highest(&self) -> bool {
         self.upper.is_some()
     }
 
-    /// The highest words of values, where they can be made as words.
+    /// The highest words of values, where these can be made as words.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     pub(super) fn highest(&self, words: [__m512i; 2]) -> Option<[__m512i; 2]> {
@@ -211,14 +220,6 @@ impl Decoder {
             *x = _mm512_ternarylogic_epi32::<OR_AND>(values, *x, _mm512_set1_epi16(i16::MIN));
         }
         Some(highest)
-    }
-
-    /// Values of highest words at the tops of their lanes.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn extended(&self, x: __m512i) -> __m512d {
-        let (word, enlarge) = (_mm512_set1_epi64(-1 << 48), _mm512_set1_epi64(self.enlarge));
-        _mm512_castsi512_pd(_mm512_ternarylogic_epi64::<OR_AND>(enlarge, x, word))
     }
 
     /// Stores 16 values of each tile, `stride` times 16 apart, given as the even and the odd ones (`LANES`) or as the first
@@ -261,7 +262,7 @@ impl Decoder {
         to: &mut [[V; 16]],
         stride: usize,
     ) {
-        let Some(to) = to.get_mut(..=(TILES - 1) * stride) else { return };
+        let Some(to) = all_tiles(to, stride) else { return };
         for t in 0..TILES {
             if t < tiles {
                 let parts = [self.values::<SMALL>(raised(x, t)), self.values::<SMALL>(raised(y, t))];
@@ -335,38 +336,111 @@ fn shifted_down(x: __m512i, n: u32) -> __m512i {
     _mm512_srlv_epi16(x, _mm512_set1_epi16((n & 15) as i16))
 }
 
-/// Words of A's lanes, none of them subnormal or zero, or with `HIGHEST` the highest words of values: these are made when
-/// they are wanted, for that is once only, and while products are summed there is time for it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rows<const HIGHEST: bool> {
-    /// Those of the step's positions.
-    pub(super) words: *const [Words; 2],
-    pub(super) decoder: Decoder,
+/// Values of highest words at the tops of their lanes, enlarged by these bits.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn extended(x: __m512i, enlarge: i64) -> __m512d {
+    let (word, enlarge) = (_mm512_set1_epi64(-1 << 48), _mm512_set1_epi64(enlarge));
+    _mm512_castsi512_pd(_mm512_ternarylogic_epi64::<OR_AND>(enlarge, x, word))
 }
 
-impl<const HIGHEST: bool> Lanes for Rows<HIGHEST> {
+/// How values are made of words at the tops of their lanes, none of them subnormal or zero: moved down, masked, and this
+/// added.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields {
+    down: i64,
+    mask: i64,
+    bias: i64,
+}
+
+impl Fields {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn values(&self, x: __m512i) -> __m512d {
+        let moved = _mm512_srav_epi64(x, _mm512_set1_epi64(self.down));
+        let fields = _mm512_and_si512(moved, _mm512_set1_epi64(self.mask));
+        _mm512_castsi512_pd(_mm512_add_epi64(fields, _mm512_set1_epi64(self.bias)))
+    }
+}
+
+/// Words of a step's positions, as values are made of them when they are wanted: that is once only, and while products
+/// are summed there is time for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FromWords {
+    pub(super) words: *const [Words; 2],
+    pub(super) fields: Fields,
+}
+
+/// The same of highest words, whose values are enlarged by these bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FromHighest {
+    pub(super) words: *const [Words; 2],
+    pub(super) enlarge: i64,
+}
+
+impl Columns for FromWords {
     /// How far words move up.
-    type Vector = __m512i;
+    type Step = __m512i;
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn vector(self, t: usize, _l: usize) -> __m512i {
-        _mm512_set1_epi64(48 - 16 * t as i64)
+    unsafe fn step(self, t: usize, _l: usize) -> __m512i {
+        up(t)
     }
 
     #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn values(self, up: __m512i, k: usize) -> [__m512d; 2] {
+    #[target_feature(enable = "avx512f")]
+    unsafe fn values(self, step: __m512i, k: usize) -> [__m512d; 2] {
         // SAFETY: the caller has words of this position.
-        let [even, odd] = unsafe { &*self.words.add(k) };
-        let (even, odd) = (_mm512_sllv_epi64(load(even), up), _mm512_sllv_epi64(load(odd), up));
-        let decoder = &self.decoder;
-        if HIGHEST {
-            [decoder.extended(even), decoder.extended(odd)]
-        } else {
-            [decoder.values::<false>(even), decoder.values::<false>(odd)]
-        }
+        let [even, odd] = unsafe { moved(self.words.add(k), step) };
+        [self.fields.values(even), self.fields.values(odd)]
     }
+}
+
+impl Columns for FromHighest {
+    /// How far words move up.
+    type Step = __m512i;
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn step(self, t: usize, _l: usize) -> __m512i {
+        up(t)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn values(self, step: __m512i, k: usize) -> [__m512d; 2] {
+        // SAFETY: the caller has words of this position.
+        let [even, odd] = unsafe { moved(self.words.add(k), step) };
+        [extended(even, self.enlarge), extended(odd, self.enlarge)]
+    }
+}
+
+/// How far the words of tile `t` move to the tops of their lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn up(t: usize) -> __m512i {
+    _mm512_set1_epi64(48 - 16 * t as i64)
+}
+
+/// Words of a position so moved.
+///
+/// # Safety
+/// They are there.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn moved(words: *const [Words; 2], up: __m512i) -> [__m512i; 2] {
+    // SAFETY: the caller's promise.
+    let [even, odd] = unsafe { &*words };
+    [_mm512_sllv_epi64(load(even), up), _mm512_sllv_epi64(load(odd), up)]
+}
+
+/// The places of all tiles, `stride` apart. (They are there; an index would cost more than this.)
+#[inline]
+fn all_tiles<V>(to: &mut [V], stride: usize) -> Option<&mut [V]> {
+    let all = to.get_mut(..=(TILES - 1) * stride);
+    debug_assert!(all.is_some(), "a panel is too short");
+    all
 }
 
 /// The words of tile `t` at the tops of their lanes.
@@ -383,7 +457,7 @@ fn raised(x: __m512i, t: usize) -> __m512i {
 
 /// What panels of values hold.
 pub(super) trait Value: Plain {
-    /// Whether there may be values of few bits.
+    /// Whether they are f32.
     const NARROW: bool;
 
     /// Stores 16 values, given as the even and the odd ones (`LANES`) or as the first and the second ones: f64 as they
@@ -429,9 +503,9 @@ impl Value for f64 {
         to: &mut [[Self; 16]],
         stride: usize,
     ) {
-        let Some(to) = to.get_mut(..=(TILES - 1) * stride) else { return };
+        let Some(to) = all_tiles(to, stride) else { return };
         for t in 0..TILES.min(tiles) {
-            let parts = [decoder.extended(raised(x, t)), decoder.extended(raised(y, t))];
+            let parts = [extended(raised(x, t), decoder.enlarge), extended(raised(y, t), decoder.enlarge)];
             // SAFETY: the instructions are there.
             unsafe { Self::store::<LANES>(&mut to[t * stride], parts) }
         }
@@ -460,7 +534,7 @@ impl Value for f32 {
         to: &mut [[Self; 16]],
         stride: usize,
     ) {
-        let Some(to) = to.get_mut(..=(TILES - 1) * stride) else { return };
+        let Some(to) = all_tiles(to, stride) else { return };
         // The words of tiles 0 and 1 in the lanes' order, and those of tiles 2 and 3.
         let pairs = if LANES {
             let [x, y] = [_mm512_castsi512_ps(x), _mm512_castsi512_ps(y)];

@@ -1,0 +1,205 @@
+//! Small products, tiles side by side, at the edges of what the words of four tiles are read as: each case makes something
+//! else of one tile, one side or one format. (`kernels` has all kinds of input.)
+
+use crate::rng::Rng;
+use gemmulate::accumulate::Recipe;
+use gemmulate::format::{FormatSpec, Specials};
+use gemmulate::prelude::*;
+use gemmulate::simd::Isa;
+use half::{bf16, f16};
+use ndarray::{Array2, Array3};
+
+const BF16: &str = "hopper/mma.m16n8k16.f32.bf16.bf16.f32";
+
+/// A batch is the reference.
+fn check<A: Format, B: Format>(unit: &Unit, a: &Array3<A>, b: &Array3<B>, case: &str) {
+    let want = Gemm::on(unit).isa(Isa::Reference).run_batch(a, b).unwrap().map(|x: &f32| x.to_bits());
+    let found = Gemm::on(unit).run_batch(a, b).unwrap().map(|x: &f32| x.to_bits());
+    assert_eq!(found, want, "{unit}: {case}");
+}
+
+/// The same, and with A and B for each other.
+fn check_both(unit: &Unit, a: &Array3<bf16>, b: &Array3<bf16>, case: &str) {
+    check(unit, a, b, case);
+    // Rows and columns are told apart: 8 rows twice, and the first 8 columns of 16.
+    let turned = |x: &Array3<bf16>| x.clone().permuted_axes([0, 2, 1]).as_standard_layout().into_owned();
+    let (rows, columns) = (turned(b), turned(a));
+    let n = columns.dim().2.min(8);
+    let a = Array3::from_shape_fn((rows.dim().0, 16, rows.dim().2), |(t, i, p)| rows[[t, i % rows.dim().1, p]]);
+    check(unit, &a, &columns.slice(ndarray::s![.., .., ..n]).to_owned(), &format!("{case}, turned"));
+}
+
+/// Formats on both sides of those whose values are made as words.
+macro_rules! formats {
+    ($($name:ident($e:expr, $m:expr, $bias:expr, $specials:ident);)*) => { $(
+        #[derive(Clone, Copy, Debug)]
+        struct $name(u16);
+
+        impl Format for $name {
+            const SPEC: FormatSpec = FormatSpec {
+                name: stringify!($name),
+                storage_bits: 16,
+                signed: true,
+                exponent_bits: $e,
+                fraction_bits: $m,
+                bias: $bias,
+                subnormals: true,
+                specials: Specials::$specials,
+                ignored_low_bits: 0,
+            };
+
+            fn to_bits(self) -> u64 {
+                self.0.into()
+            }
+
+            fn from_bits(bits: u64) -> Self {
+                Self(bits as u16)
+            }
+        }
+    )* };
+}
+
+formats! {
+    E4M4(4, 4, 7, Ieee);
+    E4M5(4, 5, 7, None);
+    E3M6(3, 6, 3, NanAllOnes);
+    E6M4(6, 4, 31, Ieee);
+    E7M2(7, 2, 63, Ieee);
+}
+
+fn unit_of<A: Format, B: Format>(recipe: &str, k: usize) -> Unit {
+    let Ok(Recipe::Generic(dot)) = recipe.parse() else { panic!("{recipe}") };
+    Unit::custom(dot, Shape::new(16, 8, k), [A::SPEC, B::SPEC, f32::SPEC, f32::SPEC], None).unwrap()
+}
+
+/// All finite codes of two formats.
+fn check_codes<A: Format, B: Format>(recipe: &str, k: usize) {
+    let unit = unit_of::<A, B>(recipe, k);
+    let codes = |spec: &FormatSpec| 1u64 << (1 + spec.exponent_bits + spec.fraction_bits);
+    let count = codes(&A::SPEC).max(codes(&B::SPEC)) as usize;
+    let count = count.div_ceil(8 * k);
+    let mut rng = Rng(k as u64);
+    for near in [false, true] {
+        // All codes in turn; or subnormal ones and the smallest normal ones alone, that nothing larger hides.
+        let mut draw = |spec: &FormatSpec, i: usize| {
+            let sign = codes(spec) / 2 * (rng.next() & 1);
+            let few = 4u64 << spec.fraction_bits;
+            let code = if near { sign | (i as u64 % few) } else { (i as u64 * 7 + 3) % codes(spec) };
+            if spec.decode(code).is_finite() { code } else { 1 }
+        };
+        let a = Array3::from_shape_fn((count, 16, k), |(t, i, p)| A::from_bits(draw(&A::SPEC, (t * 16 + i) * k + p)));
+        let b = Array3::from_shape_fn((count, k, 8), |(t, p, j)| B::from_bits(draw(&B::SPEC, (t * k + p) * 8 + j)));
+        check(&unit, &a, &b, if near { "the smallest codes" } else { "all codes" });
+    }
+}
+
+#[test]
+fn values_of_few_bits_are_the_references() {
+    for (recipe, k) in
+        [("dot:block=16:F=25", 16), ("dot:block=8:F=24", 24), ("dot:block=8:F=13", 8), ("dot:block=32:F=13", 32)]
+    {
+        check_codes::<E4M4, E4M4>(recipe, k);
+        check_codes::<E4M5, E4M4>(recipe, k);
+        check_codes::<E4M4, E4M5>(recipe, k);
+        check_codes::<E4M5, E4M5>(recipe, k);
+        check_codes::<E3M6, E4M5>(recipe, k);
+        check_codes::<E4M5, E3M6>(recipe, k);
+        check_codes::<E3M6, E3M6>(recipe, k);
+        check_codes::<E6M4, E4M4>(recipe, k);
+    }
+}
+
+/// Few bits, but more exponents than a window: numbers at its end, and below it.
+#[test]
+fn few_bits_of_many_exponents_are_the_references() {
+    let unit = unit_of::<E7M2, E7M2>("dot:block=16:F=24", 16);
+    for far in [31, 32, 40, 60, 62] {
+        let code = |line: usize, x: usize| match line {
+            0 => 63 << 2,
+            1 => 0,
+            2 => 1,
+            _ => ((63 - far) << 2) | (x as u64 % 4),
+        };
+        let a = Array3::from_shape_fn((4, 16, 16), |(t, i, p)| E7M2::from_bits(code(i, t + p)));
+        let b = Array3::from_shape_fn((4, 16, 8), |(t, p, j)| E7M2::from_bits(code(j, t + p)));
+        check(&unit, &a, &b, &format!("{far} below"));
+    }
+}
+
+/// Where the window of the data begins at exponent field 0, zeros are below it although no field is.
+#[test]
+fn zeros_beside_the_lowest_window_are_the_references() {
+    let unit = Unit::find(BF16).unwrap();
+    let large = bf16::from_bits(0x6F80);
+    for (field, least) in [(30, 0), (31, 0), (31, 1), (32, 0), (32, 0x80), (33, 0x80)] {
+        // Rows of nothing but what is unusual.
+        let a = Array3::from_shape_fn((4, 16, 16), |(t, i, _)| {
+            bf16::from_bits(if (i + t) % 5 == 0 { least } else { field << 7 })
+        });
+        check_both(&unit, &a, &Array3::from_elem((4, 16, 8), large), &format!("{field}, {least:x}"));
+    }
+}
+
+/// The largest exponent of all four tiles is in any one of them, of A, of B or of both.
+#[test]
+fn the_largest_numbers_may_be_in_any_tile() {
+    let unit = Unit::find(BF16).unwrap();
+    for large in 0..4 {
+        let pick = |t| bf16::from_bits(if t == large { 0x4980 } else { 0x3F81 });
+        let (a, b) = (
+            Array3::from_shape_fn((4, 16, 16), |(t, ..)| pick(t)),
+            Array3::from_shape_fn((4, 16, 8), |(t, ..)| pick(t)),
+        );
+        let one = bf16::from_bits(0x3F80);
+        check(&unit, &a, &b, "both");
+        check(&unit, &a, &Array3::from_elem((4, 16, 8), one), "A");
+        check(&unit, &Array3::from_elem((4, 16, 16), one), &b, "B");
+    }
+}
+
+/// A number below the window is all that counts, in any tile, of A or of B.
+#[test]
+fn numbers_below_the_window_may_be_in_any_tile() {
+    let one = bf16::from_bits(0x3F80);
+    // Of F = 24, for a watch on sums does not hide it.
+    for name in [BF16, "custom/m16n8k16.f32.bf16.bf16.f32/dot:block=16:F=24", "ampere/mma.m16n8k16.f32.bf16.bf16.f32"] {
+        let unit = Unit::find(name).unwrap();
+        for at in 0..4 {
+            let zeros = |p| if p == 3 { one } else { bf16::from_bits(0) };
+            let far = |t, p| if t == at && p == 3 { bf16::from_bits(0x2B81) } else { one };
+            let a = Array3::from_shape_fn((4, 16, 16), |(_, _, p)| zeros(p));
+            let b = Array3::from_shape_fn((4, 16, 8), |(t, p, _)| far(t, p));
+            check_both(&unit, &a, &b, &format!("tile {at}"));
+        }
+    }
+}
+
+/// Sums pass 2^31: of products in one tile of four; and of products and c.
+#[test]
+fn largest_sums_of_small_tiles_are_the_references() {
+    let unit = Unit::find("custom/m16n8k32.f32.f16.f16.f32/dot:block=32:F=25").unwrap();
+    for (at, sign) in [0, 1, 2, 3].into_iter().flat_map(|at| [(at, 0), (at, 0x8000)]) {
+        let a =
+            Array3::from_shape_fn((4, 16, 32), |(t, ..)| f16::from_bits(if t == at { 0x3FFF ^ sign } else { 0x3C00 }));
+        check(&unit, &a, &Array3::from_elem((4, 32, 8), f16::from_bits(0x3FFF)), &format!("tile {at}, {sign:x}"));
+    }
+    for name in [
+        "hopper/mma.m16n8k16.f32.f16.f16.f32",
+        "ampere/mma.m16n8k16.f32.f16.f16.f32",
+        "custom/m16n8k16.f32.f16.f16.f32/dot:block=16:F=24",
+        "custom/m16n8k32.f32.f16.f16.f32/dot:block=32:F=25",
+    ] {
+        let unit = Unit::find(name).unwrap();
+        let k = unit.shape.k;
+        for (sign, c) in
+            [(0, 0x3FFF_FFFF), (0x8000, 0xBFFF_FFFF), (0, 0x407F_FFFF), (0x8000, 0xC07F_FFFF), (0, 0xBFFF_FFFFu32)]
+        {
+            let a = Array2::from_elem((16, k), f16::from_bits(0x3FFF ^ sign));
+            let b = Array2::from_elem((k, 8), f16::from_bits(0x3FFF));
+            let found: Array2<f32> = unit.mma(&a, &b, &Array2::from_elem((16, 8), f32::from_bits(c))).unwrap();
+            let codes = |x: &Array2<f16>| x.iter().map(|x| x.to_bits().into()).collect::<Vec<u64>>();
+            let want = unit.mma_bits(&codes(&a), &codes(&b), &vec![c.into(); 128]).unwrap();
+            assert_eq!(found.iter().map(|x| x.to_bits().into()).collect::<Vec<u64>>(), want, "{name}, {c:x}");
+        }
+    }
+}
