@@ -48,7 +48,15 @@ pub(crate) struct Tiles<'a> {
     /// Codes of B: a tile's positions, each of 8 columns.
     pub(crate) b: [&'a [u16]; TILES],
     /// Codes of D, as many as there are.
-    pub(crate) d: &'a mut [[u32; ROWS * COLUMNS]],
+    pub(crate) d: Results<'a>,
+}
+
+/// Codes of D, row by row; halves, of formats of 16 bits, where they are read by nobody.
+#[derive(Debug)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no kernel elsewhere computes tiles"))]
+pub(crate) enum Results<'a> {
+    Words(&'a mut [[u32; ROWS * COLUMNS]]),
+    Halves(&'a mut [[u16; ROWS * COLUMNS]]),
 }
 
 /// Tiles that are collected, and what for.
@@ -372,6 +380,7 @@ impl Group {
         let Self { tiles: count, k, from_c, a, b, d, .. } = self;
         let of = |t: usize| if t < *count { t } else { 0 };
         let (a, b) = (from_fn(|t| &a[of(t)][..]), from_fn(|t| &b[of(t)][..]));
+        let d = Results::Words(d);
         let left = kernel.run(&mut Tiles { count: *count, k: *k, from_c: *from_c, a, b, d });
         for (t, &(product, part)) in self.places.iter().take(self.tiles).enumerate() {
             if left >> t & 1 == 1 {

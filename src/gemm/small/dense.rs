@@ -1,6 +1,6 @@
 //! Batches whose matrices stand one after another: tiles are read and written in place.
 
-use super::{AHEAD, Batch, COLUMNS, Group, ROWS, SmallKernel, TILES, Tiles, narrow};
+use super::{AHEAD, Batch, COLUMNS, Group, ROWS, Results, SmallKernel, TILES, Tiles};
 use core::ops::Range;
 
 /// Elements of a batch that a second-level cache holds, about.
@@ -111,38 +111,45 @@ impl Group {
         let mut ahead = far.then(|| [a.ahead(AHEAD), b.ahead(AHEAD)]);
         for first in (0..count * parts).step_by(TILES) {
             let there = TILES.min(count * parts - first);
-            let mut tiles = Tiles { count: there, k, from_c: false, a: [&[]; TILES], b: [&[]; TILES], d: &mut self.d };
-            for (tile, room) in tiles.a.iter_mut().zip(&mut self.a).take(there) {
+            let (mut of_a, mut of_b): ([&[u16]; TILES], [&[u16]; TILES]) = ([&[]; TILES], [&[]; TILES]);
+            for (tile, room) in of_a.iter_mut().zip(&mut self.a).take(there) {
                 *tile = a.take().words(room);
             }
-            for (tile, room) in tiles.b.iter_mut().zip(&mut self.b).take(there) {
+            for (tile, room) in of_b.iter_mut().zip(&mut self.b).take(there) {
                 *tile = b.take().words(room);
             }
             for pieces in ahead.iter_mut().flatten() {
                 (0..TILES).for_each(|_| pieces.take().prefetch());
             }
             for t in there..TILES {
-                (tiles.a[t], tiles.b[t]) = (tiles.a[0], tiles.b[0]);
+                (of_a[t], of_b[t]) = (of_a[0], of_b[0]);
             }
-            let size = there * ROWS * COLUMNS;
-            let left = match &mut d {
-                DenseMut::Half(d) => {
-                    let left = kernel.run(&mut tiles);
-                    narrow(self.d.as_flattened(), d.split_off_mut(..size)?);
-                    left
-                }
-                DenseMut::Single(d) => {
-                    tiles.d = d.split_off_mut(..size)?.as_chunks_mut().0;
-                    let left = kernel.run(&mut tiles);
-                    let next = d.get((AHEAD - TILES) * ROWS * COLUMNS..).filter(|_| far);
-                    next.into_iter().for_each(|d| prefetch(&d[..d.len().min(size)]));
-                    left
-                }
+            let results = match &mut d {
+                DenseMut::Half(d) => Results::Halves(take(d, there)?),
+                DenseMut::Single(d) => Results::Words(take(d, there)?),
             };
+            let left = kernel.run(&mut Tiles { count: there, k, from_c: false, a: of_a, b: of_b, d: results });
+            match &d {
+                DenseMut::Half(d) if far => expect(d, there),
+                DenseMut::Single(d) if far => expect(d, there),
+                _ => (),
+            }
             hard.extend((0..there).filter(|t| left >> t & 1 == 1).map(|t| (first + t) / parts));
         }
         hard.dedup();
         Some(hard)
+    }
+}
+
+/// The places of so many tiles, which are off the rest then.
+fn take<'a, T>(d: &mut &'a mut [T], tiles: usize) -> Option<&'a mut [[T; ROWS * COLUMNS]]> {
+    Some(d.split_off_mut(..tiles * ROWS * COLUMNS)?.as_chunks_mut().0)
+}
+
+/// Asks for the places of the tiles that are expected after these.
+fn expect<T>(d: &[T], tiles: usize) {
+    if let Some(d) = d.get((AHEAD - TILES) * ROWS * COLUMNS..) {
+        prefetch(&d[..d.len().min(tiles * ROWS * COLUMNS)]);
     }
 }
 

@@ -26,10 +26,10 @@ use super::fixed::Lines;
 use super::micro::is_ordinary;
 use super::step::{Consts, ENLARGED, ENLARGED_F32, Step};
 use super::{Buffer, Fda, MR, NR, Set, out};
-use crate::gemm::small::{COLUMNS, DEPTH, ROWS, SmallKernel, TILES, Tiles};
+use crate::gemm::small::{COLUMNS, DEPTH, ROWS, Results, SmallKernel, TILES, Tiles};
 use core::arch::x86_64::*;
 use core::cell::RefCell;
-use turn::{columns_of, lanes, put, put_columns, side_by_side, two_rows};
+use turn::{Number, columns_of, lanes, put, put_columns, side_by_side, two_rows};
 pub(super) use words::Decoder;
 use words::{Bounds, FromHighest, FromWords, OR_AND, Seen, Value};
 
@@ -439,8 +439,13 @@ impl Run<'_, '_> {
             states.fill([0.0; ROWS]);
             return;
         }
-        for t in 0..self.tiles.count {
-            for (j, codes) in columns_of(&self.tiles.d[t]).into_iter().enumerate() {
+        let Results::Words(d) = &self.tiles.d else {
+            // C is in words, always.
+            self.hard = !0;
+            return;
+        };
+        for (t, d) in d.iter().enumerate().take(self.tiles.count) {
+            for (j, codes) in columns_of(d).into_iter().enumerate() {
                 let c = if self.fda.out == out::F16_RNE {
                     _mm512_cvtph_ps(_mm512_cvtepi32_epi16(codes))
                 } else {
@@ -458,19 +463,11 @@ impl Run<'_, '_> {
     /// D's codes, row by row.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn end(&mut self) {
-        let states = self.to.states.view::<f32>().as_chunks::<ROWS>().0;
-        for t in 0..self.tiles.count {
-            let mut columns = [_mm512_setzero_si512(); COLUMNS];
-            for (j, to) in columns.iter_mut().enumerate() {
-                // SAFETY: 16 floats.
-                let d = unsafe { _mm512_loadu_ps(states[j * TILES + t].as_ptr()) };
-                *to = if self.fda.out == out::F16_RNE {
-                    _mm512_cvtepu16_epi32(_mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(d))
-                } else {
-                    _mm512_castps_si512(d)
-                };
-            }
-            put_columns(&columns, &mut self.tiles.d[t]);
+        let (states, half) = (self.to.states.view::<f32>().as_chunks::<ROWS>().0, self.fda.out == out::F16_RNE);
+        match &mut self.tiles.d {
+            Results::Words(d) if half => write::<_, true>(states, &mut d[..self.tiles.count]),
+            Results::Words(d) => write::<_, false>(states, &mut d[..self.tiles.count]),
+            Results::Halves(d) => write::<_, true>(states, &mut d[..self.tiles.count]),
         }
     }
 
@@ -494,6 +491,24 @@ impl Run<'_, '_> {
             c: to.states.view_mut::<f32>().as_mut_ptr(),
             vectors: self.tiles.count,
         }
+    }
+}
+
+/// Tiles' codes, row by row, from their states: f32 as they are, or f16 (`HALF`).
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn write<T: Number, const HALF: bool>(states: &[[f32; ROWS]], d: &mut [[T; ROWS * COLUMNS]]) {
+    for (t, d) in d.iter_mut().enumerate() {
+        let mut columns = [_mm512_setzero_si512(); COLUMNS];
+        for (j, to) in columns.iter_mut().enumerate() {
+            // SAFETY: 16 floats.
+            let d = unsafe { _mm512_loadu_ps(states[j * TILES + t].as_ptr()) };
+            *to = if HALF {
+                _mm512_cvtepu16_epi32(_mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(d))
+            } else {
+                _mm512_castps_si512(d)
+            };
+        }
+        put_columns(&columns, d);
     }
 }
 

@@ -77,17 +77,47 @@ fn turn([x, y, z, w]: [__m512i; 4]) -> [__m512i; 4] {
     ]
 }
 
-/// Writes 16 rows of 8 numbers, given by columns.
+/// A number on its way out.
+pub(super) trait Number: Sized {
+    /// Stores 16 words, or what fits of them.
+    ///
+    /// # Safety
+    /// The instructions are there.
+    unsafe fn put(to: &mut [Self; 16], x: __m512i);
+}
+
+impl Number for u32 {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn put(to: &mut [Self; 16], x: __m512i) {
+        put(to, x);
+    }
+}
+
+impl Number for u16 {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn put(to: &mut [Self; 16], x: __m512i) {
+        // SAFETY: 16 halves.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(x)) }
+    }
+}
+
+/// Writes 16 rows of 8 numbers, given by columns of words.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn put_columns(columns: &[__m512i; COLUMNS], to: &mut [u32; ROWS * COLUMNS]) {
+pub(super) fn put_columns<T: Number>(columns: &[__m512i; COLUMNS], to: &mut [T; ROWS * COLUMNS]) {
     let [a, b, c, d, e, f, g, h] = *columns;
     let (low, high) = (turn([a, b, c, d]), turn([e, f, g, h]));
     let first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
     let second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    let to = to.as_chunks_mut::<16>().0;
     for p in 0..4 {
-        put(&mut to[PAIRS[p][0] * 16..], _mm512_permutex2var_epi64(low[p], first, high[p]));
-        put(&mut to[PAIRS[p][1] * 16..], _mm512_permutex2var_epi64(low[p], second, high[p]));
+        // SAFETY: the instructions are there.
+        unsafe {
+            T::put(&mut to[PAIRS[p][0]], _mm512_permutex2var_epi64(low[p], first, high[p]));
+            T::put(&mut to[PAIRS[p][1]], _mm512_permutex2var_epi64(low[p], second, high[p]));
+        }
     }
 }
 
