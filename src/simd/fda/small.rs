@@ -332,6 +332,7 @@ impl Run<'_, '_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn pack_rows<V: Value, const L: usize, const ALL: bool, const FROM: u8>(&mut self, slab: usize, low: i16) {
         let (decoder, tiles) = (self.decoders[0], self.tiles.count);
+        let fields = decoder.fields.lanes();
         let there = self.tiles.k - slab * SLAB;
         let words = &mut self.to.read.rows.as_chunks_mut::<SLAB>().0[slab];
         let values = self.to.b_values.view_mut::<V>().as_chunks_mut::<ROWS>().0;
@@ -361,7 +362,7 @@ impl Run<'_, '_> {
                     store(&mut words[k][1], odd);
                 }
                 _ if seen.small => decoder.put_small::<V, true>(x, tiles, &mut values[at..], L),
-                _ => decoder.put::<V, true>(x, tiles, &mut values[at..], L),
+                _ => decoder.put::<V, true>(&fields, x, tiles, &mut values[at..], L),
             }
         }
         let signs = self.to.b_signs.view_mut::<u32>().as_chunks_mut().0;
@@ -374,6 +375,7 @@ impl Run<'_, '_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn pack_columns<V: Value, const L: usize, const ALL: bool>(&mut self, slab: usize, low: i16) {
         let (decoder, tiles) = (self.decoders[1], self.tiles.count);
+        let fields = decoder.fields.lanes();
         let there = self.tiles.k - slab * SLAB;
         let words = &self.to.read.columns.as_chunks::<{ SLAB / SIDE }>().0[slab];
         let values = self.to.a_values.view_mut::<V>().as_chunks_mut::<16>().0;
@@ -398,7 +400,7 @@ impl Run<'_, '_> {
                 if seen.small {
                     decoder.put_small::<V, false>(x, tiles, to, L * MR / 16);
                 } else {
-                    decoder.put::<V, false>(x, tiles, to, L * MR / 16);
+                    decoder.put::<V, false>(&fields, x, tiles, to, L * MR / 16);
                 }
             }
         }

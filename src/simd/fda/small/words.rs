@@ -177,14 +177,10 @@ impl Decoder {
         _mm512_packus_epi16(bytes[0], bytes[1])
     }
 
-    /// The values of eight words, each at the top of its lane; with `SMALL`, subnormal ones and zeros may be among
-    /// them.
+    /// The values of eight words, each at the top of its lane, whatever they are.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn values<const SMALL: bool>(&self, x: __m512i) -> __m512d {
-        if !SMALL {
-            return self.fields.values(x);
-        }
+    fn any_values(&self, x: __m512i) -> __m512d {
         let Fields { down, mask, .. } = self.fields;
         let moved = _mm512_srav_epi64(x, _mm512_set1_epi64(down));
         let fields = _mm512_and_si512(moved, _mm512_set1_epi64(mask & i64::MAX));
@@ -223,19 +219,29 @@ impl Decoder {
     }
 
     /// Stores 16 values of each tile, `stride` times 16 apart, given as the even and the odd ones (`LANES`) or as the first
-    /// and the second ones.
+    /// and the second ones: usual words, or any where values can be made as words.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn put<V: Value, const LANES: bool>(
         &self,
-        x: [__m512i; 2],
+        fields: &FieldLanes,
+        [x, y]: [__m512i; 2],
         tiles: usize,
         to: &mut [[V; 16]],
         stride: usize,
     ) {
-        let Some(highest) = self.highest(x) else { return self.put_each::<V, LANES, false>(x, tiles, to, stride) };
-        // SAFETY: the instructions are there.
-        unsafe { V::extend::<LANES>(self, highest, tiles, to, stride) }
+        if let Some(highest) = self.highest([x, y]) {
+            // SAFETY: the instructions are there.
+            return unsafe { V::extend::<LANES>(self, highest, tiles, to, stride) };
+        }
+        let Some(to) = all_tiles(to, stride) else { return };
+        for t in 0..TILES {
+            if t < tiles {
+                let parts = [fields.values(raised(x, t)), fields.values(raised(y, t))];
+                // SAFETY: the instructions are there.
+                unsafe { V::store::<LANES>(&mut to[t * stride], parts) }
+            }
+        }
     }
 
     /// `put` with zeros and subnormal numbers.
@@ -244,31 +250,15 @@ impl Decoder {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn put_small<V: Value, const LANES: bool>(
         &self,
-        x: [__m512i; 2],
-        tiles: usize,
-        to: &mut [[V; 16]],
-        stride: usize,
-    ) {
-        self.put_each::<V, LANES, true>(x, tiles, to, stride);
-    }
-
-    /// `put` by way of f64.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn put_each<V: Value, const LANES: bool, const SMALL: bool>(
-        &self,
         [x, y]: [__m512i; 2],
         tiles: usize,
         to: &mut [[V; 16]],
         stride: usize,
     ) {
-        let Some(to) = all_tiles(to, stride) else { return };
-        for t in 0..TILES {
-            if t < tiles {
-                let parts = [self.values::<SMALL>(raised(x, t)), self.values::<SMALL>(raised(y, t))];
-                // SAFETY: the instructions are there.
-                unsafe { V::store::<LANES>(&mut to[t * stride], parts) }
-            }
+        for t in 0..TILES.min(tiles) {
+            let parts = [self.any_values(raised(x, t)), self.any_values(raised(y, t))];
+            // SAFETY: the instructions are there.
+            unsafe { V::store::<LANES>(&mut to[t * stride], parts) }
         }
     }
 
@@ -356,10 +346,26 @@ pub(super) struct Fields {
 impl Fields {
     #[inline]
     #[target_feature(enable = "avx512f")]
+    pub(super) fn lanes(&self) -> FieldLanes {
+        let Self { down, mask, bias } = *self;
+        FieldLanes { down: _mm512_set1_epi64(down), mask: _mm512_set1_epi64(mask), bias: _mm512_set1_epi64(bias) }
+    }
+}
+
+/// The same in every lane: made before a loop, so that it stays in registers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FieldLanes {
+    down: __m512i,
+    mask: __m512i,
+    bias: __m512i,
+}
+
+impl FieldLanes {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
     fn values(&self, x: __m512i) -> __m512d {
-        let moved = _mm512_srav_epi64(x, _mm512_set1_epi64(self.down));
-        let fields = _mm512_and_si512(moved, _mm512_set1_epi64(self.mask));
-        _mm512_castsi512_pd(_mm512_add_epi64(fields, _mm512_set1_epi64(self.bias)))
+        let fields = _mm512_and_si512(_mm512_srav_epi64(x, self.down), self.mask);
+        _mm512_castsi512_pd(_mm512_add_epi64(fields, self.bias))
     }
 }
 
@@ -379,21 +385,21 @@ pub(super) struct FromHighest {
 }
 
 impl Columns for FromWords {
-    /// How far words move up.
-    type Step = __m512i;
+    /// How far words move up, and how values are made.
+    type Step = (__m512i, FieldLanes);
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn step(self, t: usize, _l: usize) -> __m512i {
-        up(t)
+    unsafe fn step(self, t: usize, _l: usize) -> (__m512i, FieldLanes) {
+        (up(t), self.fields.lanes())
     }
 
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn values(self, step: __m512i, k: usize) -> [__m512d; 2] {
+    unsafe fn values(self, (up, fields): (__m512i, FieldLanes), k: usize) -> [__m512d; 2] {
         // SAFETY: the caller has words of this position.
-        let [even, odd] = unsafe { moved(self.words.add(k), step) };
-        [self.fields.values(even), self.fields.values(odd)]
+        let [even, odd] = unsafe { moved(self.words.add(k), up) };
+        [fields.values(even), fields.values(odd)]
     }
 }
 
