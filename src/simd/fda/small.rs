@@ -18,7 +18,9 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
+mod from;
 mod turn;
+mod value;
 mod words;
 
 use super::avx512::{Columns, FromPanel, step_tiles};
@@ -29,9 +31,11 @@ use super::{Buffer, Fda, MR, NR, Set, out};
 use crate::gemm::small::{COLUMNS, DEPTH, ROWS, Results, SmallKernel, TILES, Tiles};
 use core::arch::x86_64::*;
 use core::cell::RefCell;
+use from::{FromHighest, FromWords};
 use turn::{Number, columns_of, lanes, put, put_columns, side_by_side, two_rows};
+use value::Value;
 pub(super) use words::Decoder;
-use words::{Bounds, FromHighest, FromWords, OR_AND, Seen, Value};
+use words::{Bounds, OR_AND, Seen};
 
 /// Exponents that a window spans.
 const WINDOW: i32 = 32;
