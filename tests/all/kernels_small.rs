@@ -4,6 +4,7 @@
 use crate::rng::Rng;
 use gemmulate::accumulate::Recipe;
 use gemmulate::format::{FormatSpec, Specials};
+use gemmulate::gemm::Workspace;
 use gemmulate::prelude::*;
 use gemmulate::simd::Isa;
 use half::{bf16, f16};
@@ -202,4 +203,31 @@ fn largest_sums_of_small_tiles_are_the_references() {
             assert_eq!(found.iter().map(|x| x.to_bits().into()).collect::<Vec<u64>>(), want, "{name}, {c:x}");
         }
     }
+}
+
+/// Batches of ordinary numbers, one after another, are written where they belong, whichever tile is done again.
+fn check_written<D: Format>(name: &str) {
+    let (unit, mut rng) = (Unit::find(name).unwrap(), Rng(5));
+    let mut draw = || f16::from_f32((rng.next() % 2001) as f32 / 1000.0 - 1.0);
+    for (count, m, special) in
+        [(1, 16, None), (3, 16, None), (9, 16, None), (9, 16, Some(5)), (3, 48, Some(1)), (8, 32, None)]
+    {
+        let mut a = Array3::from_shape_simple_fn((count, m, 16), &mut draw);
+        let b = Array3::from_shape_simple_fn((count, 16, 8), &mut draw);
+        if let Some(t) = special {
+            a[[t, 3, 2]] = f16::INFINITY;
+        }
+        let blank = Array3::from_elem((count, m, 8), D::from_bits(1));
+        let (mut want, mut found, mut workspace) = (blank.clone(), blank, Workspace::new());
+        Gemm::on(&unit).isa(Isa::Reference).run_batch_into(&a, &b, &mut want, &mut workspace).unwrap();
+        Gemm::on(&unit).run_batch_into(&a, &b, &mut found, &mut workspace).unwrap();
+        let bits = |x: &Array3<D>| x.mapv(D::to_bits);
+        assert_eq!(bits(&found), bits(&want), "{name}: {count} of {m} rows, {special:?}");
+    }
+}
+
+#[test]
+fn results_of_batches_are_where_they_belong() {
+    check_written::<f32>("hopper/mma.m16n8k16.f32.f16.f16.f32");
+    check_written::<f16>("hopper/mma.m16n8k16.f16.f16.f16.f16");
 }
