@@ -7,8 +7,8 @@
 //! shift and comparison counts four times. Tiles in which anything is special, far or too large are left
 //! to the ordinary kernel.
 //!
-//! A's f64 values are made while products are summed: of the words, where none is subnormal or zero, or of the highest
-//! words of values, which take the words' place then (`rows`). Else they have a panel, as f32 values and all of B's do.
+//! A's f64 values are made while products are summed: of the words, where all are usual (normal and within the window), or
+//! of the highest words of values, which take the words' place then (`rows`). Else they have a panel, as f32 values and all of B's do.
 //!
 //! Which row is which lane is left to the shuffles that are cheapest: rows 0, 2, 1, 3 and so on are the even lanes,
 //! rows 8, 10, 9, 11 and so on the odd ones. A's panel keeps columns as they come, four positions of K side by side
@@ -316,6 +316,7 @@ impl Run<'_, '_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn pack<V: Value, const L: usize>(&mut self, tops: [i32; 2], usual: [bool; 2], from: u8) {
         let [a, b] = tops.map(window);
+        // What `all` never asks for need not be compiled: f32 values are always in the panel, f64 ones only if unusual.
         for slab in 0..self.tiles.k.div_ceil(SLAB).min(SLABS) {
             match from {
                 rows::WORDS if !V::NARROW => self.pack_rows::<V, L, false, { rows::WORDS }>(slab, a),
