@@ -20,6 +20,7 @@
 mod end;
 mod exponents;
 mod few;
+mod fused;
 mod round_down;
 mod vector;
 
@@ -29,8 +30,8 @@ use super::{MR, NR, out};
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use end::end;
+use exponents::exponents;
 pub(super) use exponents::largest;
-use exponents::{exponents, fields};
 pub(super) use few::steps_few;
 pub(super) use vector::Vectors;
 
@@ -65,15 +66,14 @@ struct Places {
 
 impl Places {
     #[inline(always)]
-    fn of(buffers: &mut MaybeUninit<Buffers>) -> Self {
-        let at = buffers.as_mut_ptr();
+    fn of(buffers: *mut Buffers) -> Self {
         // SAFETY: within the buffers.
         unsafe {
             Self {
-                largest: (&raw mut (*at).largest).cast(),
-                by: (&raw mut (*at).by).cast(),
-                sums: (&raw mut (*at).sums).cast(),
-                rests: (&raw mut (*at).rests).cast(),
+                largest: (&raw mut (*buffers).largest).cast(),
+                by: (&raw mut (*buffers).by).cast(),
+                sums: (&raw mut (*buffers).sums).cast(),
+                rests: (&raw mut (*buffers).rests).cast(),
             }
         }
     }
@@ -136,8 +136,12 @@ unsafe fn run<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     skip: &mut [u32],
     steps: usize,
 ) -> Advance {
+    if const { fused::fuses::<S, OUT, L, PAIRS>() } {
+        // SAFETY: the caller's promise, handed on.
+        return unsafe { fused::steps::<S, L>(set, p, q, skip, steps) };
+    }
     let mut buffers = MaybeUninit::<Buffers>::uninit();
-    let to = Places::of(&mut buffers);
+    let to = Places::of(buffers.as_mut_ptr());
     each_step(
         p,
         q,
@@ -188,11 +192,27 @@ unsafe fn group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
 ) -> u32 {
     // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
     unsafe {
-        for row in (0..MR).step_by(4) {
-            skip |= exponents::<S, L>(set, p, q, row, 0..q.length::<L>(), to);
-        }
+        skip |= exponents::<S, L>(set, p, q, 0..q.length::<L>(), to);
+        rest_of_group::<S, OUT, L, PAIRS>(set, p, q, skip, to)
+    }
+}
+
+/// A step of 8 rows by 64 columns, the largest exponents of which are there.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn rest_of_group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    mut skip: u32,
+    to: Places,
+) -> u32 {
+    // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
+    unsafe {
         for row in 0..MR {
-            begin::<S, OUT, PAIRS>(set, p, q, row, to);
+            begin::<S, OUT, PAIRS>(set, p, q, row, false, to);
         }
         for t in 0..p.vectors {
             for row in (0..MR).step_by(2) {
@@ -205,36 +225,40 @@ unsafe fn group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     }
 }
 
-/// What a row's products are multiplied by, and its c.
+/// What a row's products are multiplied by, and its c; or, to `shift` them, what is added to their codes.
 ///
 /// # Safety
 /// As `steps_fast`.
 #[inline(always)]
-unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(set: S, p: &Step, q: &Consts, row: usize, to: Places) {
+unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    row: usize,
+    shift: bool,
+    to: Places,
+) {
     let bits = q.frac_bits - if PAIRS { REST } else { 0 };
-    let (field, up) = (set.splat(EXP32 as u32), set.splat(((254 + bits) << 23) as u32));
+    let up = set.splat(((if shift { 127 } else { 254 } + bits) << 23) as u32);
     for d in (0..16).step_by(S::LANES) {
-        // SAFETY (whole function): panels and states are as large as the step, and aligned.
-        let powers = fields(set, unsafe { set.load(to.largest.add(row * NR / 4 + d)) });
         let at = row * NR + d;
-        let mut c = [field; 4];
+        let mut c = [up; 4];
         for t in 0..4 {
+            // SAFETY (whole function): panels and states are as large as the step, and aligned.
             c[t] = unsafe { set.load(p.c.add(at + 16 * t).cast()) };
-        }
-        let mut by = [field; 4];
-        for t in 0..4 {
-            by[t] = set.max_positive(powers[t], set.and(c[t], field));
         }
         if OUT == out::F16_RNE {
             // A subnormal f16 c counts with the format's lowest exponent.
-            let low = set.splat((127 - 14) << 23);
+            let (field, low) = (set.splat(EXP32 as u32), set.splat((127 - 14) << 23));
             for t in 0..4 {
                 let zero = set.equal(set.left::<1>(c[t]), set.splat(0));
-                by[t] = set.max_positive(by[t], if q.zero_c == 0 { set.without(zero, low) } else { low });
+                let low = if q.zero_c == 0 { set.without(zero, low) } else { low };
+                c[t] = set.max_positive(low, set.and(c[t], field));
             }
         }
+        let by = set.less_fields(up, unsafe { set.load(to.largest.add(row * NR / 4 + d)) }, c);
         for t in 0..4 {
-            unsafe { set.store(to.by.add(at + 16 * t), set.sub(up, by[t])) }
+            unsafe { set.store(to.by.add(at + 16 * t), by[t]) }
         }
     }
 }

@@ -156,7 +156,11 @@ fn word<const T: i32>(bytes: __m256i) -> __m256i {
 unsafe fn begin<const OUT: u8>(set: Avx2, p: &Step, q: &Consts, row: usize, to: *mut Buffers) -> u32 {
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        let (best, doubt) = aligned::largest::<_, 0>(set, p, q, row, 0..q.block, 0);
+        let (best, doubt) = if q.tiny & 1 == 0 {
+            aligned::largest::<_, 0, false>(set, p, q, row, 0..q.block, 0)
+        } else {
+            aligned::largest::<_, 0, true>(set, p, q, row, 0..q.block, 0)
+        };
         let count = negatives(p, q, row);
         for r in 0..ROWS {
             for h in 0..2 {

@@ -159,6 +159,174 @@ pub(super) unsafe fn sums_f32<const UNROLL: usize>(
     }
 }
 
+/// `$x` times a power of two, or with an exponent added to its code.
+macro_rules! scaled {
+    ($to:literal, $x:literal, $by:literal) => {
+        concat!(
+            ".if {shift}\nvpaddd ",
+            $to,
+            ", ",
+            $by,
+            ", ",
+            $x,
+            "\n",
+            ".else\nvmulps ",
+            $to,
+            ", ",
+            $by,
+            ", ",
+            $x,
+            "\n.endif\n",
+        )
+    };
+}
+
+/// What the assembly below reads besides pointers.
+#[repr(C, align(32))]
+struct Aligned {
+    mxcsr: u32,
+    saved: u32,
+    /// The f32 code from which what scales products is taken to scale results.
+    down: u32,
+    /// Pairs of rows.
+    pairs: u32,
+    /// Bytes from the end of 16 columns to the next 16.
+    back: usize,
+    /// Bytes of the rows of A.
+    back_in_a: usize,
+}
+
+/// Two rows by 16 columns times a step of K, scaled, truncated and added up: the bodies of the loop, `$i` steps on. Few
+/// operations of one kind follow one another, for each kind has its own ports.
+macro_rules! aligned_products {
+    ($($i:literal)*) => { concat!($(
+        "vmovaps ymm8, [{b} + 64*", $i, "]\n",
+        "vmovaps ymm9, [{b} + 64*", $i, " + 32]\n",
+        "vbroadcastss ymm14, [{a} + 4*", $i, "]\n",
+        "vmulps ymm10, ymm14, ymm8\n",
+        "vmulps ymm11, ymm14, ymm9\n",
+        scaled!("ymm10", "ymm10", "ymm4"),
+        scaled!("ymm11", "ymm11", "ymm5"),
+        "vcvttps2dq ymm10, ymm10\n",
+        "vcvttps2dq ymm11, ymm11\n",
+        "vpaddd ymm0, ymm0, ymm10\n",
+        "vpaddd ymm1, ymm1, ymm11\n",
+        "vbroadcastss ymm14, [{a} + {s} + 4*", $i, "]\n",
+        "vmulps ymm12, ymm14, ymm8\n",
+        "vmulps ymm13, ymm14, ymm9\n",
+        scaled!("ymm12", "ymm12", "ymm6"),
+        scaled!("ymm13", "ymm13", "ymm7"),
+        "vcvttps2dq ymm12, ymm12\n",
+        "vcvttps2dq ymm13, ymm13\n",
+        "vpaddd ymm2, ymm2, ymm12\n",
+        "vpaddd ymm3, ymm3, ymm13\n",
+    )*) };
+}
+
+/// Steps of products aligned one by one, from what they are scaled by to results: so many rows by 64 columns. `by` are powers
+/// of two, `2^(F - e_max)`, or, to `SHIFT`, their exponent fields less that of 1.
+///
+/// # Safety
+/// AVX2 is there; `rows` is even, `L` a multiple of 4, neither 0. There are as many of all, `b` by 16 columns; it, `by` and
+/// `states` are aligned to 32 bytes.
+#[inline]
+pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
+    rows: usize,
+    a: *const f32,
+    b: *const f32,
+    by: *const u32,
+    states: *mut f32,
+) {
+    let mut control = Aligned {
+        mxcsr: ROUND_TO_ZERO,
+        saved: 0,
+        down: if SHIFT { 127 } else { 254 } << 23,
+        pairs: rows as u32 / 2,
+        back: 4 * rows * NR - 64,
+        back_in_a: 4 * rows * L,
+    };
+    // SAFETY: reads and writes within bounds, as the caller promises. MXCSR is set back; the integers and scaled products
+    // are the same under every mode.
+    unsafe {
+        asm!(
+            "vstmxcsr [{ctl} + 4]",
+            "vldmxcsr [{ctl}]",
+            "vbroadcastss ymm15, [{ctl} + 8]",
+            "mov {t:e}, 4",
+            "2:",
+            "mov {r:e}, [{ctl} + 12]",
+            "3:",
+            "vmovaps ymm4, [{by}]",
+            "vmovaps ymm5, [{by} + 32]",
+            "vmovaps ymm6, [{by} + 256]",
+            "vmovaps ymm7, [{by} + 288]",
+            scaled!("ymm0", "[{c}]", "ymm4"),
+            scaled!("ymm1", "[{c} + 32]", "ymm5"),
+            scaled!("ymm2", "[{c} + 256]", "ymm6"),
+            scaled!("ymm3", "[{c} + 288]", "ymm7"),
+            "vcvttps2dq ymm0, ymm0",
+            "vcvttps2dq ymm1, ymm1",
+            "vcvttps2dq ymm2, ymm2",
+            "vcvttps2dq ymm3, ymm3",
+            ".if {l} > 4",
+            "mov {k:e}, {l} / 4",
+            "4:",
+            ".endif",
+            aligned_products!("0" "1" "2" "3"),
+            "add {a}, 16",
+            "add {b}, 256",
+            ".if {l} > 4",
+            "dec {k:e}",
+            "jnz 4b",
+            ".endif",
+            "sub {b}, 64 * {l}",
+            "vcvtdq2ps ymm0, ymm0",
+            "vcvtdq2ps ymm1, ymm1",
+            "vcvtdq2ps ymm2, ymm2",
+            "vcvtdq2ps ymm3, ymm3",
+            "vpsubd ymm4, ymm15, ymm4",
+            "vpsubd ymm5, ymm15, ymm5",
+            "vpsubd ymm6, ymm15, ymm6",
+            "vpsubd ymm7, ymm15, ymm7",
+            "vmulps ymm0, ymm0, ymm4",
+            "vmulps ymm1, ymm1, ymm5",
+            "vmulps ymm2, ymm2, ymm6",
+            "vmulps ymm3, ymm3, ymm7",
+            "vmovaps [{c}], ymm0",
+            "vmovaps [{c} + 32], ymm1",
+            "vmovaps [{c} + 256], ymm2",
+            "vmovaps [{c} + 288], ymm3",
+            "add {a}, {s}",
+            "add {by}, 512",
+            "add {c}, 512",
+            "dec {r:e}",
+            "jnz 3b",
+            "sub {a}, [{ctl} + 24]",
+            "add {b}, 64 * {l}",
+            "sub {by}, [{ctl} + 16]",
+            "sub {c}, [{ctl} + 16]",
+            "dec {t:e}",
+            "jnz 2b",
+            "vldmxcsr [{ctl} + 4]",
+            l = const L,
+            s = const 4 * L,
+            shift = const SHIFT as usize,
+            ctl = in(reg) &raw mut control,
+            a = inout(reg) a => _,
+            b = inout(reg) b => _,
+            by = inout(reg) by => _,
+            c = inout(reg) states => _,
+            t = out(reg) _,
+            r = out(reg) _,
+            k = out(reg) _,
+            out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _, out("ymm4") _, out("ymm5") _, out("ymm6") _,
+            out("ymm7") _, out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _, out("ymm12") _,
+            out("ymm13") _, out("ymm14") _, out("ymm15") _,
+            options(nostack),
+        );
+    }
+}
+
 /// Integers `sums` rounded to f32 times the f32 whose code is `down` less `by`, for 8 rows by 64 columns. Three operations
 /// for what takes seven where magnitudes are prepared for rounding to nearest.
 ///

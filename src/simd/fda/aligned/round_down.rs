@@ -5,7 +5,7 @@
 
 #![allow(clippy::needless_range_loop, reason = "vectors index several arrays at once")]
 
-use super::{Buffers, Places, Vectors, add_products, each_step, exponents, fields};
+use super::{Buffers, Places, Vectors, add_products, each_step, exponents};
 use crate::simd::fda::micro::Advance;
 use crate::simd::fda::round_down::{FAR, Floors, LARGE};
 use crate::simd::fda::step::{Consts, Step};
@@ -44,7 +44,7 @@ unsafe fn run<S: Vectors, const SUMS: usize, const L: usize>(
     steps: usize,
 ) -> Advance {
     let mut buffers = [const { MaybeUninit::<Buffers>::uninit() }; SUMS];
-    let to = buffers.each_mut().map(Places::of);
+    let to = buffers.each_mut().map(|buffers| Places::of(buffers.as_mut_ptr()));
     each_step(
         p,
         q,
@@ -74,9 +74,7 @@ unsafe fn group<S: Vectors, const SUMS: usize, const L: usize>(
     // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
     unsafe {
         for h in 0..SUMS {
-            for row in (0..MR).step_by(4) {
-                skip |= exponents::<S, L>(set, p, q, row, h * part..(h + 1) * part, to[h]);
-            }
+            skip |= exponents::<S, L>(set, p, q, h * part..(h + 1) * part, to[h]);
             for row in 0..MR {
                 begin(set, q, row, to[h]);
             }
@@ -114,9 +112,9 @@ unsafe fn begin<S: Vectors>(set: S, q: &Consts, row: usize, to: Places) {
     let up = set.splat(((254 + q.frac_bits) << 23) as u32);
     for d in (0..16).step_by(S::LANES) {
         // SAFETY (whole function): buffers are as large as the step, and aligned.
-        let powers = fields(set, unsafe { set.load(to.largest.add(row * NR / 4 + d)) });
+        let by = set.less_fields(up, unsafe { set.load(to.largest.add(row * NR / 4 + d)) }, [set.splat(0); 4]);
         for t in 0..4 {
-            unsafe { set.store(to.by.add(row * NR + d + 16 * t), set.sub(up, powers[t])) }
+            unsafe { set.store(to.by.add(row * NR + d + 16 * t), by[t]) }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the kernel of aligned products asks of an instruction set: vectors of 32-bit words, as integers or f32.
 
 use super::REST;
+use crate::simd::fda::step::EXP32;
 use crate::simd::fda::{out, round_to_zero};
 use crate::simd::{Avx2, Sse2};
 use core::arch::x86_64::*;
@@ -83,6 +84,39 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     /// Whether any lane is not 0.
     fn any(self, x: Self::V) -> bool;
 
+    /// Whether the set has `products_and_ends`.
+    const FUSES: bool = false;
+
+    /// From what products and states are multiplied by, `by`, or to `shift` them what is added to their codes, to
+    /// results rounded toward zero: of steps of `L` products of so many rows, a multiple of 8, by 64 columns.
+    ///
+    /// # Safety
+    /// There are as many of each, `by` and `states` aligned to 32 bytes; results are normal numbers, or 0.
+    #[inline(always)]
+    unsafe fn products_and_ends<const L: usize>(
+        self,
+        _shift: bool,
+        _rows: usize,
+        _panels: [*const f32; 2],
+        _by: *const u32,
+        _states: *mut f32,
+    ) {
+    }
+
+    /// `up` less the larger exponent field, in place: of word `c[t]`, or byte `t` of `bytes`, for each `t`.
+    #[inline(always)]
+    fn less_fields(self, up: Self::V, bytes: Self::V, c: [Self::V; 4]) -> [Self::V; 4] {
+        let (fields, field) = (fields(self, bytes), self.splat(EXP32 as u32));
+        let mut less = c;
+        for t in 0..4 {
+            less[t] = self.max_positive(fields[t], self.and(c[t], field));
+        }
+        for t in 0..4 {
+            less[t] = self.sub(up, less[t]);
+        }
+        less
+    }
+
     /// Integers `sums`, rounded toward zero to f32, times the f32 whose code is `down` less `by`, for 8 rows by 64 columns:
     /// where the set has a way that is worth its while for so many at once. Returns whether it has.
     ///
@@ -92,6 +126,19 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     unsafe fn end_all(self, _sums: *const u32, _by: *const u32, _down: u32, _to: *mut f32) -> bool {
         false
     }
+}
+
+/// The exponent fields of bytes `4 j + t`, for each `t`, in place.
+#[inline(always)]
+fn fields<S: Vectors>(set: S, bytes: S::V) -> [S::V; 4] {
+    let field = set.splat(EXP32 as u32);
+    // Other bits stand around them.
+    [
+        set.and(set.left::<23>(bytes), field),
+        set.and(set.left::<15>(bytes), field),
+        set.and(set.left::<7>(bytes), field),
+        set.and(set.right::<1>(bytes), field),
+    ]
 }
 
 /// Operations of one instruction each, or few.
@@ -233,6 +280,51 @@ impl Vectors for Avx2 {
         // SAFETY: the caller's promise; `self` is the proof that AVX2 is there.
         unsafe { round_to_zero::scaled(sums, by, down, to) }
         true
+    }
+
+    const FUSES: bool = true;
+
+    #[inline(always)]
+    unsafe fn products_and_ends<const L: usize>(
+        self,
+        shift: bool,
+        rows: usize,
+        [a, b]: [*const f32; 2],
+        by: *const u32,
+        states: *mut f32,
+    ) {
+        // SAFETY: the caller's promise; `self` is the proof that AVX2 is there.
+        unsafe {
+            if shift {
+                round_to_zero::products_and_ends::<L, true>(rows, a, b, by, states);
+            } else {
+                round_to_zero::products_and_ends::<L, false>(rows, a, b, by, states);
+            }
+        }
+    }
+
+    /// The larger byte is found where `c`'s field has been shifted to it; times -128 it is minus the field in place.
+    #[inline(always)]
+    fn less_fields(self, up: __m256i, bytes: __m256i, c: [__m256i; 4]) -> [__m256i; 4] {
+        let lower = self.left::<16>(bytes);
+        let (third, fourth) = (self.splat(0x80 << 16), self.splat(0x80 << 24));
+        let parts = [
+            (lower, self.right::<7>(c[0]), third),
+            (lower, self.left::<1>(c[1]), fourth),
+            (bytes, self.right::<7>(c[2]), third),
+            (bytes, self.left::<1>(c[3]), fourth),
+        ];
+        let mut d = c;
+        // SAFETY: `self` is the proof.
+        unsafe {
+            for (t, (bytes, c, place)) in parts.into_iter().enumerate() {
+                d[t] = _mm256_maddubs_epi16(_mm256_max_epu8(c, bytes), place);
+            }
+        }
+        for d in &mut d {
+            *d = self.add(up, *d);
+        }
+        d
     }
 }
 

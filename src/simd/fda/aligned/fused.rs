@@ -1,0 +1,108 @@
+//! Steps from products to results in one loop of assembly (`round_to_zero.rs`), for all row groups together: the rounding
+//! mode is changed once for them, which on Zen 5 may take some 20 cycles, and in some builds, for reasons unknown, 90.
+
+use super::{Buffers, MR, NR, Places, Vectors, begin, exponents, rest_of_group};
+use crate::simd::decode::f32_power;
+use crate::simd::fda::micro::Advance;
+use crate::simd::fda::step::{Consts, Step};
+use crate::simd::fda::{GROUPS, out};
+use core::mem::MaybeUninit;
+use core::ops::Range;
+
+/// So many steps are worth a look at all states.
+const SHIFTS: usize = 8;
+
+/// What products and states of all row groups are scaled by.
+#[repr(C, align(64))]
+struct All([MaybeUninit<u32>; GROUPS * MR * NR]);
+
+/// Whether the set has a way of its own from products to results.
+pub(super) const fn fuses<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>() -> bool {
+    S::FUSES && OUT == out::F32_RZ && !PAIRS && matches!(L, 4 | 8 | 16)
+}
+
+/// Whether products and states can be scaled by adding `F - e_max` to their exponent fields, in so many steps, instead of
+/// multiplying: any port can do that. It is never negative, so that no field becomes negative; and at most 126, so that
+/// zeros, and what is below f32's normal numbers, stay below 1.
+///
+/// # Safety
+/// As `steps_fast`; states are of so many row groups.
+#[inline(always)]
+unsafe fn shifts_suffice<S: Vectors>(set: S, p: &Step, q: &Consts, groups: usize, steps: usize) -> bool {
+    let top = 127 - i32::from(q.bias_sub);
+    if steps < SHIFTS || top > q.frac_bits || i32::from(q.floor_field) <= q.frac_bits {
+        return false;
+    }
+    // States stay below `2^F`, where e_max may be F: a product is below `2^(e + 2)`.
+    let most = f32_power(q.frac_bits) - (steps * q.block) as f32 * f32_power(top + 2);
+    if most < 0.0 {
+        return false;
+    }
+    let (mut large, limit) = ([set.splat(0); 4], set.splat(most.to_bits()));
+    for at in (0..groups * MR * NR).step_by(4 * S::LANES) {
+        for (i, large) in large.iter_mut().enumerate() {
+            // SAFETY: these are states, and aligned.
+            let c = set.without(set.splat(1 << 31), unsafe { set.load(p.c.add(at + i * S::LANES).cast()) });
+            *large = set.or(*large, set.greater(c, limit));
+        }
+    }
+    !set.any(set.or(set.or(large[0], large[1]), set.or(large[2], large[3])))
+}
+
+/// `Micro::steps_fast`, of steps of `L` products rounded toward zero to f32.
+///
+/// # Safety
+/// As there; called where the set's instructions are enabled, so that all of this is compiled for them.
+#[inline(always)]
+pub(super) unsafe fn steps<S: Vectors, const L: usize>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    skip: &mut [u32],
+    steps: usize,
+) -> Advance {
+    let (mut buffers, mut all) = (MaybeUninit::<Buffers>::uninit(), MaybeUninit::<All>::uninit());
+    let (to, all) = (Places::of(buffers.as_mut_ptr()), all.as_mut_ptr().cast::<u32>());
+    // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
+    let shift = unsafe { shifts_suffice(set, p, q, skip.len(), steps) };
+    for step in 0..steps {
+        let (here, mut more, mut ready) = (p.skip(step, q), 0, 0..0);
+        for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
+            let (p, q) = (here.group(g, q), q.group(g));
+            let mut late = *skip | unsafe { exponents::<S, L>(set, &p, &q, 0..L, to) };
+            if late == 0 && p.vectors == 4 {
+                if ready.end != g {
+                    unsafe { together::<S, L>(set, &here, shift, ready, all) }
+                    ready = g..g;
+                }
+                let to = Places { by: all.wrapping_add(g * MR * NR), ..to };
+                for row in 0..MR {
+                    unsafe { begin::<S, { out::F32_RZ }, false>(set, &p, &q, row, shift, to) }
+                }
+                ready.end = g + 1;
+            } else {
+                late = unsafe { rest_of_group::<S, { out::F32_RZ }, L, false>(set, &p, &q, late, to) };
+            }
+            (more, *skip) = (more | late & !*skip, *skip | late);
+        }
+        unsafe { together::<S, L>(set, &here, shift, ready, all) }
+        if more != 0 {
+            return Advance::by(step + 1);
+        }
+    }
+    Advance::by(steps)
+}
+
+/// Row groups that follow one another, none of whose pieces are left to others.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn together<S: Vectors, const L: usize>(set: S, p: &Step, shift: bool, groups: Range<usize>, all: *const u32) {
+    if !groups.is_empty() {
+        let (rows, at) = (groups.start * MR, groups.start * MR * NR);
+        let (a, c) = (p.a_val32.wrapping_add(rows * L), p.c.wrapping_add(at));
+        // SAFETY: the caller's promise; results are 0 or at least 2^-122.
+        unsafe { set.products_and_ends::<L>(shift, groups.len() * MR, [a, p.b_val32], all.wrapping_add(at), c) }
+    }
+}
