@@ -223,6 +223,15 @@ macro_rules! aligned_products {
     )*) };
 }
 
+/// MXCSR.
+#[inline]
+pub(super) fn mode() -> u32 {
+    let mut mode = 0;
+    // SAFETY: AVX is there, or nothing of this kernel runs; it writes a word.
+    unsafe { asm!("vstmxcsr [{}]", in(reg) &raw mut mode, options(nostack, preserves_flags)) }
+    mode
+}
+
 /// Steps of products aligned one by one, from what they are scaled by to results: so many rows by 64 columns. `by` are powers
 /// of two, `2^(F - e_max)`, or, to `SHIFT`, their exponent fields less that of 1.
 ///
@@ -236,10 +245,11 @@ pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
     b: *const f32,
     by: *const u32,
     states: *mut f32,
+    mode: u32,
 ) {
     let mut control = Aligned {
         mxcsr: ROUND_TO_ZERO,
-        saved: 0,
+        saved: mode,
         down: if SHIFT { 127 } else { 254 } << 23,
         pairs: rows as u32 / 2,
         back: 4 * rows * NR - 64,
@@ -249,7 +259,6 @@ pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
     // are the same under every mode.
     unsafe {
         asm!(
-            "vstmxcsr [{ctl} + 4]",
             "vldmxcsr [{ctl}]",
             "vbroadcastss ymm15, [{ctl} + 8]",
             "mov {t:e}, 4",

@@ -1,5 +1,5 @@
 //! Steps from products to results in one loop of assembly (`round_to_zero.rs`), for all row groups together: the rounding
-//! mode is changed once for them, which on Zen 5 may take some 20 cycles, and in some builds, for reasons unknown, 90.
+//! mode is changed once for them. On Zen 5 that takes some 20 cycles each way; it was 90 in builds whose code lay elsewhere.
 
 use super::{Buffers, MR, NR, Places, Vectors, begin, exponents, rest_of_group};
 use crate::simd::decode::f32_power;
@@ -65,6 +65,7 @@ pub(super) unsafe fn steps<S: Vectors, const L: usize>(
     let (to, all) = (Places::of(buffers.as_mut_ptr()), all.as_mut_ptr().cast::<u32>());
     // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
     let shift = unsafe { shifts_suffice(set, p, q, skip.len(), steps) };
+    let mode = set.mode();
     for step in 0..steps {
         let (here, mut more, mut ready) = (p.skip(step, q), 0, 0..0);
         for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
@@ -72,7 +73,7 @@ pub(super) unsafe fn steps<S: Vectors, const L: usize>(
             let mut late = *skip | unsafe { exponents::<S, L>(set, &p, &q, 0..L, to) };
             if late == 0 && p.vectors == 4 {
                 if ready.end != g {
-                    unsafe { together::<S, L>(set, &here, shift, ready, all) }
+                    unsafe { together::<S, L>(set, &here, shift, ready, all, mode) }
                     ready = g..g;
                 }
                 let to = Places { by: all.wrapping_add(g * MR * NR), ..to };
@@ -85,7 +86,7 @@ pub(super) unsafe fn steps<S: Vectors, const L: usize>(
             }
             (more, *skip) = (more | late & !*skip, *skip | late);
         }
-        unsafe { together::<S, L>(set, &here, shift, ready, all) }
+        unsafe { together::<S, L>(set, &here, shift, ready, all, mode) }
         if more != 0 {
             return Advance::by(step + 1);
         }
@@ -98,11 +99,18 @@ pub(super) unsafe fn steps<S: Vectors, const L: usize>(
 /// # Safety
 /// As `steps_fast`.
 #[inline(always)]
-unsafe fn together<S: Vectors, const L: usize>(set: S, p: &Step, shift: bool, groups: Range<usize>, all: *const u32) {
+unsafe fn together<S: Vectors, const L: usize>(
+    set: S,
+    p: &Step,
+    shift: bool,
+    groups: Range<usize>,
+    all: *const u32,
+    mode: u32,
+) {
     if !groups.is_empty() {
         let (rows, at) = (groups.start * MR, groups.start * MR * NR);
         let (a, c) = (p.a_val32.wrapping_add(rows * L), p.c.wrapping_add(at));
         // SAFETY: the caller's promise; results are 0 or at least 2^-122.
-        unsafe { set.products_and_ends::<L>(shift, groups.len() * MR, [a, p.b_val32], all.wrapping_add(at), c) }
+        unsafe { set.products_and_ends::<L>(shift, groups.len() * MR, [a, p.b_val32], all.wrapping_add(at), c, mode) }
     }
 }

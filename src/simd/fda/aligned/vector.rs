@@ -87,6 +87,12 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     /// Whether the set has `products_and_ends`.
     const FUSES: bool = false;
 
+    /// The rounding mode, and what stands beside it.
+    #[inline(always)]
+    fn mode(self) -> u32 {
+        0
+    }
+
     /// From what products and states are multiplied by, `by`, or to `shift` them what is added to their codes, to
     /// results rounded toward zero: of steps of `L` products of so many rows, a multiple of 8, by 64 columns.
     ///
@@ -100,6 +106,7 @@ pub(in crate::simd::fda) trait Vectors: Copy {
         _panels: [*const f32; 2],
         _by: *const u32,
         _states: *mut f32,
+        _mode: u32,
     ) {
     }
 
@@ -285,6 +292,11 @@ impl Vectors for Avx2 {
     const FUSES: bool = true;
 
     #[inline(always)]
+    fn mode(self) -> u32 {
+        round_to_zero::mode()
+    }
+
+    #[inline(always)]
     unsafe fn products_and_ends<const L: usize>(
         self,
         shift: bool,
@@ -292,13 +304,14 @@ impl Vectors for Avx2 {
         [a, b]: [*const f32; 2],
         by: *const u32,
         states: *mut f32,
+        mode: u32,
     ) {
         // SAFETY: the caller's promise; `self` is the proof that AVX2 is there.
         unsafe {
             if shift {
-                round_to_zero::products_and_ends::<L, true>(rows, a, b, by, states);
+                round_to_zero::products_and_ends::<L, true>(rows, a, b, by, states, mode);
             } else {
-                round_to_zero::products_and_ends::<L, false>(rows, a, b, by, states);
+                round_to_zero::products_and_ends::<L, false>(rows, a, b, by, states, mode);
             }
         }
     }
