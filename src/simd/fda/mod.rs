@@ -257,7 +257,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let broad = matches!(set, Set::Avx512(proof) if two_multipliers(proof));
     // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings. Of
     // four products, where there are two multipliers, f64 accumulators are as fast or a little faster (docs/kernels.md).
-    let few = block < FEW && f <= 25 && fixed.is_none() && !(broad && block == 4);
+    let few = block < FEW && f <= 25 && fixed.is_none() && !(broad && block == 4 && (out != out::F32_RZ || keep != -1));
     let aligned = (!wide || few) && !narrow && fits_f32(unit);
     if matches!(set, Set::Sse2(_)) && !aligned {
         return None;

@@ -197,18 +197,17 @@ impl Decoder {
     }
 }
 
-/// The exponent that byte 127 stands for: the format's own top where its exponents all fit, else the data's.
+/// The exponent that byte 127 stands for: the format's own top where its exponents all fit, else, or where products are
+/// aligned one by one, the data's.
 #[inline(always)]
 fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
     let (emax, emin) = (spec.max().exponent, spec.emin() - if fda.via_f16 { spec.fraction_bits as i32 } else { 0 });
     // Block scales want a part of the window.
     let room = if fda.unit.scale.is_some() { WINDOW / 4 } else { 0 };
-    if emax - emin + room < WINDOW { emax } else { largest_exponent(spec, codes) }
-}
-
-/// The exponent of the largest finite number.
-#[inline(always)]
-fn largest_exponent(spec: &FormatSpec, codes: &[u32]) -> i32 {
+    // How products aligned one by one are scaled depends on how large they can be.
+    if emax - emin + room < WINDOW && !fda.aligned {
+        return emax;
+    }
     let mask = (1u32 << (spec.exponent_bits + spec.fraction_bits)) - 1;
     let (ignored, special) = (spec.ignored_low_bits, first_special(spec));
     let magnitude = |x: u32| {

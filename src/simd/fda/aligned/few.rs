@@ -2,12 +2,14 @@
 //!
 //! Where a step has eight products or more, f64 accumulators (`stream`) take fewer operations.
 
-use super::super::avx512::{is_cut, max_exponents, powers};
+use super::super::avx512::{RZ, is_cut, max_exponents, powers};
 use super::super::finish::{finish, overflowed, start};
 use super::super::micro::Advance;
 use super::super::step::{Consts, Step};
 use super::super::{MR, NR, out};
 use super::each_step;
+use super::fused::most_for_shifts;
+use core::mem::MaybeUninit;
 use std::arch::x86_64::*;
 
 /// Rows of a piece.
@@ -30,10 +32,122 @@ pub(in crate::simd::fda) unsafe fn steps_few<const OUT: u8>(
     unsafe {
         match q.block {
             _ if is_cut::<OUT>(q) => steps_few::<{ out::F32_CUT }>(p, q, skip, steps),
+            4 if OUT == out::F32_RZ && q.broad => four(p, q, skip, steps),
             4 => run::<OUT, 4>(p, q, skip, steps),
             _ => run::<OUT, 0>(p, q, skip, steps),
         }
     }
+}
+
+/// Blocks of four, where two FMAs go each cycle: all that begins first, then products and ends.
+///
+/// # Safety
+/// As `steps_few`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn four(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
+    // SAFETY (whole function): the caller's promise, handed on.
+    if unsafe { shifts_suffice(p, q, skip.len(), steps) } {
+        each_step(
+            p,
+            q,
+            skip,
+            steps,
+            #[inline(always)]
+            |p, q, skip| unsafe { group_of_four::<true>(p, q, skip) },
+        )
+    } else {
+        each_step(
+            p,
+            q,
+            skip,
+            steps,
+            #[inline(always)]
+            |p, q, skip| unsafe { group_of_four::<false>(p, q, skip) },
+        )
+    }
+}
+
+/// Whether products and states can be scaled by adding to their exponent fields.
+///
+/// # Safety
+/// As `steps_few`; states are of so many row groups.
+#[target_feature(enable = "avx512f")]
+unsafe fn shifts_suffice(p: &Step, q: &Consts, groups: usize, steps: usize) -> bool {
+    let Some(most) = most_for_shifts(q, steps) else { return false };
+    let mut large = [_mm512_setzero_si512(); 4];
+    for at in (0..groups * MR * NR).step_by(64) {
+        for (i, large) in large.iter_mut().enumerate() {
+            // SAFETY: these are states, and aligned.
+            let c = unsafe { _mm512_load_si512(p.c.add(at + 16 * i).cast()) };
+            *large = _mm512_max_epu32(*large, _mm512_add_epi32(c, c));
+        }
+    }
+    let large = _mm512_max_epu32(_mm512_max_epu32(large[0], large[1]), _mm512_max_epu32(large[2], large[3]));
+    _mm512_cmpgt_epu32_mask(large, _mm512_set1_epi32((2 * most.to_bits()) as i32)) == 0
+}
+
+/// A step of 8 rows by 64 columns. Returns the pieces left as they were.
+///
+/// # Safety
+/// As `steps_few`; blocks have four products.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn group_of_four<const SHIFT: bool>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
+    const L: usize = 4;
+    // From `1.5 * 2^e_max`, as codes, to what products are scaled by, and from that to what results are.
+    let (one, half) = (if SHIFT { 127 } else { 254 }, 1 << 22);
+    let up = _mm512_set1_epi32((one + q.frac_bits << 23) + half);
+    let down = _mm512_set1_epi32(one << 23);
+    let mut buffer = MaybeUninit::<[[__m512i; 4]; MR]>::uninit();
+    let by = buffer.as_mut_ptr().cast::<__m512i>();
+    // SAFETY (whole function): panels, states and the buffer are as large as the step; B's and states are aligned.
+    for row in (0..MR).step_by(ROWS) {
+        let here = p.row(row, L);
+        let (largest, doubt) = unsafe { max_exponents::<L, ROWS, false>(&here, q, 0..L) };
+        skip |= doubt << (4 * row);
+        for r in 0..ROWS {
+            for t in 0..4 {
+                let c = unsafe { _mm512_load_ps(here.c.add(r * NR + 16 * t)) };
+                let top = start::<{ out::F32_RZ }>(powers(largest[r], t), c, q);
+                unsafe { by.add(4 * (row + r) + t).write(_mm512_sub_epi32(up, top)) }
+            }
+        }
+    }
+    let scaled = |x: __m512, by: __m512i| {
+        if SHIFT {
+            _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), by))
+        } else {
+            _mm512_mul_ps(x, _mm512_castsi512_ps(by))
+        }
+    };
+    for t in 0..p.vectors {
+        let b = p.b_val32.wrapping_add(t * L * 16);
+        for row in (0..MR).step_by(ROWS) {
+            let leaves = skip >> (4 * row + t);
+            let here = p.row(row, L);
+            let (mut sum, mut scale) = ([down; ROWS], [down; ROWS]);
+            for r in 0..ROWS {
+                scale[r] = unsafe { by.add(4 * (row + r) + t).read() };
+                let c = unsafe { _mm512_load_ps(here.c.add(r * NR + 16 * t)) };
+                sum[r] = _mm512_cvttps_epi32(scaled(c, scale[r]));
+            }
+            for k in 0..L {
+                let b = unsafe { _mm512_load_ps(b.add(k * 16)) };
+                for r in 0..ROWS {
+                    let x = _mm512_mul_ps(b, _mm512_set1_ps(unsafe { *here.a_val32.add(r * L + k) }));
+                    sum[r] = _mm512_add_epi32(sum[r], _mm512_cvttps_epi32(scaled(x, scale[r])));
+                }
+            }
+            for r in 0..ROWS {
+                let scale = _mm512_castsi512_ps(_mm512_sub_epi32(down, scale[r]));
+                let d = _mm512_mul_ps(_mm512_cvt_roundepi32_ps::<RZ>(sum[r]), scale);
+                if leaves >> (4 * r) & 1 == 0 {
+                    unsafe { _mm512_store_ps(here.c.add(r * NR + 16 * t), d) }
+                }
+            }
+        }
+    }
+    skip
 }
 
 /// # Safety

@@ -21,23 +21,26 @@ pub(super) const fn fuses<S: Vectors, const OUT: u8, const L: usize, const PAIRS
     S::FUSES && OUT == out::F32_RZ && !PAIRS && matches!(L, 4 | 8 | 16)
 }
 
-/// Whether products and states can be scaled by adding `F - e_max` to their exponent fields, in so many steps, instead of
-/// multiplying: any port can do that. It is never negative, so that no field becomes negative; and at most 126, so that
-/// zeros, and what is below f32's normal numbers, stay below 1.
-///
-/// # Safety
-/// As `steps_fast`; states are of so many row groups.
-#[inline(always)]
-unsafe fn shifts_suffice<S: Vectors>(set: S, p: &Step, q: &Consts, groups: usize, steps: usize) -> bool {
+/// Up to which magnitude of states products and states can be scaled by adding `F - e_max` to their exponent fields, in so
+/// many steps, instead of multiplying: any port can do that. It is never negative, so that no field becomes negative; and
+/// at most 126, so that zeros, and what is below f32's normal numbers, stay below 1.
+pub(super) fn most_for_shifts(q: &Consts, steps: usize) -> Option<f32> {
     let top = 127 - i32::from(q.bias_sub);
     if steps < SHIFTS || top > q.frac_bits || i32::from(q.floor_field) <= q.frac_bits {
-        return false;
+        return None;
     }
     // States stay below `2^F`, where e_max may be F: a product is below `2^(e + 2)`.
     let most = f32_power(q.frac_bits) - (steps * q.block) as f32 * f32_power(top + 2);
-    if most < 0.0 {
-        return false;
-    }
+    (most >= 0.0).then_some(most)
+}
+
+/// Whether that is so of the states of so many row groups.
+///
+/// # Safety
+/// As `steps_fast`.
+#[inline(always)]
+unsafe fn shifts_suffice<S: Vectors>(set: S, p: &Step, q: &Consts, groups: usize, steps: usize) -> bool {
+    let Some(most) = most_for_shifts(q, steps) else { return false };
     let (mut large, limit) = ([set.splat(0); 4], set.splat(most.to_bits()));
     for at in (0..groups * MR * NR).step_by(4 * S::LANES) {
         for (i, large) in large.iter_mut().enumerate() {

@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code, reason = "loads and stores of vectors")]
 
-use super::{NAN_SHIFT, WINDOW, first_special, largest_exponent};
+use super::{NAN_SHIFT, WINDOW, first_special, top_exponent};
 use crate::format::{FormatSpec, Specials};
 use crate::simd::decode::f32_power;
 use crate::simd::fda::aligned::Vectors;
@@ -173,7 +173,7 @@ impl Fda {
         let ([rows, k], l) = (size, self.block);
         let (steps, groups) = (k / l, rows.div_ceil(MR).next_multiple_of(GROUPS));
         to.begin(steps, groups, MR, 1);
-        to.top = largest_exponent(&self.unit.a, codes) + shift;
+        to.top = top_exponent(self, &self.unit.a, codes) + shift;
         to.values.room::<u32>(groups * MR * k);
         to.exponents.room::<u32>(groups * MR * k);
         let decoder = Decoder::new(set, &self.unit.a, self, to.top);
@@ -291,7 +291,7 @@ impl Fda {
         let [columns, k] = size;
         let (steps, groups) = (k / self.block, columns.div_ceil(NR));
         to.begin(steps, groups, NR, 4);
-        to.top = largest_exponent(&self.unit.b, codes) + shift;
+        to.top = top_exponent(self, &self.unit.b, codes) + shift;
         to.values.room::<u32>(groups * NR * k);
         to.exponents.room::<u32>(groups * NR * k / 4);
         let decoder = Decoder::new(set, &self.unit.b, self, to.top);
