@@ -31,7 +31,7 @@ use core::mem::MaybeUninit;
 use core::ops::Range;
 use end::end;
 use exponents::exponents;
-pub(super) use exponents::largest;
+pub(super) use exponents::{largest, look};
 pub(super) use few::steps_few;
 pub(super) use vector::Vectors;
 

@@ -157,9 +157,9 @@ unsafe fn begin<const OUT: u8>(set: Avx2, p: &Step, q: &Consts, row: usize, to: 
     // SAFETY: the caller's promise, handed on.
     unsafe {
         let (best, doubt) = if q.tiny & 1 == 0 {
-            aligned::largest::<_, 0, false>(set, p, q, row, 0..q.block, 0)
+            aligned::largest::<_, 0, { aligned::look::NOT }>(set, p, q, row, 0..q.block, 0)
         } else {
-            aligned::largest::<_, 0, true>(set, p, q, row, 0..q.block, 0)
+            aligned::largest::<_, 0, { aligned::look::EACH }>(set, p, q, row, 0..q.block, 0)
         };
         let count = negatives(p, q, row);
         for r in 0..ROWS {

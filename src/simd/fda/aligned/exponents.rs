@@ -20,23 +20,39 @@ pub(super) unsafe fn exponents<S: Vectors, const L: usize>(
 ) -> u32 {
     // SAFETY: the caller's promise, handed on.
     unsafe {
-        if q.tiny & 1 == 0 { stored::<S, L, false>(set, p, q, ks, to) } else { stored::<S, L, true>(set, p, q, ks, to) }
+        if q.tiny & 1 == 0 {
+            return stored::<S, L, { look::NOT }>(set, p, q, ks, to);
+        }
+        // Where all lanes have columns, hardly ever one of any row.
+        if stored::<S, L, { look::ALL }>(set, p, q, ks.clone(), to) == 0 {
+            return 0;
+        }
+        stored::<S, L, { look::EACH }>(set, p, q, ks, to)
     }
 }
 
-/// `exponents`, with or without a look for operands below the window.
+/// Whether to look for operands below the window that might matter.
+pub(in crate::simd::fda) mod look {
+    pub(in crate::simd::fda) const NOT: u8 = 0;
+    /// In all pieces at once.
+    pub(in crate::simd::fda) const ALL: u8 = 1;
+    /// In each.
+    pub(in crate::simd::fda) const EACH: u8 = 2;
+}
+
+/// `exponents`; where all pieces are looked at together, any number stands for any of them.
 ///
 /// # Safety
 /// As `steps_fast`.
 #[inline(always)]
-unsafe fn stored<S: Vectors, const L: usize, const TINY: bool>(
+unsafe fn stored<S: Vectors, const L: usize, const LOOK: u8>(
     set: S,
     p: &Step,
     q: &Consts,
     ks: Range<usize>,
     to: Places,
 ) -> u32 {
-    let mut doubt = 0;
+    let (mut doubt, mut least) = (0, set.splat(!0));
     if L == 4 || L == 8 {
         // So few of B that registers hold them. A loop that is not unrolled is faster where the rest of a step is short: a
         // hundredth of all at L = 4 on Zen 5.
@@ -54,16 +70,16 @@ unsafe fn stored<S: Vectors, const L: usize, const TINY: bool>(
                 for k in 1..L {
                     best = set.max_bytes(best, set.add_bytes(set.splat(unsafe { *a.add(k) }), b[k]));
                 }
-                let (field, more) = fields::<S, TINY>(set, q, best);
+                let (field, more) = fields::<S, LOOK>(set, q, best, &mut least);
                 doubt |= more << (4 * row);
                 unsafe { set.store(to.largest.add(row * NR / 4 + d), field) }
             }
         }
-        return doubt;
+        return doubt | doubts::<S, LOOK>(set, least);
     }
     for row in (0..MR).step_by(4) {
         for d in (0..NR / 4).step_by(2 * S::LANES) {
-            let (fields, more) = unsafe { largest::<S, L, TINY>(set, p, q, row, ks.clone(), d) };
+            let (fields, more) = unsafe { largest::<S, L, LOOK>(set, p, q, row, ks.clone(), d) };
             doubt |= more;
             for (r, fields) in fields.into_iter().enumerate() {
                 for (h, field) in fields.into_iter().enumerate() {
@@ -75,19 +91,31 @@ unsafe fn stored<S: Vectors, const L: usize, const TINY: bool>(
     doubt
 }
 
-/// The exponent fields of bytes, and in which of the four places some operand below the window might matter.
+/// The exponent fields of bytes, and in which of the four places some operand below the window might matter. Where all are
+/// looked at together, the least bytes are noted instead.
 #[inline(always)]
-fn fields<S: Vectors, const TINY: bool>(set: S, q: &Consts, best: S::V) -> (S::V, u32) {
-    let mut doubt = 0;
-    if TINY {
-        // Products of operands below the window lie below this.
-        let mut below = set.below_bytes(best, set.splat(bytes(95 + 127 + 1)));
-        for bits in [16, 8, 4] {
-            below |= below >> bits;
-        }
-        doubt = below & 0xF;
+fn fields<S: Vectors, const LOOK: u8>(set: S, q: &Consts, best: S::V, least: &mut S::V) -> (S::V, u32) {
+    let doubt = if LOOK == look::EACH { below_window(set, best) } else { 0 };
+    if LOOK == look::ALL {
+        *least = set.min_bytes(*least, best);
     }
     (set.max_bytes(set.sub_bytes(best, set.splat(bytes(q.bias_sub))), set.splat(bytes(q.floor_field))), doubt)
+}
+
+/// Where all pieces are looked at together.
+#[inline(always)]
+fn doubts<S: Vectors, const LOOK: u8>(set: S, least: S::V) -> u32 {
+    if LOOK == look::ALL { below_window(set, least) } else { 0 }
+}
+
+/// In which of the four places a byte is so low that products of operands below the window might be as large.
+#[inline(always)]
+fn below_window<S: Vectors>(set: S, best: S::V) -> u32 {
+    let mut below = set.below_bytes(best, set.splat(bytes(95 + 127 + 1)));
+    for bits in [16, 8, 4] {
+        below |= below >> bits;
+    }
+    below & 0xF
 }
 
 /// `exponents` of four rows, from `row` on, by two vectors, from the `d`-th of 16 words on: byte `4 j + t` of word `j` is of
@@ -96,7 +124,7 @@ fn fields<S: Vectors, const TINY: bool>(set: S, q: &Consts, best: S::V) -> (S::V
 /// # Safety
 /// As `steps_fast`.
 #[inline(always)]
-pub(in crate::simd::fda) unsafe fn largest<S: Vectors, const L: usize, const TINY: bool>(
+pub(in crate::simd::fda) unsafe fn largest<S: Vectors, const L: usize, const LOOK: u8>(
     set: S,
     p: &Step,
     q: &Consts,
@@ -104,7 +132,7 @@ pub(in crate::simd::fda) unsafe fn largest<S: Vectors, const L: usize, const TIN
     ks: Range<usize>,
     d: usize,
 ) -> ([[S::V; 2]; 4], u32) {
-    let (l, mut doubt) = (q.length::<L>(), 0);
+    let (l, mut doubt, mut least) = (q.length::<L>(), 0, set.splat(!0));
     // One base, so that what is left of addresses are constants.
     let a = p.a_exp.wrapping_add(row * l);
     let mut best = [[set.splat(0); 2]; 4];
@@ -120,11 +148,11 @@ pub(in crate::simd::fda) unsafe fn largest<S: Vectors, const L: usize, const TIN
     for (r, best) in best.iter_mut().enumerate() {
         for best in best {
             let more;
-            (*best, more) = fields::<S, TINY>(set, q, *best);
+            (*best, more) = fields::<S, LOOK>(set, q, *best, &mut least);
             doubt |= more << (4 * r);
         }
     }
-    (best, doubt << (4 * row))
+    (best, (doubt | doubts::<S, LOOK>(set, least)) << (4 * row))
 }
 
 /// A byte four times.

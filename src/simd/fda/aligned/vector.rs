@@ -35,9 +35,10 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     /// A word in every lane.
     fn splat(self, x: u32) -> Self::V;
 
-    /// Bytes: sums modulo 256, the larger, differences that stop at 0.
+    /// Bytes: sums modulo 256, the larger, the smaller, differences that stop at 0.
     fn add_bytes(self, x: Self::V, y: Self::V) -> Self::V;
     fn max_bytes(self, x: Self::V, y: Self::V) -> Self::V;
+    fn min_bytes(self, x: Self::V, y: Self::V) -> Self::V;
     fn sub_bytes(self, x: Self::V, y: Self::V) -> Self::V;
     /// A bit of every byte that is below `y`'s.
     fn below_bytes(self, x: Self::V, y: Self::V) -> u32;
@@ -196,6 +197,7 @@ impl Vectors for Avx2 {
     operations! {
         add_bytes(x, y) _mm256_add_epi8(x, y);
         max_bytes(x, y) _mm256_max_epu8(x, y);
+        min_bytes(x, y) _mm256_min_epu8(x, y);
         sub_bytes(x, y) _mm256_subs_epu8(x, y);
         and(x, y) _mm256_and_si256(x, y);
         or(x, y) _mm256_or_si256(x, y);
@@ -378,6 +380,7 @@ impl Vectors for Sse2 {
     operations! {
         add_bytes(x, y) _mm_add_epi8(x, y);
         max_bytes(x, y) _mm_max_epu8(x, y);
+        min_bytes(x, y) _mm_min_epu8(x, y);
         sub_bytes(x, y) _mm_subs_epu8(x, y);
         and(x, y) _mm_and_si128(x, y);
         or(x, y) _mm_or_si128(x, y);
