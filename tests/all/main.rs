@@ -24,6 +24,7 @@ mod kernels_groups;
 mod kernels_hard;
 mod kernels_lines;
 mod kernels_narrow;
+mod kernels_one_by_one;
 mod kernels_small;
 mod kernels_sums;
 mod kernels_tiles;
