@@ -148,11 +148,11 @@ fn row_groups_left_out() {
                     match kind {
                         0 => p.a[row * k + at] = infinity,
                         1 => p.a[row * k + at] = infinity | 1 << (fraction + unit.a.ignored_low_bits - 1),
-                        // Its products alone in a step, so that they count.
+                        // Alone in its row, so that its products count.
                         2 => {
-                            let first = at / unit.shape.k * unit.shape.k;
-                            p.a[row * k + first..][..unit.shape.k].fill(0);
-                            p.a[row * k + first] = 1 << unit.a.ignored_low_bits;
+                            p.a[row * k..][..k].fill(0);
+                            p.c[row * n..][..n].fill(0);
+                            p.a[row * k + at] = code(&unit.a, &mut rng, -40) << unit.a.ignored_low_bits;
                         }
                         _ => p.c[row * n + at % n] = f32::MAX.to_bits().into(),
                     }

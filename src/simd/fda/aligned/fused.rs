@@ -26,10 +26,10 @@ pub(super) const fn fuses<S: Vectors, const OUT: u8, const L: usize, const PAIRS
 /// at most 126, so that zeros, and what is below f32's normal numbers, stay below 1.
 pub(super) fn most_for_shifts(q: &Consts, steps: usize) -> Option<f32> {
     let top = 127 - i32::from(q.bias_sub);
-    if steps < SHIFTS || top > q.frac_bits || i32::from(q.floor_field) <= q.frac_bits {
+    if steps < SHIFTS || i32::from(q.floor_field) <= q.frac_bits {
         return None;
     }
-    // States stay below `2^F`, where e_max may be F: a product is below `2^(e + 2)`.
+    // States stay below `2^F`, and so do products, which are below `2^(e + 2)`: e_max is at most F.
     let most = f32_power(q.frac_bits) - (steps * q.block) as f32 * f32_power(top + 2);
     (most >= 0.0).then_some(most)
 }
