@@ -57,7 +57,8 @@ use std::sync::Arc;
 const MR: usize = 8;
 /// Row groups of `MR` whose states are kept together while the steps go by.
 const GROUPS: usize = 8;
-/// Steps of fewer products are aligned one by one on AVX-512, too, but for four where pieces are broad.
+/// Steps of fewer products are aligned one by one on AVX-512, too; of four, where pieces are broad, those that are rounded
+/// toward zero to f32.
 const FEW: usize = 8;
 /// Columns of a micro-tile: four vectors of 16.
 const NR: usize = 64;
@@ -256,7 +257,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let fixed = if wide { Tables::new(unit, block, f) } else { None };
     let broad = matches!(set, Set::Avx512(proof) if two_multipliers(proof));
     // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings. Of
-    // four products, where there are two multipliers, f64 accumulators are as fast or a little faster (docs/kernels.md).
+    // four, where there are two multipliers, only `few`'s two passes are faster (docs/kernels.md), and these round to f32.
     let few = block < FEW && f <= 25 && fixed.is_none() && !(broad && block == 4 && (out != out::F32_RZ || keep != -1));
     let aligned = (!wide || few) && !narrow && fits_f32(unit);
     if matches!(set, Set::Sse2(_)) && !aligned {

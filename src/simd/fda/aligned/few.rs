@@ -1,4 +1,5 @@
-//! Steps of few products on AVX-512, for F up to 25: what `aligned` does in passes, here all in registers.
+//! Steps of few products on AVX-512, for F up to 25: what `aligned` does in passes, here all in registers; of four
+//! products, where two FMAs go each cycle, in two passes.
 //!
 //! Where a step has eight products or more, f64 accumulators (`stream`) take fewer operations.
 
@@ -39,7 +40,7 @@ pub(in crate::simd::fda) unsafe fn steps_few<const OUT: u8>(
     }
 }
 
-/// Blocks of four, where two FMAs go each cycle: all that begins first, then products and ends.
+/// Blocks of four, where two FMAs go each cycle, rounded toward zero: all that begins first, then products and ends.
 ///
 /// # Safety
 /// As `steps_few`.
