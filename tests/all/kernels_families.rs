@@ -74,10 +74,11 @@ fn steps_of_few_products_are_the_references() {
             let unit =
                 Unit::custom(g, Shape::new(1, 1, 2 * block), [format, format, named(d), named(d)], None).unwrap();
             let few = isas().contains(&Isa::Avx512) && block < 8;
-            // Four go on f64 accumulators where these have two multipliers.
+            // Where there are two multipliers, four go on f64 accumulators but for f32 results cut off.
+            let cut = d == "f32" && output_rounding == Rounding::TowardZero && output_bits.is_none();
             let name = |two| assume_processor(false, two, || Gemm::on(&unit).isa(Isa::Avx512).kernel().name);
             assert!(!few || name(false) == "fda-i32", "{unit}");
-            assert!(!few || name(true) == if block == 4 { "fda-f64" } else { "fda-i32" }, "{unit}");
+            assert!(!few || name(true) == if block == 4 && !cut { "fda-f64" } else { "fda-i32" }, "{unit}");
             all_kinds(&unit, 0..2);
         }
     }

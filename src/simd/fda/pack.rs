@@ -204,8 +204,8 @@ fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
     let (emax, emin) = (spec.max().exponent, spec.emin() - if fda.via_f16 { spec.fraction_bits as i32 } else { 0 });
     // Block scales want a part of the window.
     let room = if fda.unit.scale.is_some() { WINDOW / 4 } else { 0 };
-    // How products aligned one by one are scaled depends on how large they can be.
-    if emax - emin + room < WINDOW && !fda.aligned {
+    let fits = emax - emin + room < WINDOW;
+    if fits && !fda.aligned {
         return emax;
     }
     let mask = (1u32 << (spec.exponent_bits + spec.fraction_bits)) - 1;
@@ -221,7 +221,9 @@ fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
         largest.iter_mut().zip(codes).for_each(|(to, &code)| *to = magnitude(code).max(*to));
     }
     let best = rest.iter().map(|&code| magnitude(code)).chain(largest).fold(0, u32::max);
-    (best >> spec.fraction_bits).max(1) as i32 - spec.bias
+    let top = (best >> spec.fraction_bits).max(1) as i32 - spec.bias;
+    // How products aligned one by one are scaled depends on how large they can be; that they are small matters nowhere.
+    if fits { top.max(emax.min(0)) } else { top }
 }
 
 /// Exponents of a panel's block scales, line by line and FDA by FDA; the largest.

@@ -224,10 +224,13 @@ macro_rules! aligned_products {
 }
 
 /// MXCSR.
+///
+/// # Safety
+/// AVX is there.
 #[inline]
-pub(super) fn mode() -> u32 {
+pub(super) unsafe fn mode() -> u32 {
     let mut mode = 0;
-    // SAFETY: AVX is there, or nothing of this kernel runs; it writes a word.
+    // SAFETY: the caller's promise; it writes a word.
     unsafe { asm!("vstmxcsr [{}]", in(reg) &raw mut mode, options(nostack, preserves_flags)) }
     mode
 }
@@ -255,7 +258,9 @@ pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
         back: 4 * rows * NR - 64,
         back_in_a: 4 * rows * L,
     };
-    // SAFETY: reads and writes within bounds, as the caller promises. MXCSR is set back; the integers and scaled products
+    debug_assert!(rows > 0 && rows.is_multiple_of(2));
+    // SAFETY: reads and writes within bounds, as the caller promises. MXCSR's control bits are on exit what they were on
+    // entry; flags of exceptions since `mode` was read are lost, which the language allows. The integers and scaled products
     // are the same under every mode.
     unsafe {
         asm!(

@@ -97,7 +97,7 @@ unsafe fn group_of_four<const SHIFT: bool>(p: &Step, q: &Consts, mut skip: u32) 
     const L: usize = 4;
     // From `1.5 * 2^e_max`, as codes, to what products are scaled by, and from that to what results are.
     let (one, half) = (if SHIFT { 127 } else { 254 }, 1 << 22);
-    let up = _mm512_set1_epi32((one + q.frac_bits << 23) + half);
+    let up = _mm512_set1_epi32(((one + q.frac_bits) << 23) + half);
     let down = _mm512_set1_epi32(one << 23);
     let mut buffer = MaybeUninit::<[[__m512i; 4]; MR]>::uninit();
     let by = buffer.as_mut_ptr().cast::<__m512i>();

@@ -26,10 +26,13 @@ pub(super) const fn fuses<S: Vectors, const OUT: u8, const L: usize, const PAIRS
 /// at most 126, so that zeros, and what is below f32's normal numbers, stay below 1.
 pub(super) fn most_for_shifts(q: &Consts, steps: usize) -> Option<f32> {
     let top = 127 - i32::from(q.bias_sub);
-    if steps < SHIFTS || i32::from(q.floor_field) <= q.frac_bits {
+    if steps < SHIFTS {
         return None;
     }
-    // States stay below `2^F`, and so do products, which are below `2^(e + 2)`: e_max is at most F.
+    // At least F - 126: no step is scaled by a lower field (`consts_of`), and F is 25 at most.
+    debug_assert!(i32::from(q.floor_field) > q.frac_bits);
+    // States stay below `2^F`, but for what is rounded here, and so do products, which are below `2^(e + 2)`. e_max is at most
+    // F up to twice that.
     let most = f32_power(q.frac_bits) - (steps * q.block) as f32 * f32_power(top + 2);
     (most >= 0.0).then_some(most)
 }
@@ -68,7 +71,7 @@ pub(super) unsafe fn steps<S: Vectors, const L: usize>(
     let (to, all) = (Places::of(buffers.as_mut_ptr()), all.as_mut_ptr().cast::<u32>());
     // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
     let shift = unsafe { shifts_suffice(set, p, q, skip.len(), steps) };
-    let mode = set.mode();
+    let mode = unsafe { set.mode() };
     for step in 0..steps {
         let (here, mut more, mut ready) = (p.skip(step, q), 0, 0..0);
         for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
@@ -110,6 +113,7 @@ unsafe fn together<S: Vectors, const L: usize>(
     all: *const u32,
     mode: u32,
 ) {
+    debug_assert!(groups.end <= GROUPS);
     if !groups.is_empty() {
         let (rows, at) = (groups.start * MR, groups.start * MR * NR);
         let (a, c) = (p.a_val32.wrapping_add(rows * L), p.c.wrapping_add(at));

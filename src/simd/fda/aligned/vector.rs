@@ -89,13 +89,17 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     const FUSES: bool = false;
 
     /// The rounding mode, and what stands beside it.
+    ///
+    /// # Safety
+    /// The set's instructions are enabled.
     #[inline(always)]
-    fn mode(self) -> u32 {
+    unsafe fn mode(self) -> u32 {
         0
     }
 
     /// From what products and states are multiplied by, `by`, or to `shift` them what is added to their codes, to
-    /// results rounded toward zero: of steps of `L` products of so many rows, a multiple of 8, by 64 columns.
+    /// results rounded toward zero: of steps of `L` products of so many rows, an even number but 0, by 64
+    /// columns. `mode` is `Self::mode`'s.
     ///
     /// # Safety
     /// There are as many of each, `by` and `states` aligned to 32 bytes; results are normal numbers, or 0.
@@ -294,8 +298,9 @@ impl Vectors for Avx2 {
     const FUSES: bool = true;
 
     #[inline(always)]
-    fn mode(self) -> u32 {
-        round_to_zero::mode()
+    unsafe fn mode(self) -> u32 {
+        // SAFETY: `self` is the proof that AVX2 is there.
+        unsafe { round_to_zero::mode() }
     }
 
     #[inline(always)]
