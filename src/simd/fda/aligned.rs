@@ -66,14 +66,15 @@ struct Places {
 
 impl Places {
     #[inline(always)]
-    fn of(buffers: *mut Buffers) -> Self {
+    fn of(buffers: &mut MaybeUninit<Buffers>) -> Self {
+        let at = buffers.as_mut_ptr();
         // SAFETY: within the buffers.
         unsafe {
             Self {
-                largest: (&raw mut (*buffers).largest).cast(),
-                by: (&raw mut (*buffers).by).cast(),
-                sums: (&raw mut (*buffers).sums).cast(),
-                rests: (&raw mut (*buffers).rests).cast(),
+                largest: (&raw mut (*at).largest).cast(),
+                by: (&raw mut (*at).by).cast(),
+                sums: (&raw mut (*at).sums).cast(),
+                rests: (&raw mut (*at).rests).cast(),
             }
         }
     }
@@ -141,7 +142,7 @@ unsafe fn run<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
         return unsafe { fused::steps::<S, L>(set, p, q, skip, steps) };
     }
     let mut buffers = MaybeUninit::<Buffers>::uninit();
-    let to = Places::of(buffers.as_mut_ptr());
+    let to = Places::of(&mut buffers);
     each_step(
         p,
         q,
@@ -239,7 +240,9 @@ unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(
     to: Places,
 ) {
     let bits = q.frac_bits - if PAIRS { REST } else { 0 };
-    let up = set.splat(((if shift { 127 } else { 254 } + bits) << 23) as u32);
+    // The field of 1 twice; where fields are added, once.
+    let ones = if shift { 127 } else { 254 };
+    let up = set.splat(((ones + bits) << 23) as u32);
     for d in (0..16).step_by(S::LANES) {
         let at = row * NR + d;
         let mut c = [up; 4];

@@ -222,7 +222,8 @@ fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
     }
     let best = rest.iter().map(|&code| magnitude(code)).chain(largest).fold(0, u32::max);
     let top = (best >> spec.fraction_bits).max(1) as i32 - spec.bias;
-    // How products aligned one by one are scaled depends on how large they can be; that they are small matters nowhere.
+    // How products aligned one by one are scaled depends on how large they can be. That they are small helps nothing, and
+    // far below 1 the fast kernel would not take them.
     if fits { top.max(emax.min(0)) } else { top }
 }
 

@@ -1,6 +1,6 @@
 //! Steps from products to results in one loop of assembly (`round_to_zero.rs`), for all row groups together: the rounding
-//! mode is changed once for them. On Zen 5 that takes some 15 cycles each way, and six times that in
-//! some builds (docs/kernels.md).
+//! mode is changed once for them. On Zen 5 that takes some 15 cycles each way, and six times that in some builds
+//! (docs/kernels.md).
 
 use super::{Buffers, MR, NR, Places, Vectors, begin, exponents, rest_of_group};
 use crate::simd::decode::f32_power;
@@ -26,10 +26,10 @@ pub(super) const fn fuses<S: Vectors, const OUT: u8, const L: usize, const PAIRS
 /// many steps, instead of multiplying: any port can do that. It is never negative, so that no field becomes negative; and
 /// at most 126, so that zeros, and what is below f32's normal numbers, stay below 1.
 pub(super) fn most_for_shifts(q: &Consts, steps: usize) -> Option<f32> {
-    let top = 127 - i32::from(q.bias_sub);
     if steps < SHIFTS {
         return None;
     }
+    let top = 127 - i32::from(q.bias_sub);
     // At least F - 126: no step is scaled by a lower field (`consts_of`), and F is 25 at most.
     debug_assert!(i32::from(q.floor_field) > q.frac_bits);
     // States stay below `2^F`, but for what is rounded here, and so do products, which are below `2^(e + 2)`. e_max is at most
@@ -69,7 +69,7 @@ pub(super) unsafe fn steps<S: Vectors, const L: usize>(
     steps: usize,
 ) -> Advance {
     let (mut buffers, mut all) = (MaybeUninit::<Buffers>::uninit(), MaybeUninit::<All>::uninit());
-    let (to, all) = (Places::of(buffers.as_mut_ptr()), all.as_mut_ptr().cast::<u32>());
+    let (to, all) = (Places::of(&mut buffers), all.as_mut_ptr().cast::<u32>());
     // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
     let shift = unsafe { shifts_suffice(set, p, q, skip.len(), steps) };
     let mode = unsafe { set.mode() };

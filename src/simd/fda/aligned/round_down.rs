@@ -44,7 +44,7 @@ unsafe fn run<S: Vectors, const SUMS: usize, const L: usize>(
     steps: usize,
 ) -> Advance {
     let mut buffers = [const { MaybeUninit::<Buffers>::uninit() }; SUMS];
-    let to = buffers.each_mut().map(|buffers| Places::of(buffers.as_mut_ptr()));
+    let to = buffers.each_mut().map(Places::of);
     each_step(
         p,
         q,

@@ -97,9 +97,9 @@ pub(in crate::simd::fda) trait Vectors: Copy {
         0
     }
 
-    /// From what products and states are multiplied by, `by`, or to `shift` them what is added to their codes, to
-    /// results rounded toward zero: of steps of `L` products of so many rows, an even number but 0, by 64
-    /// columns. `mode` is `Self::mode`'s.
+    /// From what products and states are multiplied by, `by`, or to `shift` them what is added to their codes, to results
+    /// rounded toward zero: a step of `L` products of so many rows, an even number but 0, by 64 columns. `mode` is
+    /// `Self::mode`'s.
     ///
     /// # Safety
     /// There are as many of each, `by` and `states` aligned to 32 bytes; results are normal numbers, or 0.
