@@ -8,7 +8,7 @@ use gemmulate::format::FormatSpec;
 use gemmulate::prelude::*;
 
 /// Blocks of 4, 8 and 16 with several F; on AVX-512 those of 4, on AVX2 all.
-const UNITS: [&str; 9] = [
+const UNITS: [&str; 12] = [
     "volta/mma.m8n8k4.f32.f16.f16.f32",
     "ampere/mma.m16n8k4.f32.tf32.tf32.f32",
     "hopper/mma.m16n8k8.f32.tf32.tf32.f32",
@@ -18,6 +18,10 @@ const UNITS: [&str; 9] = [
     "custom/m8n8k8.f32.bf16.f16.f32/dot:block=4:F=24:e_zero=none",
     "custom/m8n8k8.f32.bf16.bf16.f32/dot:block=8:F=21",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=23:e_zero=none",
+    // e_zero at F and above.
+    "custom/m8n8k4.f32.bf16.bf16.f32/dot:block=4:F=7:e_zero=emin+133",
+    "custom/m8n8k4.f32.bf16.bf16.f32/dot:block=4:F=7:e_zero=emin+134",
+    "custom/m8n8k8.f32.bf16.bf16.f32/dot:block=8:F=21:e_zero=emin+150",
 ];
 
 /// More unit steps than a look at all states asks for.
@@ -116,6 +120,52 @@ fn states_grow_past_f() {
             // The rounding mode is the program's again.
             let more_than_half = std::hint::black_box(f32::EPSILON * 0.75);
             assert_eq!(std::hint::black_box(1.0) + more_than_half, 1.0 + f32::EPSILON);
+        }
+    }
+}
+
+/// The largest significands of one sign, from states as large as allows adding to codes or none: what is reached at the end,
+/// beside zeros.
+#[test]
+fn the_largest_states_in_so_many_steps() {
+    for name in UNITS {
+        let unit = unit(name);
+        let (f, block) = (frac_bits(&unit), unit.shape.k);
+        let largest = |spec: &FormatSpec, e: i32| {
+            let field = (e + spec.bias).clamp(1, (1 << spec.exponent_bits) - 2) as u64;
+            (((field + 1) << spec.fraction_bits) - 1) << spec.ignored_low_bits
+        };
+        for top in f - 10..f - 2 {
+            for (steps, zeros, start) in [(16, 2, 0), (24, 6, 1), (64, 4, 0), (64, 16, 1)] {
+                let (m, n, k) = (8, 64, steps * block);
+                // Nearly only zeros in the last steps.
+                let last = |i: usize| i % k >= k - zeros * block && i % block != 1;
+                let most = 2f32.powi(f) - k as f32 * 2f32.powi(top + 2);
+                let c = if start == 0 { 0.0 } else { most.max(0.0) };
+                let a = (0..m * k).map(|i| if last(i) { 0 } else { largest(&unit.a, top / 2) }).collect();
+                let (b, c) = (vec![largest(&unit.b, top - top / 2); k * n], vec![c.to_bits().into(); m * n]);
+                Problem { unit: unit.clone(), size: [m, n, k], a, b, c, scale_a: vec![], scale_b: vec![] }
+                    .check(&isas());
+            }
+        }
+    }
+}
+
+/// A single state above `2^F`, wherever it is, beside zeros and small products.
+#[test]
+fn a_single_large_state() {
+    let mut rng = Rng(5);
+    for name in UNITS {
+        let unit = unit(name);
+        let f = frac_bits(&unit);
+        for column in [0, 15, 16, 40, 48, 63] {
+            for (row, e) in [(0, f), (7, f + 1), (8, f + 30), (15, f + 2)] {
+                let case = Case { top: -14, state: 0, spread: 2, zeros: 4, same_sign: false };
+                let mut p = problem(&unit, [16, 64], &mut rng, &case);
+                p.c.fill(0);
+                p.c[row * 64 + column] = (1.5 * 2f32.powi(e)).to_bits().into();
+                p.check(&isas());
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Steps of few products on AVX-512, for F up to 25: what `aligned` does in passes, here all in registers; of four
+//! Steps of few products on AVX-512, for F up to 25: what `aligned` does in passes, here in registers; of four
 //! products, where two FMAs go each cycle, in two passes.
 //!
 //! Where a step has eight products or more, f64 accumulators (`stream`) take fewer operations.
@@ -43,7 +43,7 @@ pub(in crate::simd::fda) unsafe fn steps_few<const OUT: u8>(
 /// Blocks of four, where two FMAs go each cycle, rounded toward zero: all that begins first, then products and ends.
 ///
 /// # Safety
-/// As `steps_few`.
+/// As `steps_few`; blocks have four products.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn four(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
     // SAFETY (whole function): the caller's promise, handed on.
@@ -87,7 +87,8 @@ unsafe fn shifts_suffice(p: &Step, q: &Consts, groups: usize, steps: usize) -> b
     _mm512_cmpgt_epu32_mask(large, _mm512_set1_epi32((2 * most.to_bits()) as i32)) == 0
 }
 
-/// A step of 8 rows by 64 columns. Returns the pieces left as they were.
+/// A step of 8 rows by 64 columns. Returns the pieces left as they were. `SHIFT`, which is wrong where `shifts_suffice` said
+/// no: products and states are scaled by adding to their exponent fields.
 ///
 /// # Safety
 /// As `steps_few`; blocks have four products.

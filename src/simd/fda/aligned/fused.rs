@@ -23,17 +23,18 @@ pub(super) const fn fuses<S: Vectors, const OUT: u8, const L: usize, const PAIRS
 }
 
 /// Up to which magnitude of states products and states can be scaled by adding `F - e_max` to their exponent fields, in so
-/// many steps, instead of multiplying: any port can do that. It is never negative, so that no field becomes negative; and
-/// at most 126, so that zeros, and what is below f32's normal numbers, stay below 1.
+/// many steps, instead of multiplying: any port can do that. Where there is such a magnitude, `F - e_max` is not negative, so
+/// that no field becomes negative; and at most 126, so that zeros, and what is below f32's normal numbers, stay below 1.
 pub(super) fn most_for_shifts(q: &Consts, steps: usize) -> Option<f32> {
-    if steps < SHIFTS {
+    // e_zero may be above F.
+    if steps < SHIFTS || i32::from(q.floor_field) > 127 + q.frac_bits {
         return None;
     }
     let top = 127 - i32::from(q.bias_sub);
     // At least F - 126: no step is scaled by a lower field (`consts_of`), and F is 25 at most.
     debug_assert!(i32::from(q.floor_field) > q.frac_bits);
-    // States stay below `2^F`, but for what is rounded here, and so do products, which are below `2^(e + 2)`. e_max is at most
-    // F up to twice that.
+    // States stay below `2^F`, but for what is rounded here, and so do products, which are below `2^(e + 2)`: up to twice that
+    // neither has an exponent above F.
     let most = f32_power(q.frac_bits) - (steps * q.block) as f32 * f32_power(top + 2);
     (most >= 0.0).then_some(most)
 }
