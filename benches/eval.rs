@@ -32,14 +32,24 @@ const UNITS: [&str; 17] = [
 ];
 const LINES: usize = 2000;
 const TURNS: usize = 101;
+/// Lines that are read before they are answered.
+const TOGETHER: usize = 64;
 
 /// The loop of `gemmulate eval`, with some arithmetic.
-fn evaluate(unit: &Unit, text: &str, out: &mut Vec<u8>, mut d: impl FnMut(&Vector) -> u64) -> Duration {
+fn evaluate(unit: &Unit, text: &str, out: &mut Vec<u8>, mut d: impl FnMut(&[Vector], &mut Vec<u64>)) -> Duration {
+    let (mut vectors, mut answers) = (vec![Vector::default(); TOGETHER], Vec::new());
     let start = ThreadTime::now();
     out.clear();
-    let (mut lines, mut vector) = (Lines::new(unit, "-", text.as_bytes()), Vector::default());
-    while lines.next_into(&mut vector).expect("a line") == Line::Vector {
-        writeln!(out, "{:x}", d(&vector)).expect("memory");
+    let (mut lines, mut read, mut ended) = (Lines::new(unit, "-", text.as_bytes()), 0, false);
+    while !ended {
+        if !lines.has_line() || read == vectors.len() {
+            answers.clear();
+            d(&vectors[..read], &mut answers);
+            answers.iter().for_each(|d| writeln!(out, "{d:x}").expect("memory"));
+            read = 0;
+        }
+        ended = lines.next_into(&mut vectors[read]).expect("a line") == Line::End;
+        read += 1;
     }
     start.elapsed()
 }
@@ -59,8 +69,9 @@ fn measure(name: &str, turns: usize) {
     });
     let text: String = vectors.map(|v| format!("{v}\n")).collect();
     let mut out = Vec::new();
-    let stub = |v: &Vector| if let Some(Expected::Bits(d)) = v.d { d } else { 0 };
-    let mut share = |d: &mut dyn FnMut(&Vector) -> u64| {
+    let known = |v: &Vector| if let Some(Expected::Bits(d)) = v.d { d } else { 0 };
+    let stub = |vectors: &[Vector], d: &mut Vec<u64>| d.extend(vectors.iter().map(known));
+    let mut share = |d: &mut dyn FnMut(&[Vector], &mut Vec<u64>)| {
         let (mut times, mut shares) = (Vec::new(), Vec::new());
         for _ in 0..turns {
             let whole = evaluate(&unit, &text, &mut out, &mut *d).as_secs_f64();
@@ -70,8 +81,10 @@ fn measure(name: &str, turns: usize) {
         }
         (median(times) / LINES as f64 * 1e6, median(shares))
     };
-    let (line, whole) = share(&mut |v| evaluator.eval(&v.input).expect("a vector"));
-    let (_, reference) = share(&mut |v| v.eval(&unit).expect("a vector"));
+    let (line, whole) = share(&mut |vectors, d| {
+        evaluator.eval_all(vectors.iter().map(|v| &v.input), d).expect("vectors");
+    });
+    let (_, reference) = share(&mut |vectors, d| d.extend(vectors.iter().map(|v| v.eval(&unit).expect("a vector"))));
     println!("{name:60} {line:8.3} us a line   stubbed over whole {whole:.2}   with the reference {reference:.2}");
 }
 

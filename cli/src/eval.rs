@@ -1,6 +1,6 @@
 //! `gemmulate eval`: one d per line.
 
-use crate::io::{self, Outcome};
+use crate::io::{self, Failure, Outcome};
 use gemmulate::Unit;
 use gemmulate::vectors::{Evaluator, Line, Vector};
 use std::io::Write;
@@ -29,18 +29,33 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut lines = io::lines(&args.unit, args.file.as_deref())?;
     let mut out = io::output();
-    let (mut vector, mut evaluator) = (Vector::default(), Evaluator::new(&args.unit));
+    let (mut evaluator, mut answers) = (Evaluator::new(&args.unit), Vec::new());
+    let mut answer = |vectors: &[Vector], out: &mut dyn Write| -> Result<(), Failure> {
+        answers.clear();
+        evaluator.eval_all(vectors.iter().map(|vector| &vector.input), &mut answers)?;
+        Ok(answers.iter().try_for_each(|d| writeln!(out, "{d:x}"))?)
+    };
+    let (mut vectors, mut read) = (vec![Vector::default(); TOGETHER], 0);
     let outcome = loop {
-        if !lines.has_line() {
+        let must_wait = !lines.has_line();
+        if must_wait || read == vectors.len() {
+            answer(&vectors[..read], &mut out)?;
+            read = 0;
+        }
+        if must_wait {
             out.flush()?;
         }
-        match lines.next_into(&mut vector) {
-            Ok(Line::Vector) => writeln!(out, "{:x}", evaluator.eval(&vector.input)?)?,
+        match lines.next_into(&mut vectors[read]) {
+            Ok(Line::Vector) => read += 1,
             Ok(Line::Blank) => {}
             Ok(Line::End) => break Ok(true),
             Err(error) => break Err(error.into()),
         }
     };
+    answer(&vectors[..read], &mut out)?;
     out.flush()?;
     outcome
 }
+
+/// Lines that are read before they are answered, if so many are at hand.
+const TOGETHER: usize = 64;

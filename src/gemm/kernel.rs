@@ -4,7 +4,7 @@ use super::operand::Codes;
 use super::small::SmallKernel;
 use crate::accumulate::Dot;
 use crate::num::Num;
-use crate::simd::Short;
+use crate::simd::{Columns, NR, Short};
 use crate::unit::Unit;
 use core::any::Any;
 use core::fmt::Debug;
@@ -163,6 +163,12 @@ pub(crate) trait Kernel: Debug + Send + Sync {
     /// d of a single dot-add of a row and a column, where the kernel needs no panels for that.
     fn single(&self, _lines: [Line<'_>; 2], _packed: &mut [Short; 2], _c: u64) -> Option<u64> {
         None
+    }
+
+    /// The d of several dot-adds, each of a row and a column of its own, from their c in `state`; `false`, and nothing
+    /// done, where the kernel has no better way than [`Kernel::single`].
+    fn several(&self, _lines: [&[Line<'_>; NR]; 2], _packed: &mut [Columns; 2], _state: &mut [u64; NR]) -> bool {
+        false
     }
 
     /// Prepares rows of A, `panel.lines` x `panel.k` codes, from where they are: `false` where the

@@ -90,8 +90,9 @@ impl BlackBox for Unit {
         if inputs.len() < WORTH_A_KERNEL {
             return inputs.iter().map(|x| x.eval(self)).collect();
         }
-        let mut evaluator = Evaluator::new(self);
-        inputs.iter().map(|x| evaluator.eval(x)).collect()
+        let mut d = Vec::with_capacity(inputs.len());
+        Evaluator::new(self).eval_all(inputs, &mut d)?;
+        Ok(d)
     }
 }
 

@@ -5,8 +5,8 @@
 use super::Isa;
 use super::decode::{Reading, SPECIAL, WIDE, in_f32};
 use super::general_body::special;
-use super::lanes::{any_endless, each, odd, power, two_sum};
-use super::rows::{Block, Body, Rows};
+use super::lanes::{Lane, any_endless, each, odd, power, two_sum};
+use super::rows::{Block, Body, Rows, Side};
 use super::values::Layout;
 use super::wide::{in_order, over};
 use crate::accumulate::{CPosition, GenericDot, Recipe};
@@ -87,7 +87,7 @@ impl Body for Exact {
     }
 
     #[inline(always)]
-    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
+    fn block<const NATIVE: bool, const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>, c: [f32; N]) -> [f32; N] {
         let endless = any_endless(c);
         let d = if k.flags & WIDE == 0 {
             rounded_two(whole(k), c)
@@ -111,7 +111,7 @@ impl Body for Exact {
 
 /// The sum of products whose last places and magnitudes are at most 53 bits apart.
 #[inline(always)]
-fn whole<const N: usize>(k: &Block<'_, N>) -> [f64; N] {
+fn whole<const N: usize, A: Side<N>>(k: &Block<'_, N, A>) -> [f64; N] {
     let mut sum = [0f64; N];
     over(
         k.a,
@@ -119,7 +119,7 @@ fn whole<const N: usize>(k: &Block<'_, N>) -> [f64; N] {
         #[inline(always)]
         |a, b: &[f32; N]| {
             for j in 0..N {
-                sum[j] += f64::from(a) * f64::from(b[j]);
+                sum[j] += f64::from(a.at(j)) * f64::from(b[j]);
             }
         },
     );
@@ -129,13 +129,13 @@ fn whole<const N: usize>(k: &Block<'_, N>) -> [f64; N] {
 /// The sum of at most two products, in two parts.
 #[inline(always)]
 pub(super) fn pair<'a, T: Copy + Into<f64> + 'a, const N: usize>(
-    products: impl Iterator<Item = (T, &'a [T; N])>,
+    products: impl Iterator<Item = (impl Lane<T, N>, &'a [T; N])>,
 ) -> ([f64; N], [f64; N]) {
     let (mut high, mut low) = ([0f64; N], [0f64; N]);
     for (a, b) in products {
         for j in 0..N {
             // The first sum leaves nothing. -0 + -0 is the sum's zero only without the rule that zeros are positive.
-            (high[j], low[j]) = two_sum(high[j], a.into() * b[j].into());
+            (high[j], low[j]) = two_sum(high[j], a.at(j).into() * b[j].into());
         }
     }
     (high, low)
@@ -144,7 +144,7 @@ pub(super) fn pair<'a, T: Copy + Into<f64> + 'a, const N: usize>(
 /// The sum in multiples of `2^last` and the rest, each exact.
 #[inline(always)]
 pub(super) fn split<'a, T: Copy + Into<f64> + 'a, const N: usize>(
-    products: impl Iterator<Item = (T, &'a [T; N])>,
+    products: impl Iterator<Item = (impl Lane<T, N>, &'a [T; N])>,
     last: i32,
 ) -> ([f64; N], [f64; N]) {
     let grid = 1.5 * power(52 + last);
@@ -152,7 +152,7 @@ pub(super) fn split<'a, T: Copy + Into<f64> + 'a, const N: usize>(
     for (a, b) in products {
         in_order();
         for j in 0..N {
-            let product = a.into() * b[j].into();
+            let product = a.at(j).into() * b[j].into();
             let part = (product + grid) - grid;
             high[j] += part;
             low[j] += product - part;

@@ -4,8 +4,8 @@
 #![allow(unsafe_code, reason = "conversions without a check, whose range the exponents prove")]
 
 use super::decode::{FAR, LOW, SPECIAL};
-use super::lanes::{Encode, ToInt, any, any_endless, each, exponent, narrow_power, power, to_int};
-use super::rows::{Block, Body};
+use super::lanes::{Encode, Lane, ToInt, any, any_endless, each, exponent, narrow_power, power, to_int};
+use super::rows::{Block, Body, Side};
 use super::wide::{in_order, over, truncate};
 use crate::accumulate::CPosition;
 use num_traits::{AsPrimitive, PrimInt};
@@ -77,8 +77,8 @@ impl Body for Params {
     }
 
     #[inline(always)]
-    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
-        block::<NATIVE, N>(k, c, self)
+    fn block<const NATIVE: bool, const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>, c: [f32; N]) -> [f32; N] {
+        block::<NATIVE, N, A>(k, c, self)
     }
 
     #[inline(always)]
@@ -90,21 +90,21 @@ impl Body for Params {
 
 /// d of a block.
 #[inline(always)]
-fn block<const NATIVE: bool, const N: usize>(k: &Block<'_, N>, c: [f32; N], p: &Params) -> [f32; N] {
+fn block<const NATIVE: bool, const N: usize, A: Side<N>>(k: &Block<'_, N, A>, c: [f32; N], p: &Params) -> [f32; N] {
     let products = largest(k);
     let c = if p.c_flush > 0.0 { flushed(c, p) } else { c };
     if p.chunk > 0 && k.flags & (SPECIAL | FAR) == 0 {
-        let done = narrow::<NATIVE, N>(k, c, products, p);
+        let done = narrow::<NATIVE, N, A>(k, c, products, p);
         if let Some(d) = done {
             return d;
         }
     }
-    wide_block::<NATIVE, N>(k, c, products, p)
+    wide_block::<NATIVE, N, A>(k, c, products, p)
 }
 
 /// (4) The largest exponent among the products.
 #[inline(always)]
-pub(super) fn largest<const N: usize>(k: &Block<'_, N>) -> [i16; N] {
+pub(super) fn largest<const N: usize, A: Side<N>>(k: &Block<'_, N, A>) -> [i16; N] {
     let mut e = [2 * LOW; N];
     over(
         k.a_exponents,
@@ -112,7 +112,7 @@ pub(super) fn largest<const N: usize>(k: &Block<'_, N>) -> [i16; N] {
         #[inline(always)]
         |a, b: &[i16; N]| {
             for j in 0..N {
-                e[j] = e[j].max(b[j] + a);
+                e[j] = e[j].max(b[j] + a.at(j));
             }
         },
     );
@@ -132,7 +132,12 @@ struct Powers<const N: usize> {
 /// (4) Powers of e_max, if f32 lanes need no care. Exponents are integers of two bytes, of which vectors have most, or
 /// of four, where comparing them takes no more than an instruction and widening them would.
 #[inline(always)]
-fn powers<T, const N: usize>(k: &Block<'_, N>, c: [f32; N], products: [i16; N], p: &Params) -> Option<Powers<N>>
+fn powers<T, const N: usize, A: Side<N>>(
+    k: &Block<'_, N, A>,
+    c: [f32; N],
+    products: [i16; N],
+    p: &Params,
+) -> Option<Powers<N>>
 where
     T: PrimInt + AsPrimitive<u16>,
     i16: AsPrimitive<T>,
@@ -146,7 +151,7 @@ where
         let field: T = ((c[j].to_bits() << 1 >> 24) as i32).as_();
         // What is too small for a field is too small to matter.
         let of_c = if field > T::zero() { (field - bias).max(c_emin) } else { low };
-        let scale: T = (k.scale_a + k.scale_b[j]).as_();
+        let scale: T = (k.scale_a.at(j) + k.scale_b[j]).as_();
         let product: T = products[j].as_();
         e[j] = (product + scale).max(of_c).max(floor);
         alone[j] = e[j] - scale;
@@ -166,15 +171,15 @@ where
 
 /// (4) to (7) in f32 lanes, where every exponent allows it.
 #[inline(always)]
-fn narrow<const NATIVE: bool, const N: usize>(
-    k: &Block<'_, N>,
+fn narrow<const NATIVE: bool, const N: usize, A: Side<N>>(
+    k: &Block<'_, N, A>,
     c: [f32; N],
     products: [i16; N],
     p: &Params,
 ) -> Option<[f32; N]> {
     let (finite, endless) = finite(c);
     let powers =
-        if NATIVE { powers::<i32, N>(k, finite, products, p) } else { powers::<i16, N>(k, finite, products, p) };
+        if NATIVE { powers::<i32, N, A>(k, finite, products, p) } else { powers::<i16, N, A>(k, finite, products, p) };
     let Powers { scale, step, mut term } = powers?;
     for j in 0..N {
         term[j] *= finite[j];
@@ -224,7 +229,7 @@ fn finite<const N: usize>(c: [f32; N]) -> ([f32; N], bool) {
 
 /// (5) and (6) Products, cut toward zero in units of `1 / scale`, and their sum.
 #[inline(always)]
-pub(super) fn sum<const N: usize>(k: &Block<'_, N>, scale: &[f32; N]) -> [i32; N] {
+pub(super) fn sum<const N: usize, A: Side<N>>(k: &Block<'_, N, A>, scale: &[f32; N]) -> [i32; N] {
     let mut sum = [0i32; N];
     over(
         k.a,
@@ -233,7 +238,7 @@ pub(super) fn sum<const N: usize>(k: &Block<'_, N>, scale: &[f32; N]) -> [i32; N
         |a, b: &[f32; N]| {
             for j in 0..N {
                 // SAFETY: a product is below 2^(e_max + 2), scaled below 2^(F + 2), and F is at most 28.
-                sum[j] += unsafe { truncate(a * b[j] * scale[j]) };
+                sum[j] += unsafe { truncate(a.at(j) * b[j] * scale[j]) };
             }
         },
     );
@@ -242,7 +247,12 @@ pub(super) fn sum<const N: usize>(k: &Block<'_, N>, scale: &[f32; N]) -> [i32; N
 
 /// (6) The sum of products and of c's term; none where it may not fit.
 #[inline(always)]
-fn integer<const N: usize>(k: &Block<'_, N>, scale: &[f32; N], term: [f32; N], p: &Params) -> Option<[i32; N]> {
+fn integer<const N: usize, A: Side<N>>(
+    k: &Block<'_, N, A>,
+    scale: &[f32; N],
+    term: [f32; N],
+    p: &Params,
+) -> Option<[i32; N]> {
     let mut total = if k.a.len() <= p.chunk {
         within(sum(k, scale), p.room)?
     } else {
@@ -316,8 +326,8 @@ fn nearest<const N: usize>(mut x: [f32; N], p: &Params) -> [f32; N] {
 
 /// Everything in f64 lanes: any finite operands, any rounding; and special values.
 #[inline(always)]
-fn wide_block<const NATIVE: bool, const N: usize>(
-    k: &Block<'_, N>,
+fn wide_block<const NATIVE: bool, const N: usize, A: Side<N>>(
+    k: &Block<'_, N, A>,
     c: [f32; N],
     products: [i16; N],
     p: &Params,
@@ -331,12 +341,12 @@ fn wide_block<const NATIVE: bool, const N: usize>(
     let products = if p.normalise { normalised(k) } else { each(products, i32::from) };
     let e = exponents(k, &term, products, p);
     let total = match (p.alignment, p.sticky) {
-        (ToInt::NearestEven, false) => aligned::<NATIVE, false, N>(k, term, &e, p, ToInt::NearestEven),
-        (ToInt::NearestEven, true) => aligned::<NATIVE, true, N>(k, term, &e, p, ToInt::NearestEven),
-        (ToInt::Down, false) => aligned::<NATIVE, false, N>(k, term, &e, p, ToInt::Down),
-        (ToInt::Down, true) => aligned::<NATIVE, true, N>(k, term, &e, p, ToInt::Down),
-        (_, false) => aligned::<NATIVE, false, N>(k, term, &e, p, ToInt::TowardZero),
-        (_, true) => aligned::<NATIVE, true, N>(k, term, &e, p, ToInt::TowardZero),
+        (ToInt::NearestEven, false) => aligned::<NATIVE, false, N, A>(k, term, &e, p, ToInt::NearestEven),
+        (ToInt::NearestEven, true) => aligned::<NATIVE, true, N, A>(k, term, &e, p, ToInt::NearestEven),
+        (ToInt::Down, false) => aligned::<NATIVE, false, N, A>(k, term, &e, p, ToInt::Down),
+        (ToInt::Down, true) => aligned::<NATIVE, true, N, A>(k, term, &e, p, ToInt::Down),
+        (_, false) => aligned::<NATIVE, false, N, A>(k, term, &e, p, ToInt::TowardZero),
+        (_, true) => aligned::<NATIVE, true, N, A>(k, term, &e, p, ToInt::TowardZero),
     };
     let mut d = p.encode.row::<NATIVE, N>(total);
     let beyond = p.limit && any(each(e, |e| e > 120));
@@ -355,12 +365,12 @@ fn flushed<const N: usize>(c: [f32; N], p: &Params) -> [f32; N] {
 
 /// (4) The largest exponent among products with `1 <= s < 2`.
 #[inline(always)]
-fn normalised<const N: usize>(k: &Block<'_, N>) -> [i32; N] {
+fn normalised<const N: usize, A: Side<N>>(k: &Block<'_, N, A>) -> [i32; N] {
     let mut largest = [0f64; N];
-    for (b, &a) in k.b.iter().zip(k.a) {
+    for (b, a) in k.b.iter().zip(k.a) {
         in_order();
         for j in 0..N {
-            let magnitude = (f64::from(a) * f64::from(b[j])).abs();
+            let magnitude = (f64::from(a.at(j)) * f64::from(b[j])).abs();
             largest[j] = if magnitude > largest[j] && magnitude < f64::INFINITY { magnitude } else { largest[j] };
         }
     }
@@ -369,7 +379,12 @@ fn normalised<const N: usize>(k: &Block<'_, N>) -> [i32; N] {
 
 /// (4) e_max.
 #[inline(always)]
-fn exponents<const N: usize>(k: &Block<'_, N>, term: &[f64; N], products: [i32; N], p: &Params) -> [i32; N] {
+fn exponents<const N: usize, A: Side<N>>(
+    k: &Block<'_, N, A>,
+    term: &[f64; N],
+    products: [i32; N],
+    p: &Params,
+) -> [i32; N] {
     let (floor, zero_c, c_emin) = (p.floor.unwrap_or(NOTHING), p.zero_c.unwrap_or(NOTHING), p.c_emin);
     let mut e = [0; N];
     for j in 0..N {
@@ -382,8 +397,8 @@ fn exponents<const N: usize>(k: &Block<'_, N>, term: &[f64; N], products: [i32; 
 
 /// (5) and (6) The exact sum of the aligned terms.
 #[inline(always)]
-fn aligned<const NATIVE: bool, const STICKY: bool, const N: usize>(
-    k: &Block<'_, N>,
+fn aligned<const NATIVE: bool, const STICKY: bool, const N: usize, A: Side<N>>(
+    k: &Block<'_, N, A>,
     term: [f64; N],
     e: &[i32; N],
     p: &Params,
@@ -395,11 +410,10 @@ fn aligned<const NATIVE: bool, const STICKY: bool, const N: usize>(
         // A sum of nothing but negative zeros is zero: only a negative sum may round to -0.
         sum[j] = 0.0 + units::<NATIVE, STICKY>(term[j] * power(f - e[j]), how);
     }
-    for (b, &a) in k.b.iter().zip(k.a) {
+    for (b, a) in k.b.iter().zip(k.a) {
         in_order();
-        let a = f64::from(a);
         for j in 0..N {
-            sum[j] += units::<NATIVE, STICKY>(a * f64::from(b[j]) * scale[j], how);
+            sum[j] += units::<NATIVE, STICKY>(f64::from(a.at(j)) * f64::from(b[j]) * scale[j], how);
         }
     }
     for j in 0..N {
@@ -422,7 +436,12 @@ fn units<const NATIVE: bool, const STICKY: bool>(x: f64, how: ToInt) -> f64 {
 
 /// (3) S: what infinities, NaN and products beyond the limit decide; IEEE sums of them say the same.
 #[inline(always)]
-pub(super) fn special<const N: usize>(k: &Block<'_, N>, c: [f32; N], d: [f32; N], limited: bool) -> [f32; N] {
+pub(super) fn special<const N: usize, A: Side<N>>(
+    k: &Block<'_, N, A>,
+    c: [f32; N],
+    d: [f32; N],
+    limited: bool,
+) -> [f32; N] {
     let (mut sum, mut limit) = ([0f64; N], [f64::INFINITY; N]);
     for j in 0..N {
         sum[j] = if c[j].is_finite() { 0.0 } else { c[j].into() };
@@ -430,10 +449,10 @@ pub(super) fn special<const N: usize>(k: &Block<'_, N>, c: [f32; N], d: [f32; N]
             limit[j] = power(128 - k.scale(j));
         }
     }
-    for (b, &a) in k.b.iter().zip(k.a) {
+    for (b, a) in k.b.iter().zip(k.a) {
         in_order();
         for j in 0..N {
-            let product = f64::from(a) * f64::from(b[j]);
+            let product = f64::from(a.at(j)) * f64::from(b[j]);
             sum[j] += if product.abs() >= limit[j] { f64::INFINITY.copysign(product) } else { product };
         }
     }

@@ -137,6 +137,30 @@ impl Encode {
     }
 }
 
+/// A number for every lane: one for all of them, or each its own.
+pub(super) trait Lane<T, const N: usize>: Copy {
+    fn at(&self, j: usize) -> T;
+}
+
+macro_rules! lane {
+    ($($T:ty),+) => {$(
+        impl<const N: usize> Lane<$T, N> for $T {
+            #[inline(always)]
+            fn at(&self, _: usize) -> $T {
+                *self
+            }
+        }
+
+        impl<const N: usize> Lane<$T, N> for [$T; N] {
+            #[inline(always)]
+            fn at(&self, j: usize) -> $T {
+                self[j]
+            }
+        }
+    )+};
+}
+lane!(f32, f64, i16);
+
 /// A function of every lane. (The standard library's `map` stays a call in functions for one instruction set.)
 #[inline(always)]
 pub(super) fn each<T: Copy, U: Copy + Default, const N: usize>(lanes: [T; N], f: impl Fn(T) -> U) -> [U; N] {

@@ -36,7 +36,7 @@ mod values;
 mod wide;
 mod without_fma;
 
-pub(crate) use values::Short;
+pub(crate) use values::{Columns, NR, Short};
 
 use crate::gemm::kernel::{Kernel, Reference};
 use crate::unit::Unit;
@@ -311,9 +311,7 @@ pub(crate) fn select_single(unit: &Unit) -> Option<Arc<dyn Kernel>> {
     if !in_range(unit) {
         return None;
     }
-    // One column has no use for wider registers.
-    let best = environment().map_or(Isa::Avx2, |isa| isa.max(Isa::Avx2));
-    first(unit, Some(best), ARRAYS.iter()).map(|(kernel, _)| kernel)
+    first(unit, environment(), ARRAYS.iter()).map(|(kernel, _)| kernel)
 }
 
 /// [`select`], for people.

@@ -4,8 +4,8 @@
 
 use super::Isa;
 use super::decode::{FAR, Reading, in_f32};
-use super::lanes::each;
-use super::rows::{Block, Body, Rows};
+use super::lanes::{Lane, each};
+use super::rows::{Block, Body, Rows, Side};
 use super::values::Layout;
 use super::wide::in_order;
 use crate::accumulate::Recipe;
@@ -83,13 +83,13 @@ impl Body for Pairwise {
     }
 
     #[inline(always)]
-    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
+    fn block<const NATIVE: bool, const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>, c: [f32; N]) -> [f32; N] {
         let mut small = false;
         for c in c {
             small |= (c.abs() < SAFE) & (c != 0.0);
         }
         let safe = self.bounded && k.flags & FAR == 0 && !small;
-        if !self.flush_results || safe { self.groups::<false, N>(k, c) } else { self.groups::<true, N>(k, c) }
+        if !self.flush_results || safe { self.groups::<false, N, A>(k, c) } else { self.groups::<true, N, A>(k, c) }
     }
 
     #[inline(always)]
@@ -100,25 +100,29 @@ impl Body for Pairwise {
 
 impl Pairwise {
     #[inline(always)]
-    fn groups<const FLUSH: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
+    fn groups<const FLUSH: bool, const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>, c: [f32; N]) -> [f32; N] {
         match self.group {
-            1 => chain::<1, FLUSH, N>(k, c),
-            2 => chain::<2, FLUSH, N>(k, c),
-            4 => chain::<4, FLUSH, N>(k, c),
-            _ => chain::<8, FLUSH, N>(k, c),
+            1 => chain::<1, FLUSH, N, A>(k, c),
+            2 => chain::<2, FLUSH, N, A>(k, c),
+            4 => chain::<4, FLUSH, N, A>(k, c),
+            _ => chain::<8, FLUSH, N, A>(k, c),
         }
     }
 }
 
 /// d = d + group, group by group.
 #[inline(always)]
-fn chain<const G: usize, const FLUSH: bool, const N: usize>(k: &Block<'_, N>, mut d: [f32; N]) -> [f32; N] {
+fn chain<const G: usize, const FLUSH: bool, const N: usize, A: Side<N>>(
+    k: &Block<'_, N, A>,
+    mut d: [f32; N],
+) -> [f32; N] {
     for (a, b) in k.a.as_chunks::<G>().0.iter().zip(k.b.as_chunks::<G>().0) {
         in_order();
         let mut products = [[0f32; N]; G];
         for i in 0..G {
             for j in 0..N {
-                products[i][j] = flush::<FLUSH>(a[i] * if FLUSH { unless_flushed(b[i][j], a[i]) } else { b[i][j] });
+                let (a, b) = (a[i].at(j), b[i][j]);
+                products[i][j] = flush::<FLUSH>(a * if FLUSH { unless_flushed(b, a) } else { b });
             }
         }
         let mut width = G;

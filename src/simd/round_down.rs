@@ -5,8 +5,8 @@
 use super::Isa;
 use super::decode::{FAR, Reading, SPECIAL, in_f32};
 use super::general_body::{HIGHEST, LOWEST, largest, special, sum};
-use super::lanes::{Encode, ToInt, any, any_endless, each, exponent, floor, narrow_power, power, to_int};
-use super::rows::{Block, Body, Rows};
+use super::lanes::{Encode, Lane, ToInt, any, any_endless, each, exponent, floor, narrow_power, power, to_int};
+use super::rows::{Block, Body, Rows, Side};
 use super::values::Layout;
 use super::wide::in_order;
 use crate::accumulate::{BlockedC, OverflowBesideC, Pattern, Recipe, RoundDown};
@@ -105,8 +105,8 @@ impl Body for Sums {
     }
 
     #[inline(always)]
-    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
-        if let Some(d) = self.near::<NATIVE, N>(k, c) {
+    fn block<const NATIVE: bool, const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>, c: [f32; N]) -> [f32; N] {
+        if let Some(d) = self.near::<NATIVE, N, A>(k, c) {
             return d;
         }
         // Where there are infinities, they alone may decide.
@@ -120,9 +120,9 @@ impl Body for Sums {
         let (e_dot, products) = if self.reach.is_some() {
             let half = k.a.len().div_ceil(2);
             let (even, odd) = halves(k, half);
-            self.join::<NATIVE, N>(self.products::<NATIVE, N>(&even), self.products::<NATIVE, N>(&odd))
+            self.join::<NATIVE, N>(self.products::<NATIVE, N, A>(&even), self.products::<NATIVE, N, A>(&odd))
         } else {
-            self.products::<NATIVE, N>(k)
+            self.products::<NATIVE, N, A>(k)
         };
         let (reach, c_emin, sum_bits) = (self.reach.unwrap_or(1 << 20), self.c_emin, self.r.sum_bits as i32);
         let (mut total, mut tops) = ([0f64; N], [0i32; N]);
@@ -154,7 +154,7 @@ impl Body for Sums {
 
 /// The products of even k and of odd k.
 #[inline(always)]
-fn halves<'a, const N: usize>(k: &Block<'a, N>, half: usize) -> (Block<'a, N>, Block<'a, N>) {
+fn halves<'a, const N: usize, A: Side<N>>(k: &Block<'a, N, A>, half: usize) -> (Block<'a, N, A>, Block<'a, N, A>) {
     let (a, b) = (k.a.split_at(half), k.b.split_at(half));
     let (ae, be) = (k.a_exponents.split_at(half), k.b_exponents.split_at(half));
     (
@@ -167,7 +167,11 @@ impl Sums {
     /// (3) to (7) for ordinary operands and totals that are `near`: an integer in units of `2^(e_dot - F)`, rounded
     /// once.
     #[inline(always)]
-    fn near<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> Option<[f32; N]> {
+    fn near<const NATIVE: bool, const N: usize, A: Side<N>>(
+        &self,
+        k: &Block<'_, N, A>,
+        c: [f32; N],
+    ) -> Option<[f32; N]> {
         if self.near == 0.0 || k.flags & (SPECIAL | FAR) != 0 {
             return None;
         }
@@ -200,7 +204,7 @@ impl Sums {
 
     /// (3) and (4) The products' largest exponents, within the window, and their sums in units of `2^(e - F)`.
     #[inline(always)]
-    fn integers<const N: usize>(&self, k: &Block<'_, N>) -> Option<([i16; N], [f64; N])> {
+    fn integers<const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>) -> Option<([i16; N], [f64; N])> {
         let (e, f) = (largest(k), self.r.frac_bits as i16);
         let outside = e.iter().fold(0, |outside, e| outside | (e - LOWEST) | (HIGHEST - e));
         (outside >= 0).then(|| (e, each(sum(k, &each(e, |e| narrow_power(f - e))), f64::from)))
@@ -208,7 +212,7 @@ impl Sums {
 
     /// (3) and (4) Products cut off below their largest exponent, summed in units of `2^(e_dot - F)`.
     #[inline(always)]
-    fn products<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>) -> ([i32; N], [f64; N]) {
+    fn products<const NATIVE: bool, const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>) -> ([i32; N], [f64; N]) {
         let f = self.r.frac_bits as i32;
         let e = each(largest(k), i32::from);
         let mut total = [0f64; N];
@@ -218,10 +222,10 @@ impl Sums {
             return (e, each(sum(k, &scale), f64::from));
         }
         let scale = each(e, |e| power(f - e.max(-900)));
-        for (b, &a) in k.b.iter().zip(k.a) {
+        for (b, a) in k.b.iter().zip(k.a) {
             in_order();
             for j in 0..N {
-                total[j] += to_int::<NATIVE>(f64::from(a) * f64::from(b[j]) * scale[j], ToInt::TowardZero);
+                total[j] += to_int::<NATIVE>(f64::from(a.at(j)) * f64::from(b[j]) * scale[j], ToInt::TowardZero);
             }
         }
         (e, total)

@@ -2,7 +2,8 @@
 
 use super::Isa;
 use super::decode::{Decoder, Reading};
-use super::values::{Layout, Lines, NR, Short, State, Values};
+use super::lanes::{Lane, each};
+use super::values::{Columns, Layout, Lines, NR, Short, State, Values};
 use super::wide::{self, Work};
 use crate::gemm::Codes;
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Line, Panel};
@@ -13,24 +14,46 @@ use core::fmt::Debug;
 use core::ops::Range;
 use std::sync::Arc;
 
-/// A block's operands: one row of A, N columns of B.
-pub(super) struct Block<'a, const N: usize> {
-    pub(super) a: &'a [f32],
-    pub(super) a_exponents: &'a [i16],
+/// What A has beside N columns of B.
+pub(super) trait Side<const N: usize> {
+    type Value: Lane<f32, N>;
+    type Exponent: Lane<i16, N>;
+}
+
+/// One row, for all columns.
+pub(super) struct OneRow;
+
+impl<const N: usize> Side<N> for OneRow {
+    type Value = f32;
+    type Exponent = i16;
+}
+
+/// A row for each column: N dot-adds that have nothing to do with each other.
+pub(super) struct RowEach;
+
+impl<const N: usize> Side<N> for RowEach {
+    type Value = [f32; N];
+    type Exponent = [i16; N];
+}
+
+/// A block's operands: N columns of B, and what A has beside them.
+pub(super) struct Block<'a, const N: usize, A: Side<N> = OneRow> {
+    pub(super) a: &'a [A::Value],
+    pub(super) a_exponents: &'a [A::Exponent],
     pub(super) b: &'a [[f32; N]],
     pub(super) b_exponents: &'a [[i16; N]],
     /// What holds for some operand.
     pub(super) flags: u8,
     /// Exponents of the block's scales.
-    pub(super) scale_a: i16,
+    pub(super) scale_a: A::Exponent,
     pub(super) scale_b: &'a [i16; N],
 }
 
-impl<const N: usize> Block<'_, N> {
+impl<const N: usize, A: Side<N>> Block<'_, N, A> {
     /// The exponent of a column's products' scales.
     #[inline(always)]
     pub(super) fn scale(&self, j: usize) -> i32 {
-        i32::from(self.scale_a + self.scale_b[j])
+        i32::from(self.scale_a.at(j) + self.scale_b[j])
     }
 }
 
@@ -46,7 +69,7 @@ pub(super) trait Body: Debug + Send + Sync {
     fn begin<const N: usize>(&self, c: [f32; N]) -> [f32; N];
 
     /// d of one block.
-    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N];
+    fn block<const NATIVE: bool, const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>, c: [f32; N]) -> [f32; N];
 
     /// Whether beside finite operands an infinite state stays, as one of NaN does beside all. Steps of others must then be
     /// flagged as special.
@@ -178,6 +201,46 @@ impl<B: Body> Work for Single<'_, B> {
     }
 }
 
+/// Rows, each with a column of its own, through a single step.
+struct Several<'a, B> {
+    of: &'a Rows<B>,
+    lines: [&'a [Line<'a>; NR]; 2],
+    packed: &'a mut [Columns; 2],
+    /// Codes of c, then of d.
+    state: &'a mut [u64; NR],
+}
+
+impl<B: Body> Work for Several<'_, B> {
+    #[inline(always)]
+    fn run<const NATIVE: bool>(self) {
+        let Self { of, lines, packed: [a, b], state: codes } = self;
+        let Rows { unit, body, layout, state, .. } = of;
+        let rule = unit.scale.as_ref();
+        a.pack(lines[0], &of.a, layout, rule);
+        b.pack(lines[1], &of.b, layout, rule);
+        let c = each(*codes, |code| state.load(code as u32));
+        let mut d = body.begin(c);
+        for &(from, to) in &layout.blocks {
+            let (scale_a, scale_b) = rule.map_or((&[0; NR], &[0; NR]), |rule| {
+                let slot = from / rule.block;
+                (&a.scales[slot], &b.scales[slot])
+            });
+            let block = Block::<NR, RowEach> {
+                a: &a.values[from..to],
+                a_exponents: &a.exponents[from..to],
+                b: &b.values[from..to],
+                b_exponents: &b.exponents[from..to],
+                flags: a.flags | b.flags,
+                scale_a: *scale_a,
+                scale_b,
+            };
+            d = body.block::<NATIVE, NR, RowEach>(&block, d);
+        }
+        let d = body.end::<NATIVE, NR>(c, d);
+        *codes = each(d, |d| state.store(d).into());
+    }
+}
+
 impl<B: Body> Job<'_, B> {
     /// All columns, N at once, rows and steps.
     #[inline(always)]
@@ -233,7 +296,7 @@ impl<B: Body> Job<'_, B> {
                 scale_a,
                 scale_b,
             };
-            d = self.body.block::<NATIVE, N>(&block, d);
+            d = self.body.block::<NATIVE, N, OneRow>(&block, d);
         }
         self.body.end::<NATIVE, N>(c, d)
     }
@@ -276,7 +339,17 @@ impl<B: Body + 'static> Kernel for Rows<B> {
     fn single(&self, lines: [Line<'_>; 2], packed: &mut [Short; 2], c: u64) -> Option<u64> {
         let mut d = c as u32;
         let short = self.layout.step <= Short::MOST;
-        short.then(|| wide::on(self.isa, Single { of: self, lines, packed, d: &mut d })).map(|()| d.into())
+        // One column has no use for wider registers.
+        let isa = self.isa.max(Isa::Avx2);
+        short.then(|| wide::on(isa, Single { of: self, lines, packed, d: &mut d })).map(|()| d.into())
+    }
+
+    fn several(&self, lines: [&[Line<'_>; NR]; 2], packed: &mut [Columns; 2], state: &mut [u64; NR]) -> bool {
+        let short = self.layout.step <= Columns::MOST;
+        if short {
+            wide::on(self.isa, Several { of: self, lines, packed, state });
+        }
+        short
     }
 
     fn pack_a(&self, panel: &mut Panel) {

@@ -4,8 +4,8 @@
 
 use super::Isa;
 use super::decode::{Reading, in_f32};
-use super::lanes::{Encode, ToInt, each, power};
-use super::rows::{Block, Body, Rows};
+use super::lanes::{Encode, Lane, ToInt, each, power};
+use super::rows::{Block, Body, Rows, Side};
 use super::values::Layout;
 use super::wide::in_order;
 use crate::accumulate::Recipe;
@@ -68,15 +68,15 @@ impl Body for Software {
     }
 
     #[inline(always)]
-    fn block<const NATIVE: bool, const N: usize>(&self, k: &Block<'_, N>, c: [f32; N]) -> [f32; N] {
+    fn block<const NATIVE: bool, const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>, c: [f32; N]) -> [f32; N] {
         if self.chain {
             return sum(c, chain(k.a, k.b, [0.0; N]));
         }
         let mut d = c;
         for (a, b) in k.a.chunks(2).zip(k.b.chunks(2)) {
             let mut first = b[0];
-            for x in &mut first {
-                *x *= a[0];
+            for j in 0..N {
+                first[j] *= a[0].at(j);
             }
             d = sum(d, chain(&a[1..], &b[1..], first));
         }
@@ -95,11 +95,11 @@ impl Body for Software {
 
 /// `t = fma(a, b, t)` over k.
 #[inline(always)]
-fn chain<const N: usize>(a: &[f32], b: &[[f32; N]], mut t: [f32; N]) -> [f32; N] {
-    for (b, &a) in b.iter().zip(a) {
+fn chain<const N: usize>(a: &[impl Lane<f32, N>], b: &[[f32; N]], mut t: [f32; N]) -> [f32; N] {
+    for (b, a) in b.iter().zip(a) {
         in_order();
         for j in 0..N {
-            t[j] += a * b[j];
+            t[j] += a.at(j) * b[j];
         }
     }
     t

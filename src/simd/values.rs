@@ -11,7 +11,7 @@ use crate::instr::ScaleRule;
 use crate::view::Rows;
 
 /// Columns that a kernel has in hand at once.
-pub(super) const NR: usize = 16;
+pub(crate) const NR: usize = 16;
 
 /// Runs of products that are computed as one, within each step.
 #[derive(Clone, Debug)]
@@ -130,6 +130,90 @@ impl Short {
     pub(super) fn lines(&self) -> Lines<'_> {
         let Self { values, exponents, flags, scales, .. } = self;
         Lines { values, exponents, flags: core::slice::from_ref(flags), scales }
+    }
+}
+
+/// One step of `NR` lines side by side, packed; kept from one to the next.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    pub(super) values: [[f32; NR]; Self::MOST],
+    pub(super) exponents: [[i16; NR]; Self::MOST],
+    /// What holds for some element.
+    pub(super) flags: u8,
+    /// Exponents of block scales, by scale slot.
+    pub(super) scales: [[i16; NR]; Self::MOST],
+}
+
+impl Default for Columns {
+    fn default() -> Self {
+        let (values, exponents) = ([[0.0; NR]; Self::MOST], [[0; NR]; Self::MOST]);
+        Self { values, exponents, flags: 0, scales: exponents }
+    }
+}
+
+impl Columns {
+    /// Elements of a line, at most.
+    pub(super) const MOST: usize = Short::MOST;
+
+    #[inline(always)]
+    pub(super) fn pack(
+        &mut self,
+        lines: &[Line<'_>; NR],
+        decoder: &Decoder,
+        layout: &Layout,
+        rule: Option<&ScaleRule>,
+    ) {
+        match decoder.fields {
+            Some(fields) => self.fill(lines, decoder, layout, &fields),
+            None => self.fill(lines, decoder, layout, decoder),
+        }
+        let Some(rule) = rule else { return };
+        let blocks = self.values[..layout.step].chunks_mut(rule.block).zip(&mut self.scales);
+        for (slot, (values, exponents)) in blocks.enumerate() {
+            for (j, line) in lines.iter().enumerate() {
+                let scale = rule.format.decode(line.scales[slot]);
+                if scale.is_finite() {
+                    exponents[j] = scale.exponent as i16;
+                } else {
+                    self.flags |= SPECIAL;
+                    values.iter_mut().for_each(|values| values[j] = f32::NAN);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn fill(&mut self, lines: &[Line<'_>; NR], decoder: &Decoder, layout: &Layout, reader: &impl Reader) {
+        const AT_ONCE: usize = 4;
+        let (mut flags, mut seen, mut codes) = ([0; NR], Seen::NOTHING, [[0; NR]; AT_ONCE]);
+        for start in (0..layout.step).step_by(AT_ONCE) {
+            let to = start..layout.step.min(start + AT_ONCE);
+            for (j, line) in lines.iter().enumerate() {
+                if layout.order.is_empty() {
+                    let line = &line.codes[to.clone()];
+                    if let Ok(line) = <&[u64; AT_ONCE]>::try_from(line) {
+                        for p in 0..AT_ONCE {
+                            codes[p][j] = line[p] as u32;
+                        }
+                    } else {
+                        codes.iter_mut().zip(line).for_each(|(row, &code)| row[j] = code as u32);
+                    }
+                } else {
+                    let order = &layout.order[to.clone()];
+                    codes.iter_mut().zip(order).for_each(|(row, &from)| row[j] = line.codes[from] as u32);
+                }
+            }
+            let places = self.values[to.clone()].iter_mut().zip(&mut self.exponents[to]);
+            for ((values, exponents), codes) in places.zip(&codes) {
+                let of_row;
+                (*values, *exponents, of_row) = reader.lanes(codes);
+                for j in 0..NR {
+                    flags[j] |= of_row[j];
+                }
+                seen.take(exponents, 0, decoder.reading.spans);
+            }
+        }
+        self.flags = of_any(flags) | seen.flags(&decoder.spec);
     }
 }
 

@@ -106,14 +106,21 @@ fn units_of_unlisted_formats_are_the_references() {
         }
         // One after the other, with bits above the codes, which are nobody's.
         let mut evaluator = Evaluator::new(&unit);
+        let (mut inputs, mut expected, mut together) = (Vec::new(), Vec::new(), Vec::new());
         for mut v in Generator::new(&unit, seed).take(60) {
             let d = v.eval(&unit).unwrap();
+            inputs.push(v.input.clone());
+            expected.push(d);
             assert_eq!(evaluator.eval(&v.input).unwrap(), d, "{unit}: {v}");
             for (codes, format) in [(&mut v.input.a, unit.a), (&mut v.input.b, unit.b)] {
                 codes.iter_mut().for_each(|code| *code |= u64::MAX.checked_shl(format.storage_bits).unwrap_or(0));
             }
             assert_eq!(evaluator.eval(&v.input).unwrap(), d, "{unit}: {v}");
+            inputs.push(v.input);
+            expected.push(d);
         }
+        evaluator.eval_all(&inputs, &mut together).unwrap();
+        assert_eq!(together, expected, "{unit}");
     }
     assert!(taken > 300 && fast > 100, "{fast} of {taken} units have a fast kernel");
 }

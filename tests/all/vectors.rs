@@ -47,12 +47,50 @@ fn evaluators_agree_with_the_reference() {
     for unit in Unit::all().chain(named) {
         let mut evaluator = Evaluator::new(&unit);
         for &kind in KINDS {
-            for v in of_kind(&unit, kind, count) {
+            let vectors = of_kind(&unit, kind, count);
+            for v in &vectors {
                 assert_eq!(evaluator.eval(&v.input).unwrap(), v.eval(&unit).unwrap(), "{unit}, {kind}: {v}");
             }
+            agree_together(&mut evaluator, &unit, &vectors);
+        }
+        // Kinds side by side, in any number.
+        let mut mixed = Generator::new(&unit, 7);
+        for count in (1..20).chain([32, 50]) {
+            agree_together(&mut evaluator, &unit, &mixed.by_ref().take(count).collect::<Vec<_>>());
         }
         let short = Input { a: vec![0; unit.shape.k - 1], ..Generator::new(&unit, 5).next().unwrap().input };
         assert!(evaluator.eval(&short).is_err());
+    }
+}
+
+/// Vectors evaluated together have the reference's d, each in its place.
+fn agree_together(evaluator: &mut Evaluator, unit: &Unit, vectors: &[Vector]) {
+    let mut d = vec![7];
+    evaluator.eval_all(vectors.iter().map(|v| &v.input), &mut d).unwrap();
+    assert_eq!(d.len(), vectors.len() + 1, "{unit}");
+    for (v, d) in vectors.iter().zip(&d[1..]) {
+        assert_eq!(*d, v.eval(unit).unwrap(), "{unit}: {v}, among {}", vectors.len());
+    }
+}
+
+/// What came before a vector that is not the unit's is there.
+#[test]
+fn evaluators_stop_at_a_wrong_length() {
+    for name in ["hopper/mma.m16n8k16.f32.f16.f16.f32", "rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3"] {
+        let unit = unit(name);
+        let good: Vec<Input> = Generator::new(&unit, 5).take(40).map(|v| v.input).collect();
+        for at in [0, 3, 15, 16, 20, 39] {
+            for spoil in
+                [|v: &mut Input| v.a.push(0), |v: &mut Input| v.b.truncate(3), |v: &mut Input| v.scale_b.push(0)]
+            {
+                let mut inputs = good.clone();
+                spoil(&mut inputs[at]);
+                let mut d = Vec::new();
+                let expected = inputs[at].eval(&unit).unwrap_err();
+                assert_eq!(Evaluator::new(&unit).eval_all(&inputs, &mut d), Err(expected));
+                assert_eq!(d, good[..at].iter().map(|v| v.eval(&unit).unwrap()).collect::<Vec<_>>());
+            }
+        }
     }
 }
 
@@ -89,6 +127,7 @@ fn evaluators_know_the_signs_of_zero() {
                 [0.0, small, 1.0].map(|x| f.encode_f64(x, Rounding::Up, Overflow::Ieee).unwrap())
             };
             for (x, y) in magnitudes(&unit.a).into_iter().zip(magnitudes(&unit.b)) {
+                let mut all = Vec::new();
                 for signs in 0..32u64 {
                     let bit = |i: u32| signs >> i & 1;
                     let v = Input {
@@ -98,7 +137,9 @@ fn evaluators_know_the_signs_of_zero() {
                         ..Input::default()
                     };
                     assert_eq!(evaluator.eval(&v).unwrap(), v.eval(&unit).unwrap(), "{unit} {v}");
+                    all.push(Vector { input: v, ..Vector::default() });
                 }
+                agree_together(&mut evaluator, &unit, &all);
             }
         }
     }

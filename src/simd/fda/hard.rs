@@ -106,7 +106,7 @@ impl Hard {
                         *c = core::mem::take(parked);
                     }
                 }
-                let block = Block {
+                let block: Block<'_, _> = Block {
                     a: &x.a,
                     a_exponents: &x.a_exponents,
                     b: &x.b[t * l..(t + 1) * l],
@@ -116,9 +116,9 @@ impl Hard {
                     scale_b: &[0; LANES],
                 };
                 let d = if M::NATIVE {
-                    self.sums.block::<true, LANES>(&block, c)
+                    self.sums.block::<true, LANES, _>(&block, c)
                 } else {
-                    self.sums.block::<false, LANES>(&block, c)
+                    self.sums.block::<false, LANES, _>(&block, c)
                 };
                 states[here..here + LANES].copy_from_slice(&d);
             }

@@ -78,11 +78,19 @@ impl GroupKernel {
             for g in 0..groups {
                 let scale = rule.format.decode(panel.scale(line, g / self.body.slots));
                 let mut present = 0;
-                for i in 0..group {
-                    let p = g * group + i;
-                    let value = table[usize::from(codes[first + p * stride] as u8)];
-                    to.values[(block * k + p) * width + j] = value;
-                    present |= u16::from(value != 0.0) << i;
+                let mut take = |i: usize, code: u32, value: &mut f32| {
+                    *value = table[usize::from(code as u8)];
+                    present |= u16::from(*value != 0.0) << i;
+                };
+                if width == 1 {
+                    let here = first + g * group..first + (g + 1) * group;
+                    let places = to.values[here.clone()].iter_mut().zip(&codes[here]);
+                    places.enumerate().for_each(|(i, (value, &code))| take(i, code, value));
+                } else {
+                    for i in 0..group {
+                        let p = g * group + i;
+                        take(i, codes[first + p * stride], &mut to.values[(block * k + p) * width + j]);
+                    }
                 }
                 let at = (block * groups + g) * width + j;
                 to.present[at] = if scale.is_zero() { 0 } else { present };

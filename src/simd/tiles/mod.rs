@@ -360,7 +360,7 @@ impl<F: Family, S: Set> Job<'_, F, S> {
         for (r, tile) in tile.0.iter_mut().enumerate().filter(|(r, _)| rows >> r & 1 == 1) {
             self.row.clear();
             self.row.extend(a.clone().map(|a| F::number(a[r], self.scales.a)));
-            let block = Block {
+            let block: Block<'_, _> = Block {
                 a: &self.row,
                 a_exponents: &[],
                 b: &self.columns,
@@ -370,10 +370,10 @@ impl<F: Family, S: Set> Job<'_, F, S> {
                 scale_b: &[0; NR],
             };
             *tile = if S::NATIVE {
-                let d = body.block::<true, NR>(&block, body.begin(*tile));
+                let d = body.block::<true, NR, _>(&block, body.begin(*tile));
                 body.end::<true, NR>(*tile, d)
             } else {
-                let d = body.block::<false, NR>(&block, body.begin(*tile));
+                let d = body.block::<false, NR, _>(&block, body.begin(*tile));
                 body.end::<false, NR>(*tile, d)
             };
         }
