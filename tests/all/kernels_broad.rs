@@ -3,7 +3,7 @@
 
 use crate::problem::{Problem, isas};
 use crate::rng::Rng;
-use gemmulate::format::FormatSpec;
+use gemmulate::format::{FormatSpec, Specials};
 use gemmulate::prelude::*;
 
 /// States of `2^28` to `2^38` units of a step's last place, often next to a power of two, beside sums of all sizes and
@@ -227,6 +227,28 @@ fn an_f16_that_overflows_before_a_row_below_the_window_is_marked_once() {
     }
 }
 
+/// The same, and at the next step an infinite operand of the other sign: the f16 is NaN then.
+#[test]
+fn an_f16_that_overflows_before_a_row_below_the_window_meets_an_infinity() {
+    for l in [4, 8, 16, 32] {
+        let unit = Unit::find(&format!("custom/m8n8k{l}.f16.bf16.bf16.f16/dot:block={l}:F=20:out=rne")).unwrap();
+        for (row, column) in (0..8).flat_map(|row| [0, 16, 32, 48].map(|vector| (row, vector + row))) {
+            let a = |[i, s, p]: [usize; 3]| match (i, s) {
+                (8, 1) => 1.25 * (-45.0_f64).exp2(),
+                (_, 2) if i == row && p == 0 => f64::NEG_INFINITY,
+                _ => 1.0 + (i % 5) as f64 / 8.0,
+            };
+            let b = |[j, _, p]: [usize; 3]| 1.0 + ((j + p) % 7) as f64 / 8.0;
+            // It overflows at the second step, not yet at the first.
+            let first: f64 = (0..l).map(|p| a([row, 0, p]) * b([column, 0, p])).sum();
+            let c = |[i, j]: [usize; 2]| if [i, j] == [row, column] { 65504.0 - first } else { (i + j) as f64 };
+            // Row 8's group is the last one, or others follow.
+            of_numbers(&unit, [16, 64, 4], [&a, &b], c).check(&isas());
+            of_numbers(&unit, [32, 64, 4], [&a, &b], c).check(&isas());
+        }
+    }
+}
+
 /// The same at a step's end: the next step begins with a row group below the window.
 #[test]
 fn an_f16_that_overflows_at_the_end_of_a_step_before_a_row_below_the_window_is_marked_once() {
@@ -368,6 +390,65 @@ fn rows_of_zeros_beside_zeros_are_the_references() {
             };
             let b = |[j, s, p]: [usize; 3]| -(((j * 5 + s + p * 3) % 11 + 1) as f64) * (-9.0_f64).exp2();
             of_numbers(&unit, [16, 64, 2], [&a, &b], |_| 0.0).check(&isas());
+        }
+    }
+}
+
+/// F16 that overflow at any step, to both sides, and what they meet later: products of the other sign, infinite operands (NaN then
+/// or not), rows below the window or of zeros, sums that leave 31 bits.
+#[test]
+fn infinite_f16_meet_everything() {
+    let mut rng = Rng(43);
+    let tail = |l, f| format!("/dot:block={l}:F={f}:out=rne");
+    let custom = |operands, l, f| format!("custom/m8n8k{l}.f16.{operands}.f16{}", tail(l, f));
+    let mut units =
+        vec!["rtx-blackwell/mma.m16n8k32.f16.e4m3.e4m3.f16".into(), "hopper/mma.m16n8k16.f16.f16.f16.f16".into()];
+    for l in [4, 8, 16, 32] {
+        for (operands, f) in
+            [("bf16.bf16", 25), ("f16.f16", 24), ("e5m2.e4m3", 13), ("tf32.f16", 25), ("bf16.e5m2", 2), ("f16.f16", 1)]
+        {
+            units.push(custom(operands, l, f));
+        }
+    }
+    for name in units {
+        let unit = Unit::find(&name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for turn in 0..6 {
+            let (m, n, steps) = (rng.pick(&[8, 24, 40, 64]), rng.pick(&[64, 64, 128]), 2 + rng.below(9));
+            // What a row has at a step.
+            let (rare, special) = (rng.pick(&[1, 4, 30]), turn % 3 == 2);
+            let kinds: Vec<u64> = (0..m * steps)
+                .map(|_| if rng.one_in(rare) { rng.below(if special { 7 } else { 6 }) } else { 0 })
+                .collect();
+            let signs: Vec<f64> = (0..n).map(|_| rng.pick(&[1.0, 1.0, -1.0, 0.5])).collect();
+            let a = |[i, s, p]: [usize; 3]| match kinds[i * steps + s] {
+                1 => 250.0,
+                2 => -250.0,
+                3 => (-45.0_f64).exp2(),
+                4 => 0.0,
+                // Few at once, that overflow sooner or later.
+                5 if p == 0 => 96.0,
+                6 if p == s => {
+                    if i % 2 == 0 {
+                        f64::INFINITY
+                    } else {
+                        f64::NEG_INFINITY
+                    }
+                }
+                _ => ((i * 7 + s * 3 + p) % 13) as f64 - 5.5,
+            };
+            let b = |[j, s, p]: [usize; 3]| signs[j] * (200.0 + ((j * 5 + s + p * 3) % 11) as f64);
+            let c = |[i, j]: [usize; 2]| match (i * 5 + j * 3) % 97 {
+                0 => f64::INFINITY,
+                1 => f64::NEG_INFINITY,
+                2 => 65504.0,
+                x => x as f64 - 48.0,
+            };
+            let mut p = of_numbers(&unit, [m, n, steps], [&a, &b], c);
+            if unit.a.specials != Specials::Ieee && turn % 2 == 0 {
+                // Without infinities these were NaN: now the largest numbers.
+                p.a.iter_mut().filter(|a| **a & 0x7F == 0x7F).for_each(|a| *a -= 1);
+            }
+            p.check(&isas());
         }
     }
 }

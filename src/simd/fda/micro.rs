@@ -27,12 +27,14 @@ pub(super) struct Advance {
     pub(super) steps: usize,
     /// How many of these, the last ones, all pieces that were added to `skip` lack.
     pub(super) behind: usize,
+    /// Whether states may be infinite now besides those of pieces that were added to `skip`.
+    pub(super) infinite: bool,
 }
 
 impl Advance {
     /// Steps of which none is lacking but what the last one left to others.
     pub(super) const fn by(steps: usize) -> Self {
-        Self { steps, behind: 0 }
+        Self { steps, behind: 0, infinite: false }
     }
 }
 
@@ -44,8 +46,8 @@ pub(super) trait Micro: Copy {
     /// Up to `steps` FDA steps of row groups of 8 by 64 columns for operands within the window and states within range,
     /// after another. `skip` has a mask for each group, bit `4 row + vector`, of pieces to be
     /// left as they are. Ends soon after a step in which it becomes larger: then it has also those left for the wide kernel,
-    /// and those that are done and have an infinite f16; or, where the result says that pieces are behind, those with
-    /// something of either kind among the steps that they lack.
+    /// and those that are done and have an infinite f16, unless the result says that any may have one; or, where it says that
+    /// pieces are behind, those with something of either kind among the steps that they lack.
     ///
     /// There is a step at least; `q.tiny` is what holds for any of them.
     ///

@@ -313,6 +313,9 @@ impl<M: Micro> TileRun<'_, M> {
                         q.tiny |= below;
                     }
                     let came = self.micro.steps_fast::<OUT>(&p, &q, &mut redo[..groups], steps);
+                    if came.infinite {
+                        self.settle_others(groups, &before);
+                    }
                     let end = s + came.steps;
                     if came.behind > 0 {
                         let late = core::array::from_fn(|g| redo[g] & !before[g]);

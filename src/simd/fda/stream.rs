@@ -259,7 +259,7 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                                     skip[before.group] |= lost << before.bit(1 - $half);
                                     if first {
                                         // That was the run before, and of this one nothing has ended.
-                                        return Advance { steps: done, behind };
+                                        return Advance { behind, ..Advance::by(done) };
                                     }
                                 }
                                 states = unsafe { get($get) };
@@ -332,5 +332,5 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     let lost = infinite::<OUT>(&states) & !leave;
     unsafe { put(before.states(1), &states, if single { leave } else { leave | lost }) };
     skip[before.group] |= lost << before.bit(1);
-    Advance { steps: done, behind }
+    Advance { behind, ..Advance::by(done) }
 }

@@ -24,6 +24,15 @@ impl<M: Micro> TileRun<'_, M> {
         }
     }
 
+    /// Settles all pieces that take part but for some.
+    #[inline(never)]
+    pub(super) fn settle_others(&mut self, groups: usize, but: &[u32; GROUPS]) {
+        for g in 0..groups {
+            let pieces = self.live(g) & !self.done[g] & !but[g];
+            (0..32).filter(|piece| pieces >> piece & 1 == 1).for_each(|piece| _ = self.settle(g, piece));
+        }
+    }
+
     /// The pieces of a group that take part and have columns that matter.
     #[inline]
     pub(super) fn live(&self, g: usize) -> u32 {

@@ -4,7 +4,7 @@
 //! and every delay of one is lost. Here there are sixteen, and where a piece begins waits for it in memory. What counts then
 //! is the number of instructions: a Zen 5 gets five or six a cycle from its cache of decoded ones, and fewer where code is long
 //! and straight. So one function of some 2 to 9 KiB, made for one kind of results and one length of steps, does piece after
-//! piece (`piece`), step after step, until something has to be looked at: an infinite f16, a sum beyond 31 bits,
+//! piece (`piece`), step after step, until something has to be looked at: a sum beyond 31 bits,
 //! exponents near operands below the window, or, where results are rounded down, a c far above the products.
 //!
 //! Only row groups of which all pieces are wanted are done here, by steps that nothing has to be left out of; the others are
@@ -33,6 +33,8 @@ const VECTORS: usize = 2;
 const UNITS: usize = ROWS * VECTORS;
 /// Pieces of a row group: the upper rows, the lower ones, then the same with other columns.
 const PIECES: usize = MR / ROWS * (NR / 16 / VECTORS);
+/// The largest f32 whose integer has 31 bits: an infinite f16 in units of q.
+const MOST: f32 = ((1u32 << 31) - (1 << 7)) as f32;
 /// What moves the mask of a piece's vectors, `1 << (4 row + vector)`, to its place in a row group's.
 const fn place_of_bits(piece: usize) -> usize {
     4 * ROWS * (piece % 2) + VECTORS * (piece / 2)
@@ -91,8 +93,10 @@ struct Work {
     small: i32,
     low: i32,
     high: i32,
-    /// From which on somebody has to look at an f16, or where results are rounded down at c in units of q.
+    /// From which on somebody has to look at an f16, NaN once somebody has; or where results are rounded down at c in units of q.
     limit: f32,
+    /// The largest c in units of q, of f16 results.
+    most: f32,
     /// Of results with fewer bits.
     keep: i32,
     /// Of f16 results.
@@ -162,6 +166,7 @@ impl Work {
         (self.offset, self.over) = (OFFSET.into(), OVER);
         (self.tiny, self.safe) = (q.tiny.into(), safe());
         self.limit = if OUT == out::F16_RNE { f32::INFINITY } else { FAR_IN_BROAD };
+        self.most = MOST;
         self.kept = _mm512_set1_epi32(127 + i32::from(q.floors.kept));
         (self.small, self.low, self.high) = (127 + 29, 31, !31);
     }
@@ -292,7 +297,10 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
 ) -> Advance {
     // SAFETY (whole function): panels and states are as large as the steps, B's and states 64-byte aligned. Pointers may
     // pass the last step, but are not read from there.
-    if p.vectors < NR / 16 || skip.iter().any(|skip| *skip != 0 && *skip != !0) {
+    let some = skip.iter().any(|skip| *skip != 0 && *skip != !0);
+    // What an infinite c is multiplied by must not be 0.
+    let least_f = if OUT == out::F16_RNE { 2 } else { 0 };
+    if p.vectors < NR / 16 || some || q.frac_bits < least_f {
         return unsafe { others::<OUT, CHECK, L>(p, q, skip, steps) };
     }
     let order = Order::new(p, q, skip, steps);
@@ -326,6 +334,8 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     // How many pieces there are in steps to do: only ever fewer, to the end of the step at hand, so that no piece lacks a step.
     // How many are done, and how many of a step's had some c far above.
     let (mut all, mut done, mut fars) = (steps * of_step, 0, 0);
+    // Whether some f16 is infinite: such states stay as they are here, but others know only finite ones.
+    let mut endless = false;
     while done < all {
         let [step, index, piece] = order.place(done);
         let first = index * PIECES + piece;
@@ -339,14 +349,23 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         }
         if doubt != 0 {
             // Where fewer than 64 columns count, those that are not there are in doubt beside any operand below the window.
-            let lost = unsafe { end::<OUT>(&carried.sums, before, q, work) };
-            before.mark(lost, skip);
-            if lost != 0 && first == 0 {
-                return Advance::by(step);
+            endless |= unsafe { end::<OUT>(&carried.sums, before, q, work) } != 0;
+            if endless {
+                if first == 0 {
+                    return Advance { infinite: true, ..Advance::by(step) };
+                }
+                order.groups[index..order.count].iter().for_each(|g| skip[*g] = !0);
+                return Advance { infinite: true, ..Advance::by(step + 1) };
             }
             before = nothing;
             let g = order.groups[index];
-            unsafe { others::<OUT, CHECK, L>(&order.step(step).group(g, q), &q.group(g), &mut skip[g..=g], 1) };
+            let here = order.step(step).group(g, q);
+            unsafe { others::<OUT, CHECK, L>(&here, &q.group(g), &mut skip[g..=g], 1) };
+            if OUT == out::F16_RNE && skip[g] != 0 {
+                // Those done, with an infinite f16, need not be left any more.
+                let found = skip[g] & unsafe { infinite::<OUT>(here.c) };
+                (skip[g], endless) = (skip[g] & !found, endless | (found != 0));
+            }
             all = (step + 1) * of_step;
             let (at, next) = order.coming(done);
             let at = order.step(at);
@@ -378,21 +397,9 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         // The last piece done.
         let here = done + more - found.left + of_step * (more_steps - unsafe { (*work).steps } as usize);
         if OUT == out::F16_RNE && overflowed::<OUT>(found.peak) {
-            // Some of the piece before.
-            let lost = if here > done {
-                before = order.piece(here - 1);
-                unsafe { infinite::<OUT>(before.c) }
-            } else {
-                unsafe { infinite::<OUT>(put) & !before.leave }
-            };
-            before.mark(lost, skip);
-            if lost != 0 && here.is_multiple_of(of_step) {
-                // The next step must not begin where this one has left an infinity.
-                return Advance::by(here / of_step);
-            }
-            if lost != 0 {
-                all = (here / of_step + 1) * of_step;
-            }
+            endless = true;
+            // Nobody has to look again.
+            unsafe { (*work).limit = f32::NAN }
         }
         before = order.piece(here);
         if q.tiny >> order.coming(here).1 & 1 != 0 {
@@ -421,9 +428,8 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             (least, near) = (_mm512_set1_epi8(-1), false);
         }
     }
-    let lost = unsafe { end::<OUT>(&carried.sums, before, q, work) };
-    before.mark(lost, skip);
-    Advance::by(all / of_step)
+    endless |= unsafe { end::<OUT>(&carried.sums, before, q, work) } != 0;
+    Advance { infinite: endless, ..Advance::by(all / of_step) }
 }
 
 /// `steps` in pieces of 16 columns.

@@ -10,7 +10,7 @@ use super::super::{OFFSET, OVER};
 use super::{Pending, Start, UNITS, VECTORS, Work};
 use std::arch::x86_64::*;
 
-/// Begins a row group's first piece, as pieces do. Whether some c is far above the products, where that matters.
+/// Begins a row group's first piece, as pieces do, but that no f16 is infinite. Whether some c is far above the products, where that matters.
 ///
 /// # Safety
 /// `p` is as in `steps`, `largest` points to the group's largest exponents.
@@ -116,18 +116,17 @@ pub(super) unsafe fn copy(from: *const f32, to: Pending) {
     }
 }
 
-/// Vectors with an infinite f16.
+/// The pieces of a row group, of 16 columns each, with an infinite f16.
 ///
 /// # Safety
-/// As `copy`.
+/// The group's states are there, aligned to 64 bytes.
 #[cold]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn infinite<const OUT: u8>(from: *const f32) -> u32 {
-    (0..UNITS).fold(0, |found, unit| {
-        let (r, v) = (unit / VECTORS, unit % VECTORS);
+    (0..4 * MR).fold(0, |found, piece| {
         // SAFETY: the caller's promise.
-        let d = unsafe { _mm512_load_ps(from.add(r * NR + 16 * v)) };
-        found | u32::from(overflowed::<OUT>(d)) << (4 * r + v)
+        let d = unsafe { _mm512_load_ps(from.add(16 * piece)) };
+        found | u32::from(overflowed::<OUT>(d)) << piece
     })
 }
 

@@ -326,6 +326,17 @@ macro_rules! least_c {
     };
 }
 
+/// An infinite f16 stays as it is: e_max is its exponent, beside which products are nothing, and c in units of q the largest
+/// number, of which the result is infinite again, or the conversion's answer to what is beyond, `-2^31`, likewise.
+macro_rules! infinite_c {
+    (f16) => {
+        "vminps zmm24, zmm24, [r8 + {most}]{{1to16}}\n"
+    };
+    ($other:ident) => {
+        ""
+    };
+}
+
 /// A vector of the next piece: its e_max, with c's, and c in units of q with the number of negative products.
 macro_rules! begin {
     (down, $watch:ident, $unit:literal, $row:literal, $column:literal, $place:literal, $signs:literal) => {
@@ -378,6 +389,7 @@ macro_rules! begin {
             "], zmm24\n",
             "vpsubd zmm24, zmm18, zmm24\n",
             "vmulps zmm24, zmm24, zmm27\n",
+            infinite_c!($kind),
             "vpxord zmm25, zmm",
             $signs,
             ", [r9 + 4*",
@@ -406,7 +418,7 @@ macro_rules! begin_row {
     };
 }
 
-/// Ends a call where somebody has to look: at a sum that leaves its 31 bits, an f16 that is infinite, or, where results are
+/// Ends a call where somebody has to look: at a sum that leaves its 31 bits, the first f16 that is infinite, or, where results are
 /// rounded down, a c of the piece to come that is far above the products. Exponents near operands below the window end it before
 /// (label 8), so that whoever called looks at all of these again.
 macro_rules! look {
@@ -414,7 +426,7 @@ macro_rules! look {
         concat!("vptestmq k3, zmm29, [r8 + {over}]{{1to8}}\n", "kortestw k3, k3\n", "jnz 7f\n", look!($kind, plain))
     };
     (f16, plain) => {
-        look!(down, plain)
+        concat!("vcmpps k3, zmm24, [r8 + {limit}]{{1to16}}, 0x1d\n", "kortestw k3, k3\n", "jnz 7f\n")
     };
     (down, plain) => {
         concat!("vcmpps k3, zmm24, [r8 + {limit}]{{1to16}}, 0x15\n", "kortestw k3, k3\n", "jnz 7f\n")
@@ -576,7 +588,7 @@ macro_rules! whole {
             end_sum!($watch, "7", "14", "15", "23"),
             go_on!($kind, $watch),
             // Not every kind has a use for all of these.
-            "/* {limit} {over} {units} {small} {kept} {low} {high} {watched} {keep} {zero} {one} {zero_c} {least_c} {offset} */\n",
+            "/* {limit} {most} {over} {units} {small} {kept} {low} {high} {watched} {keep} {zero} {one} {zero_c} {least_c} {offset} */\n",
             "7:\n",
             "mov eax, ebx\n",
             "pop rbx\n",
@@ -614,6 +626,7 @@ macro_rules! pieces {
                 rests = const offset_of!(Start, rests),
                 units = const offset_of!(Work, units),
                 limit = const offset_of!(Work, limit),
+                most = const offset_of!(Work, most),
                 over = const offset_of!(Work, over),
                 tiny = const offset_of!(Work, tiny),
                 safe = const offset_of!(Work, safe),
