@@ -69,7 +69,8 @@ Examples:
 
 JSON: {unit, plan, m, n, k, seconds, gmacs}; with a batch also {batch}, with
 operands quantised, rounded or overflowed {notes}, with --compare {errors}
-(null where nothing is finite), with --expect {expect: {differ, of, first}}.")]
+(null where nothing is finite), with --expect {expect: {differ, of, first, nan_codes}}, the last for NaN in
+both that differ in bits (where the unit's NaN is known these are in differ).")]
 pub(crate) struct Args {
     /// The unit, by any of its names
     #[arg(value_parser = Unit::find)]
@@ -101,7 +102,8 @@ pub(crate) struct Args {
     /// Print what was done as JSON: {unit, plan, m, n, k, seconds, gmacs, ...}
     ///
     /// And, where there is one, `batch`; `notes`; with --compare `errors`: {max_abs, max_ulp, relative_frobenius, bias,
-    /// special, reference}; with --expect `expect`: {differ, of, first}.
+    /// special, reference}; with --expect `expect`: {differ, of, first, nan_codes}, the last for
+    /// NaN in both that differ in bits (where the unit's NaN is known these are in `differ`).
     #[arg(long)]
     json: bool,
 }
@@ -209,6 +211,11 @@ impl Report<'_> {
         self.expected.as_ref().map(|expected| self.d.differences(expected, self.any_nan()))
     }
 
+    /// How many elements are NaN in both and differ in their bits.
+    fn nan_codes(&self, expected: &Array) -> usize {
+        self.d.differences(expected, None).0 - self.d.differences(expected, Some(&self.format)).0
+    }
+
     /// D's format, if its NaNs are any NaN.
     fn any_nan(&self) -> Option<&FormatSpec> {
         self.args.unit.has_any_nan().then_some(&self.format)
@@ -240,8 +247,11 @@ impl Report<'_> {
                 "relative_frobenius": number(e.relative_frobenius), "bias": number(e.bias), "special": e.special, "reference": against.name(),
             });
         }
-        if let Some((count, first)) = self.differences() {
-            json["expect"] = json!({"differ": count, "of": self.d.len(), "first": first.map(|at| self.place(at))});
+        if let (Some((count, first)), Some(expected)) = (self.differences(), &self.expected) {
+            json["expect"] = json!({
+                "differ": count, "of": self.d.len(), "first": first.map(|at| self.place(at)),
+                "nan_codes": self.nan_codes(expected),
+            });
         }
         json
     }
@@ -297,11 +307,16 @@ impl Report<'_> {
         let (d, total) = (self.d, self.d.len());
         let (count, first) = d.differences(expected, self.any_nan());
         let Some(first) = first else {
-            let nans = if d.differences(expected, None).0 == 0 { "" } else { ", but for which NaN a NaN is" };
+            let nans = if self.nan_codes(expected) == 0 { "" } else { ", but for which NaN a NaN is" };
             writeln!(out, "all {total} elements are bit-identical{nans}")?;
             return Ok(());
         };
-        writeln!(out, "{count} of {total} elements differ; the first:")?;
+        let nans = match if self.any_nan().is_some() { 0 } else { self.nan_codes(expected) } {
+            0 => String::new(),
+            all if all == count => ", all in which NaN they are".into(),
+            some => format!(", {some} of them in which NaN they are"),
+        };
+        writeln!(out, "{count} of {total} elements differ{nans}; the first:")?;
         let mut header = vec!["row", "column", "D", "expected", "D's bits", "expected"];
         if self.inputs.batch().is_some() {
             header.insert(0, "product");

@@ -317,6 +317,30 @@ fn wave(t: usize) -> f32 {
     ((t * 7919 % 2003) as f32 - 1001.0) / 256.0 * 0.5f32.powi((t % 9) as i32)
 }
 
+/// NaNs that differ from those expected in nothing but their bits are said to.
+#[test]
+fn nans_of_other_bits_are_told_apart() {
+    let folder = Folder::new();
+    let a = folder.floats("a.npy", &[2, 16], |t| if t == 3 { f32::NAN } else { (t % 5) as f32 });
+    let (b, d) = (folder.floats("b.npy", &[16, 3], |t| (t % 7) as f32), folder.path("d.npy"));
+    gemm(&[UNIT, &a, &b, "-o", &d]);
+    let bytes = elements(&d);
+    let codes: Vec<u32> = bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+    let other = |t: usize, wrong: usize| match codes[t] {
+        nan if f32::from_bits(nan).is_nan() => f32::from_bits(nan & 0x7FC0_0000),
+        code => f32::from_bits(code + u32::from(t == wrong)),
+    };
+    let check = |wrong, expected: [&str; 2]| {
+        let expect = folder.floats("e.npy", &[2, 3], |t| other(t, wrong));
+        let words = gemmulate(&["gemm", UNIT, &a, &b, "--expect", &expect], b"");
+        assert!(words.out.starts_with(expected[0]) && words.code == 1, "{}", words.out);
+        let json = gemmulate(&["gemm", UNIT, &a, &b, "--expect", &expect, "--json"], b"");
+        assert!(json.out.contains(expected[1]) && json.code == 1, "{}", json.out);
+    };
+    check(9, ["3 of 6 elements differ, all in which NaN they are; the first:", "\"nan_codes\":3"]);
+    check(4, ["4 of 6 elements differ, 3 of them in which NaN they are; the first:", "\"differ\":4"]);
+}
+
 #[test]
 fn a_product_is_found_again() {
     let folder = Folder::new();
