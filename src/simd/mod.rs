@@ -307,11 +307,11 @@ fn in_range(unit: &Unit) -> bool {
 
 /// The kernel for single rows and columns, which would fill no register tile; none where only the reference is exact
 /// or allowed.
-pub(crate) fn select_single(unit: &Unit) -> Option<Arc<dyn Kernel>> {
+pub(crate) fn select_single(unit: &Unit, force: Option<Isa>) -> Option<Arc<dyn Kernel>> {
     if !in_range(unit) {
         return None;
     }
-    first(unit, environment(), ARRAYS.iter()).map(|(kernel, _)| kernel)
+    first(unit, force.or_else(environment), ARRAYS.iter()).map(|(kernel, _)| kernel)
 }
 
 /// [`select`], for people.

@@ -3,7 +3,7 @@
 use super::Input;
 use crate::error::Error;
 use crate::gemm::kernel::{Kernel, Lanes, Line, Panel, exact_step};
-use crate::simd::{self, Columns, NR, Short};
+use crate::simd::{self, Columns, Isa, NR, Short};
 use crate::unit::Unit;
 use std::sync::Arc;
 
@@ -33,10 +33,19 @@ pub struct Evaluator {
 impl Evaluator {
     /// Prepares for a unit.
     pub fn new(unit: &Unit) -> Self {
+        Self::with(unit, None)
+    }
+
+    /// The same, held back to an instruction set and what comes after it in [`Isa::ALL`], as [`crate::Gemm::isa`] does.
+    pub fn on(unit: &Unit, isa: Isa) -> Self {
+        Self::with(unit, Some(isa))
+    }
+
+    fn with(unit: &Unit, isa: Option<Isa>) -> Self {
         let operands = [unit.a, unit.b].map(|format| Panel::line(unit.shape.k, format.storage_bits));
         Self {
             unit: unit.clone(),
-            kernel: simd::select_single(unit),
+            kernel: simd::select_single(unit, isa),
             packed: Box::default(),
             columns: Box::default(),
             operands,

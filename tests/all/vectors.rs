@@ -3,6 +3,7 @@
 use crate::oracle::formats::decode;
 use crate::oracle::numbers::Exact;
 use crate::oracle::oracle::dot_add;
+use crate::problem::isas;
 use gemmulate::Unit;
 use gemmulate::format::{E4M3, F16, F32, F64, FormatSpec, Overflow, Value};
 use gemmulate::num::{Class, ExactSum, Term};
@@ -46,17 +47,22 @@ fn evaluators_agree_with_the_reference() {
     let named = custom.iter().map(|name| unit(name));
     for unit in Unit::all().chain(named) {
         let mut evaluator = Evaluator::new(&unit);
+        let mut sets: Vec<Evaluator> = isas().into_iter().map(|isa| Evaluator::on(&unit, isa)).collect();
         for &kind in KINDS {
             let vectors = of_kind(&unit, kind, count);
             for v in &vectors {
-                assert_eq!(evaluator.eval(&v.input).unwrap(), v.eval(&unit).unwrap(), "{unit}, {kind}: {v}");
+                let d = v.eval(&unit).unwrap();
+                assert_eq!(evaluator.eval(&v.input).unwrap(), d, "{unit}, {kind}: {v}");
+                for evaluator in &mut sets {
+                    assert_eq!(evaluator.eval(&v.input).unwrap(), d, "{unit}, {kind}, {evaluator:?}: {v}");
+                }
             }
-            agree_together(&mut evaluator, &unit, &vectors);
+            agree_together(&mut sets, &unit, &vectors);
         }
         // Kinds side by side, in any number.
         let mut mixed = Generator::new(&unit, 7);
         for count in (1..20).chain([32, 50]) {
-            agree_together(&mut evaluator, &unit, &mixed.by_ref().take(count).collect::<Vec<_>>());
+            agree_together(&mut sets, &unit, &mixed.by_ref().take(count).collect::<Vec<_>>());
         }
         let short = Input { a: vec![0; unit.shape.k - 1], ..Generator::new(&unit, 5).next().unwrap().input };
         assert!(evaluator.eval(&short).is_err());
@@ -64,12 +70,15 @@ fn evaluators_agree_with_the_reference() {
 }
 
 /// Vectors evaluated together have the reference's d, each in its place.
-fn agree_together(evaluator: &mut Evaluator, unit: &Unit, vectors: &[Vector]) {
-    let mut d = vec![7];
-    evaluator.eval_all(vectors.iter().map(|v| &v.input), &mut d).unwrap();
-    assert_eq!(d.len(), vectors.len() + 1, "{unit}");
-    for (v, d) in vectors.iter().zip(&d[1..]) {
-        assert_eq!(*d, v.eval(unit).unwrap(), "{unit}: {v}, among {}", vectors.len());
+fn agree_together(evaluators: &mut [Evaluator], unit: &Unit, vectors: &[Vector]) {
+    let expected: Vec<u64> = vectors.iter().map(|v| v.eval(unit).unwrap()).collect();
+    for evaluator in evaluators {
+        let mut d = vec![7];
+        evaluator.eval_all(vectors.iter().map(|v| &v.input), &mut d).unwrap();
+        assert_eq!(d.len(), vectors.len() + 1, "{unit}");
+        for ((v, d), expected) in vectors.iter().zip(&d[1..]).zip(&expected) {
+            assert_eq!(d, expected, "{unit}, {evaluator:?}: {v}, among {}", vectors.len());
+        }
     }
 }
 
@@ -121,6 +130,7 @@ fn evaluators_know_the_signs_of_zero() {
         for formats in ["f32.bf16.bf16.f32", "f32.tf32.tf32.f32", "f32.f16.f16.f32", "f16.e4m3.e4m3.f16"] {
             let unit = unit(&format!("custom/m8n8k2.{formats}/dot:block=2:{rules}:negative-zero={kept}"));
             let mut evaluator = Evaluator::new(&unit);
+            let mut sets: Vec<Evaluator> = isas().into_iter().map(|isa| Evaluator::on(&unit, isa)).collect();
             let sign = |f: &FormatSpec, negative: u64| negative << (f.storage_bits - 1);
             let magnitudes = |f: &FormatSpec| {
                 let small = 2f64.powi((-75).max(f.emin() - f.fraction_bits as i32));
@@ -139,7 +149,7 @@ fn evaluators_know_the_signs_of_zero() {
                     assert_eq!(evaluator.eval(&v).unwrap(), v.eval(&unit).unwrap(), "{unit} {v}");
                     all.push(Vector { input: v, ..Vector::default() });
                 }
-                agree_together(&mut evaluator, &unit, &all);
+                agree_together(&mut sets, &unit, &all);
             }
         }
     }
