@@ -69,8 +69,9 @@ Examples:
 
 JSON: {unit, plan, m, n, k, seconds, gmacs}; with a batch also {batch}, with
 operands quantised, rounded or overflowed {notes}, with --compare {errors}
-(null where nothing is finite), with --expect {expect: {differ, of, first, nan_codes}}, the last for NaN in
-both that differ in bits (where the unit's NaN is known these are in differ).")]
+(null where nothing is finite), with --expect {expect: {differ, of, first,
+nan_codes}}: nan_codes counts what is NaN in both, by other bits (that is in
+differ, too, where the unit's NaN is known).")]
 pub(crate) struct Args {
     /// The unit, by any of its names
     #[arg(value_parser = Unit::find)]
