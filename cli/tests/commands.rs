@@ -41,6 +41,12 @@ fn eval_says_where_a_line_is_wrong() {
     let run = gemmulate(&["eval", UNIT], format!("{LINE}\n\n{LINE}\nx").as_bytes());
     assert!(run.err.contains("-:4:1:"), "{}", run.err);
     assert_eq!(run.out.lines().count(), 2, "what came before the error is answered");
+    // However many lines are answered together.
+    for good in [1, 9, 10, 16, 63, 64, 65, 130] {
+        let run = gemmulate(&["eval", UNIT], format!("{}x\n{LINE}\n", format!("{LINE}\n").repeat(good)).as_bytes());
+        assert_eq!((run.out, run.code), ("40a00000\n".repeat(good), 2));
+        assert!(run.err.contains(&format!("-:{}:1:", good + 1)), "{}", run.err);
+    }
 }
 
 #[test]

@@ -26,6 +26,17 @@ fn answers_come_line_by_line() {
         }
     }
     assert_eq!(answer, "3f800000\n40000000\n40400000\n0\n1\n");
+    // As many as are answered together, and more, each with another answer, with empty lines among them.
+    for count in [9, 10, 16, 17, 63, 64, 65, 130] {
+        let text: String = (0..count).map(|c| format!("0,0,0,0\t0,0,0,0\t{c:x}\n{}", ["", "\n"][c / 16 % 2])).collect();
+        to.write_all(text.as_bytes()).unwrap();
+        for c in 0..count {
+            answer.clear();
+            from.read_line(&mut answer).unwrap();
+            assert_eq!(answer, format!("{c:x}\n"));
+        }
+    }
+    answer.clear();
     drop(to);
     assert_eq!(from.read_line(&mut answer).unwrap(), 0);
     assert!(child.wait().unwrap().success());

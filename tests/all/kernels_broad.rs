@@ -399,23 +399,30 @@ fn rows_of_zeros_beside_zeros_are_the_references() {
 #[test]
 fn infinite_f16_meet_everything() {
     let mut rng = Rng(43);
-    let tail = |l, f| format!("/dot:block={l}:F={f}:out=rne");
-    let custom = |operands, l, f| format!("custom/m8n8k{l}.f16.{operands}.f16{}", tail(l, f));
-    let mut units =
-        vec!["rtx-blackwell/mma.m16n8k32.f16.e4m3.e4m3.f16".into(), "hopper/mma.m16n8k16.f16.f16.f16.f16".into()];
+    let mut units = vec![
+        "rtx-blackwell/mma.m16n8k32.f16.e4m3.e4m3.f16".into(),
+        "hopper/mma.m16n8k16.f16.f16.f16.f16".into(),
+        "hopper/mma.m16n8k32.f16.e5m2.e5m2.f16".into(),
+        "custom/m8n8k8.f16.f16.f16.f16/dot:block=8:F=24:out=rne:c=last".into(),
+        "custom/m8n8k16.f16.bf16.f16.f16/dot:block=16:F=25:out=rne:e_zero=zero-c".into(),
+        "custom/m8n8k16.f16.f16.e4m3.f16/dot:block=16:F=25:out=rne:e_zero=none".into(),
+        "custom/m8n8k8.f16.bf16.bf16.f16/dot:block=8:F=0:out=rne".into(),
+        "custom/m8n8k16.f16.f16.f16.f16/dot:block=8:F=25:out=rne".into(),
+        "custom/m8n8k64.f16.e4m3.e5m2.f16/dot:block=32:F=25:out=rne:pattern=pairs".into(),
+    ];
     for l in [4, 8, 16, 32] {
         for (operands, f) in
             [("bf16.bf16", 25), ("f16.f16", 24), ("e5m2.e4m3", 13), ("tf32.f16", 25), ("bf16.e5m2", 2), ("f16.f16", 1)]
         {
-            units.push(custom(operands, l, f));
+            units.push(format!("custom/m8n8k{l}.f16.{operands}.f16/dot:block={l}:F={f}:out=rne"));
         }
     }
     for name in units {
         let unit = Unit::find(&name).unwrap_or_else(|e| panic!("{name}: {e}"));
         for turn in 0..6 {
-            let (m, n, steps) = (rng.pick(&[8, 24, 40, 64]), rng.pick(&[64, 64, 128]), 2 + rng.below(9));
+            let (m, n, steps) = (rng.pick(&[8, 13, 24, 40, 64]), rng.pick(&[64, 64, 100, 128]), 2 + rng.below(18));
             // What a row has at a step.
-            let (rare, special) = (rng.pick(&[1, 4, 30]), turn % 3 == 2);
+            let (rare, special) = (rng.pick(&[1, 4, 30, 200]), turn % 3 == 2);
             let kinds: Vec<u64> = (0..m * steps)
                 .map(|_| if rng.one_in(rare) { rng.below(if special { 7 } else { 6 }) } else { 0 })
                 .collect();
@@ -427,7 +434,7 @@ fn infinite_f16_meet_everything() {
                 4 => 0.0,
                 // Few at once, that overflow sooner or later.
                 5 if p == 0 => 96.0,
-                6 if p == s => {
+                6 if p == s % 4 => {
                     if i % 2 == 0 {
                         f64::INFINITY
                     } else {
@@ -438,6 +445,7 @@ fn infinite_f16_meet_everything() {
             };
             let b = |[j, s, p]: [usize; 3]| signs[j] * (200.0 + ((j * 5 + s + p * 3) % 11) as f64);
             let c = |[i, j]: [usize; 2]| match (i * 5 + j * 3) % 97 {
+                3 if turn == 4 => f64::NAN,
                 0 => f64::INFINITY,
                 1 => f64::NEG_INFINITY,
                 2 => 65504.0,

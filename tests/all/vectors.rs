@@ -82,6 +82,26 @@ fn agree_together(evaluators: &mut [Evaluator], unit: &Unit, vectors: &[Vector])
     }
 }
 
+/// A single NaN scale, in any lane, of A or B, is its vector's alone.
+#[test]
+fn evaluators_keep_nan_scales_apart() {
+    for name in [
+        "rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e4m3.f32.ue8m0",
+        "custom/m8n8k64.block16.f32.bf16.e5m2.f32.ue8m0/dot:block=16:F=25",
+    ] {
+        let unit = unit(name);
+        let mut sets: Vec<Evaluator> = isas().into_iter().map(|isa| Evaluator::on(&unit, isa)).collect();
+        let ordinary = of_kind(&unit, KINDS[0], 16);
+        for (lane, slot) in (0..16).flat_map(|lane| (0..unit.scales()).map(move |slot| (lane, slot))) {
+            for spoil in [|v: &mut Input, slot| v.scale_a[slot] = 0xFF, |v: &mut Input, slot| v.scale_b[slot] = 0xFF] {
+                let mut vectors = ordinary.clone();
+                spoil(&mut vectors[lane].input, slot);
+                agree_together(&mut sets, &unit, &vectors);
+            }
+        }
+    }
+}
+
 /// What came before a vector that is not the unit's is there.
 #[test]
 fn evaluators_stop_at_a_wrong_length() {

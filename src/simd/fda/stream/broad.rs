@@ -4,7 +4,7 @@
 //! and every delay of one is lost. Here there are sixteen, and where a piece begins waits for it in memory. What counts then
 //! is the number of instructions: a Zen 5 gets five or six a cycle from its cache of decoded ones, and fewer where code is long
 //! and straight. So one function of some 2 to 9 KiB, made for one kind of results and one length of steps, does piece after
-//! piece (`piece`), step after step, until something has to be looked at: a sum beyond 31 bits,
+//! piece (`piece`), step after step, until something has to be looked at: the first infinite f16, a sum beyond 31 bits,
 //! exponents near operands below the window, or, where results are rounded down, a c far above the products.
 //!
 //! Only row groups of which all pieces are wanted are done here, by steps that nothing has to be left out of; the others are
@@ -33,7 +33,8 @@ const VECTORS: usize = 2;
 const UNITS: usize = ROWS * VECTORS;
 /// Pieces of a row group: the upper rows, the lower ones, then the same with other columns.
 const PIECES: usize = MR / ROWS * (NR / 16 / VECTORS);
-/// The largest f32 whose integer has 31 bits: an infinite f16 in units of q.
+/// The largest f32 whose integer has 31 bits, an infinite f16 in units of q: as many negative products as a step may have can be
+/// added to it.
 const MOST: f32 = ((1u32 << 31) - (1 << 7)) as f32;
 /// What moves the mask of a piece's vectors, `1 << (4 row + vector)`, to its place in a row group's.
 const fn place_of_bits(piece: usize) -> usize {
@@ -297,6 +298,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
 ) -> Advance {
     // SAFETY (whole function): panels and states are as large as the steps, B's and states 64-byte aligned. Pointers may
     // pass the last step, but are not read from there.
+    const { assert!(L < 128, "counts added to the largest c have no room") };
     let some = skip.iter().any(|skip| *skip != 0 && *skip != !0);
     // What an infinite c is multiplied by must not be 0.
     let least_f = if OUT == out::F16_RNE { 2 } else { 0 };

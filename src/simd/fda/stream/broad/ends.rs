@@ -10,7 +10,8 @@ use super::super::{OFFSET, OVER};
 use super::{Pending, Start, UNITS, VECTORS, Work};
 use std::arch::x86_64::*;
 
-/// Begins a row group's first piece, as pieces do, but that no f16 is infinite. Whether some c is far above the products, where that matters.
+/// Begins a row group's first piece, as pieces do; the caller knows that no f16 is infinite there. Whether some c is far above the
+/// products, where that matters.
 ///
 /// # Safety
 /// `p` is as in `steps`, `largest` points to the group's largest exponents.
