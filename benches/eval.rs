@@ -62,9 +62,11 @@ fn median(mut x: Vec<f64>) -> f64 {
 fn measure(name: &str, turns: usize) {
     let unit = Unit::find(name).expect("a unit");
     let mut evaluator = Evaluator::new(&unit);
-    let vectors = Generator::new(&unit, 1).take(LINES).map(|v| {
-        let d = v.eval(&unit).expect("a vector");
-        assert_eq!(evaluator.eval(&v.input), Ok(d), "{unit}: {v}");
+    let vectors: Vec<Vector> = Generator::new(&unit, 1).take(LINES).collect();
+    let mut together = Vec::new();
+    evaluator.eval_all(vectors.iter().map(|v| &v.input), &mut together).expect("vectors");
+    let vectors = vectors.into_iter().zip(together).map(|(v, d)| {
+        assert_eq!(v.eval(&unit), Ok(d), "{unit}: {v}");
         Vector { d: Some(Expected::Bits(d)), ..v }
     });
     let text: String = vectors.map(|v| format!("{v}\n")).collect();
