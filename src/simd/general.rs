@@ -33,10 +33,6 @@ pub(crate) fn select_narrow(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
 
 fn kernel(unit: &Unit, isa: Isa, wanted: impl FnOnce(&GenericDot, &Params) -> bool) -> Option<Arc<dyn Kernel>> {
     let Some(Recipe::Generic(g)) = unit.recipe else { return None };
-    if g.flush_results {
-        // The body keeps the sign of a flushed result, the reference gives +0: left to the reference.
-        return None;
-    }
     let params = params(&g, unit).filter(|params| wanted(&g, params))?;
     let layout = Layout::new(unit.shape.k, &g.pattern.blocks(unit.shape.k, g.block));
     Rows::kernel(unit, isa, params, layout, Reading::from(&g), g.nan)
@@ -129,7 +125,7 @@ fn finish(g: &GenericDot, unit: &Unit, encode: &Encode) -> Finish {
     let block = g.block.min(unit.shape.k);
     let positive_zero = encode.zero.is_sign_positive();
     match encode.rounding {
-        _ if 2 * chunk(g, unit, block) < block => Finish::Wide,
+        _ if 2 * chunk(g, unit, block) < block || g.flush_results => Finish::Wide,
         ToInt::TowardZero if f32_out => Finish::Cut { keep: u32::MAX << (23 - encode.bits) },
         ToInt::NearestEven if encode.bits <= 21 && encode.emin >= -126 && positive_zero => Finish::Nearest,
         _ => Finish::Wide,

@@ -6,6 +6,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ToInt {
     NearestEven,
+    NearestAway,
     TowardZero,
     Down,
     Up,
@@ -17,6 +18,7 @@ impl ToInt {
         use crate::round::Rounding;
         match rounding {
             Rounding::NearestEven => Some(Self::NearestEven),
+            Rounding::NearestAway => Some(Self::NearestAway),
             Rounding::TowardZero => Some(Self::TowardZero),
             Rounding::Down => Some(Self::Down),
             Rounding::Up => Some(Self::Up),
@@ -60,9 +62,11 @@ pub(super) fn floor<const NATIVE: bool>(x: f64) -> f64 {
 /// whose last place is 1.
 #[inline(always)]
 pub(super) fn to_int<const NATIVE: bool>(x: f64, how: ToInt) -> f64 {
+    let away = |cut: f64| (cut.abs() + if (x - cut).abs() >= 0.5 { 1.0 } else { 0.0 }).copysign(x);
     if NATIVE {
         return match how {
             ToInt::NearestEven => x.round_ties_even(),
+            ToInt::NearestAway => away(x.trunc()),
             ToInt::TowardZero => x.trunc(),
             ToInt::Down => x.floor(),
             ToInt::Up => x.ceil(),
@@ -71,9 +75,10 @@ pub(super) fn to_int<const NATIVE: bool>(x: f64, how: ToInt) -> f64 {
     let magnitude = x.abs();
     let r = match how {
         ToInt::NearestEven => (magnitude + MAGIC) - MAGIC,
-        ToInt::TowardZero => {
+        ToInt::TowardZero | ToInt::NearestAway => {
             let t = (magnitude + MAGIC) - MAGIC;
-            t - f64::from(u8::from(t > magnitude))
+            let cut = t - f64::from(u8::from(t > magnitude));
+            if how == ToInt::NearestAway { away(cut.copysign(x)) } else { cut }
         }
         ToInt::Down => floor::<NATIVE>(x),
         ToInt::Up => {
@@ -98,7 +103,7 @@ pub(super) struct Encode {
     pub(super) limit: f64,
     /// Added to every result: +0, or -0 where a negative value that rounds to zero is -0.
     pub(super) zero: f64,
-    /// Results below are zeros of their sign: 0, or the smallest normal number.
+    /// Results below are +0, but for zeros: 0, or the smallest normal number.
     pub(super) least: f64,
 }
 
@@ -110,7 +115,7 @@ impl Encode {
         let z = to_int::<NATIVE>(v * power(-quantum), how) * power(quantum);
         // A rounded zero keeps its sign, or is +0.
         let z = z + self.zero;
-        let z = if z.abs() < self.least { 0f64.copysign(z) } else { z };
+        let z = if z != 0.0 && z.abs() < self.least { 0.0 } else { z };
         let [above, below] = self.over;
         let over = if v < 0.0 { below } else { above };
         (if z.abs() >= self.limit { over } else { z }) as f32
@@ -129,6 +134,7 @@ impl Encode {
         }
         match self.rounding {
             ToInt::NearestEven => each!(ToInt::NearestEven),
+            ToInt::NearestAway => each!(ToInt::NearestAway),
             ToInt::TowardZero => each!(ToInt::TowardZero),
             ToInt::Down => each!(ToInt::Down),
             ToInt::Up => each!(ToInt::Up),

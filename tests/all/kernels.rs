@@ -28,7 +28,7 @@ fn sets() -> Vec<Isa> {
 }
 
 /// Units that stand for every kernel and every branch of its selection.
-const UNITS: [&str; 58] = [
+const UNITS: [&str; 61] = [
     "volta/mma.m8n8k4.f32.f16.f16.f32",
     "volta/mma.m8n8k4.f16.f16.f16.f16",
     "volta/mma.m8n8k4.f32.f16.f16.f16",
@@ -79,6 +79,9 @@ const UNITS: [&str; 58] = [
     "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=30:out=rne:e_zero=emin+40",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=20:out-bits=10:e_zero=emin+116",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:align=rne",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:out=rna",
+    "custom/m8n8k16.f16.bf16.bf16.f16/dot:block=8:F=24:out=rna:flush-out=yes",
+    "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=30:flush-out=yes:c=late",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:align=rd:sticky=yes",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:zero-products=count",
     "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:subnormal-c=normalised",

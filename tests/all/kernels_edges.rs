@@ -254,6 +254,7 @@ fn signs_of_zero_are_the_references() {
         "F=36:flush-in=yes:out=rne",
         "F=36:c=late:flush-in=yes:flush-out=yes",
         "F=25:flush-out=yes",
+        "F=25:out=rna",
         "F=13:out=rne",
         "exact=yes",
         "exact=yes:flush-in=yes:flush-out=yes:c=last",

@@ -43,6 +43,7 @@ fn evaluators_agree_with_the_reference() {
         "custom/m8n8k5.f32.f16.f16.f32/dot:block=3:exact=yes:out=rne:negative-zero=yes",
         "custom/m8n8k63.f32.e4m3.e4m3.f32/dot:block=20:pattern=pairs:F=13:align=rd",
         "custom/m8n8k72.f32.bf16.bf16.f32/dot:block=24:F=25:zero-products=count",
+        "custom/m8n8k16.f16.f16.f16.f16/dot:block=8:F=20:out=rna:flush-out=yes:negative-zero=yes",
     ];
     let named = custom.iter().map(|name| unit(name));
     for unit in Unit::all().chain(named) {
