@@ -248,7 +248,8 @@ impl Report<'_> {
                 "relative_frobenius": number(e.relative_frobenius), "bias": number(e.bias), "special": e.special, "reference": against.name(),
             });
         }
-        if let (Some((count, first)), Some(expected)) = (self.differences(), &self.expected) {
+        if let Some(expected) = &self.expected {
+            let (count, first) = self.d.differences(expected, self.any_nan());
             json["expect"] = json!({
                 "differ": count, "of": self.d.len(), "first": first.map(|at| self.place(at)),
                 "nan_codes": self.nan_codes(expected),
@@ -312,7 +313,9 @@ impl Report<'_> {
             writeln!(out, "all {total} elements are bit-identical{nans}")?;
             return Ok(());
         };
-        let nans = match if self.any_nan().is_some() { 0 } else { self.nan_codes(expected) } {
+        let nans = match self.nan_codes(expected) {
+            // These are not among those that differ where any NaN will do.
+            _ if self.any_nan().is_some() => String::new(),
             0 => String::new(),
             all if all == count => ", all in which NaN they are".into(),
             some => format!(", {some} of them in which NaN they are"),

@@ -13,7 +13,7 @@ pub(super) enum ToInt {
 }
 
 impl ToInt {
-    /// The roundings that known designs have.
+    /// Those that kernels round results by.
     pub(super) const fn new(rounding: crate::round::Rounding) -> Option<Self> {
         use crate::round::Rounding;
         match rounding {

@@ -28,7 +28,7 @@ fn sets() -> Vec<Isa> {
 }
 
 /// Units that stand for every kernel and every branch of its selection.
-const UNITS: [&str; 61] = [
+const UNITS: [&str; 62] = [
     "volta/mma.m8n8k4.f32.f16.f16.f32",
     "volta/mma.m8n8k4.f16.f16.f16.f16",
     "volta/mma.m8n8k4.f32.f16.f16.f16",
@@ -81,6 +81,7 @@ const UNITS: [&str; 61] = [
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:align=rne",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:out=rna",
     "custom/m8n8k16.f16.bf16.bf16.f16/dot:block=8:F=24:out=rna:flush-out=yes",
+    "custom/m8n8k64.block16.f32.e2m1.e2m1.f32.ue4m3/groups:G=16:F=35:out=rna",
     "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=30:flush-out=yes:c=late",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:align=rd:sticky=yes",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:zero-products=count",
