@@ -57,7 +57,7 @@ pub(crate) fn prefetch<const HINT: i32, T>(at: *const T) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Isa {
-    /// x86-64 with AVX-512 F, BW, DQ, VL and VPOPCNTDQ.
+    /// x86-64 with AVX-512 F, BW, DQ, VL, VPOPCNTDQ, BITALG and VNNI.
     Avx512,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
@@ -96,7 +96,9 @@ impl Isa {
 #[cfg(target_arch = "x86_64")]
 fn has_avx512() -> bool {
     use std::arch::is_x86_feature_detected as has;
-    has_avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") && has!("avx512vpopcntdq")
+    // Processors with the next to last have the last two.
+    let first = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+    has_avx2() && first && has!("avx512vpopcntdq") && has!("avx512bitalg") && has!("avx512vnni")
 }
 
 #[cfg(target_arch = "x86_64")]

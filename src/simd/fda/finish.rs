@@ -54,7 +54,7 @@ pub(super) fn accumulators(top: __m512i, offset: i64) -> [__m512d; 2] {
         );
     }
     let further = |x| if offset == 0 { x } else { _mm512_or_si512(x, _mm512_set1_epi64(offset)) };
-    [_mm512_slli_epi64::<29>(top), odd].map(|x| _mm512_castsi512_pd(further(x)))
+    [_mm512_castsi512_pd(further(_mm512_slli_epi64::<29>(top))), _mm512_castsi512_pd(further(odd))]
 }
 
 /// The low halves of the 64-bit lanes of `even` and, in odd lanes, of `odd`: the sums in units of q.

@@ -15,6 +15,16 @@
 //! `step_wide` takes all finite numbers and F up to 40; infinities and NaN follow rule (S) on masks
 //! (`special`).
 
+/// The same for some rows, with `$r` the constant: rows are registers.
+macro_rules! each_row {
+    ([$($row:literal),*], $r:ident => $body:expr) => {{
+        $({
+            const $r: usize = $row;
+            $body
+        })*
+    }};
+}
+
 mod aligned;
 mod avx2;
 mod avx512;

@@ -15,6 +15,7 @@
 //! `avx512` has accumulators of f64, `aligned` sums of products truncated one by one.
 
 pub(super) mod avx512;
+mod halves;
 
 use super::fixed::Tables;
 use super::hard::Hard;
@@ -45,8 +46,9 @@ pub(super) struct Floors {
     pub(super) halves: bool,
     /// And c counts as 0 below this many units of `2^(e_max - F)`.
     pub(super) least: f32,
-    /// Where pieces are broad: the exponent of a total in units of q above which it drops places.
+    /// The exponent of a total in units of q above which it drops places, and that of c above which the sum does.
     pub(super) kept: u8,
+    pub(super) kept_of_sum: u8,
     /// How far the exponent may lie below c's of the F-th place below which a sum of products has nothing, and no floor
     /// takes a bit of the sum or the total.
     pub(super) below_c: i32,
@@ -82,7 +84,8 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         total: magic(r.total_bits.unwrap_or(50)),
         halves: sums.reach.is_some(),
         least: power(f as i32 - sums.reach.unwrap_or(0)) as f32,
-        kept: total.map_or(0, |bits| bits.min(100) as u8),
+        kept: r.total_bits.unwrap_or(128).min(128) as u8,
+        kept_of_sum: r.sum_bits.min(128) as u8,
         below_c: 30 - f.min(24) as i32,
     };
     // Integer sums take c where it is a multiple of `2^(e_max - F)`: then it is not out of reach.

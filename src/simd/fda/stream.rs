@@ -26,16 +26,6 @@
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
 
-/// The same for some rows, with `$r` the constant: rows are registers.
-macro_rules! each_row {
-    ([$($row:literal),*], $r:ident => $body:expr) => {{
-        $({
-            const $r: usize = $row;
-            $body
-        })*
-    }};
-}
-
 pub(super) mod broad;
 mod products;
 mod rows;
@@ -48,7 +38,8 @@ use super::{GROUPS, MR, NR};
 use core::arch::asm;
 use core::mem::MaybeUninit;
 use products::products;
-use rows::{begin, beyond, end, get, infinite, place, put};
+pub(super) use rows::place;
+use rows::{begin, beyond, end, get, infinite, put};
 use std::arch::x86_64::*;
 
 /// Rows of a piece.

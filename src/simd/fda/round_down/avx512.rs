@@ -3,9 +3,9 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, loads and stores through the panels' pointers")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
-use super::{FAR, LARGE};
+use super::{FAR, LARGE, halves};
 use crate::simd::fda::avx512::{ROWS, RZ, broadcast, exponent_fields, max_exponents, powers};
-use crate::simd::fda::finish::{accumulators, low_halves};
+use crate::simd::fda::finish::{accumulators, low_halves, negatives};
 use crate::simd::fda::step::{Consts, EXP32, Step};
 use crate::simd::fda::stream::broad;
 use crate::simd::fda::{MR, NR, out};
@@ -13,9 +13,8 @@ use core::arch::x86_64::*;
 
 /// Toward minus infinity.
 const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
-/// Ternary logic: `(a & b) | c`, and `(a ^ b) & c`.
+/// Ternary logic: `(a & b) | c`.
 const AND_OR: i32 = 0xEA;
-const XOR_AND: i32 = 0x28;
 /// Ternary logic: `(a & c) | b`.
 const LAST_OR: i32 = 0xEC;
 
@@ -32,14 +31,11 @@ pub(in crate::simd::fda) unsafe fn steps_fast(p: &Step, q: &Consts, skip: &mut [
         }
         match (q.floors.halves, q.block) {
             (false, _) => steps_apart(p, q, skip, steps),
-            (true, 16) => each_step::<2, 16>(p, q, skip, steps),
-            _ => each_step::<2, 0>(p, q, skip, steps),
+            (true, 16) => halves::steps::<16>(p, q, skip, steps),
+            _ => halves::steps::<0>(p, q, skip, steps),
         }
     }
 }
-
-/// Exponent fields of the largest exponents of 8 rows, for each sum.
-type Largest<const SUMS: usize> = [[__m512i; MR]; SUMS];
 
 /// `steps_fast` for sums of all products, 16 columns after another, where states may be far above the products.
 ///
@@ -48,21 +44,9 @@ type Largest<const SUMS: usize> = [[__m512i; MR]; SUMS];
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(in crate::simd::fda) unsafe fn steps_apart(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
-    // SAFETY: the caller's promise, handed on.
-    unsafe { each_step::<1, 0>(p, q, skip, steps) }
-}
-
-/// Steps for sums of all products, or two of halves; of `L` products, or with 0 of any number.
-///
-/// # Safety
-/// As `steps_fast`.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn each_step<const SUMS: usize, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
-    let part = q.length::<L>() / SUMS;
     // Only tiny operands leave anything to others.
     let steps = if q.tiny == 0 { steps } else { 1 };
-    let (mut now, mut largest, mut known) = (*p, [[_mm512_setzero_si512(); MR]; SUMS], false);
+    let (mut now, mut largest, mut known) = (*p, [_mm512_setzero_si512(); MR], false);
     for s in 0..steps {
         let following = now.skip(1, q);
         for g in 0..skip.len() {
@@ -72,12 +56,9 @@ unsafe fn each_step<const SUMS: usize, const L: usize>(p: &Step, q: &Consts, ski
                 continue;
             }
             if !known {
-                for (h, largest) in largest.iter_mut().enumerate() {
-                    // SAFETY: the caller's promise, handed on.
-                    let (found, doubt) = unsafe { max_exponents::<L, MR, false>(&here, &q, h * part..(h + 1) * part) };
-                    *largest = found;
-                    skip[g] |= doubt;
-                }
+                // SAFETY: the caller's promise, handed on.
+                let (found, doubt) = unsafe { max_exponents::<0, MR, false>(&here, &q, 0..q.block) };
+                (largest, skip[g]) = (found, skip[g] | doubt);
             }
             // While all columns of a group go by, each quarter finds e_max of two rows of the next.
             let after = match () {
@@ -90,7 +71,7 @@ unsafe fn each_step<const SUMS: usize, const L: usize>(p: &Step, q: &Consts, ski
             for t in 0..p.vectors {
                 if !skip[g] >> t & ROWS != 0 {
                     // SAFETY: as above.
-                    unsafe { quarter::<SUMS, L>(&here, &q, t, skip[g], &largest, &after.unwrap_or(here), &mut next) }
+                    unsafe { quarter(&here, &q, t, skip[g], &largest, &after.unwrap_or(here), &mut next) }
                 } else {
                     known = false;
                 }
@@ -108,35 +89,27 @@ unsafe fn each_step<const SUMS: usize, const L: usize>(p: &Step, q: &Consts, ski
 /// As `steps_fast`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn quarter<const SUMS: usize, const L: usize>(
+unsafe fn quarter(
     p: &Step,
     q: &Consts,
     t: usize,
     skip: u32,
-    largest: &Largest<SUMS>,
+    largest: &[__m512i; MR],
     after: &Step,
-    next: &mut Largest<SUMS>,
+    next: &mut [__m512i; MR],
 ) {
-    let mut tops = [[_mm512_setzero_si512(); MR]; SUMS];
-    let mut sums = [[_mm512_setzero_si512(); MR]; SUMS];
-    for h in 0..SUMS {
-        tops[h] = largest[h].map(|bytes| {
-            let power = _mm512_castps_si512(powers(bytes, t));
-            _mm512_ternarylogic_epi32::<AND_OR>(power, _mm512_set1_epi32(EXP32), _mm512_set1_epi32(1 << 22))
-        });
-        // SAFETY: the caller's promise.
-        sums[h] = unsafe { products::<SUMS, L>(p, q, t, h, &tops[h], after, &mut next[h]) };
-    }
-    let mut all = [(_mm512_setzero_si512(), _mm512_setzero_si512()); MR];
+    let tops = largest.map(|bytes| {
+        let power = _mm512_castps_si512(powers(bytes, t));
+        _mm512_ternarylogic_epi32::<AND_OR>(power, _mm512_set1_epi32(EXP32), _mm512_set1_epi32(1 << 22))
+    });
+    // SAFETY: the caller's promise.
+    let sums = unsafe { products(p, q, t, &tops, after, next) };
     // 16 lanes of four rows each.
     let mut far = [0u64; MR / 4];
     // SAFETY (whole function): panels and state are as large as the step, and the state is 64-byte aligned.
     for r in 0..MR {
         let at = unsafe { p.c.add(r * NR + t * 16) };
-        all[r] =
-            if SUMS == 1 { (sums[0][r], tops[0][r]) } else { join([sums[0][r], sums[1][r]], [tops[0][r], tops[1][r]]) };
-        let (sum, top) = all[r];
-        let (d, beyond) = finish::<SUMS>(sum, top, unsafe { _mm512_load_ps(at) }, q);
+        let (d, beyond) = finish(sums[r], tops[r], unsafe { _mm512_load_ps(at) }, q);
         let lanes = ((skip >> (4 * r + t) & 1) as __mmask16).wrapping_sub(1);
         far[r / 4] |= u64::from(beyond & lanes) << (16 * (r % 4));
         unsafe { _mm512_mask_store_ps(at, lanes & !beyond, d) }
@@ -146,37 +119,34 @@ unsafe fn quarter<const SUMS: usize, const L: usize>(
             let shift = far.trailing_zeros() & 48;
             let r = part * 4 + shift as usize / 16;
             let (lanes, at) = ((*far >> shift) as __mmask16, unsafe { p.c.add(r * NR + t * 16) });
-            let (sum, top) = all[r];
-            unsafe { _mm512_mask_store_ps(at, lanes, finish_far(sum, top, _mm512_load_ps(at), q)) }
+            unsafe { _mm512_mask_store_ps(at, lanes, finish_far(sums[r], tops[r], _mm512_load_ps(at), q)) }
             *far &= !(0xFFFF << shift);
         }
     }
 }
 
-/// (3) and (4) Sums of the products of part `h`, in units of q: accumulators that begin at `1.5 * 2^e_dot`, moved to
-/// where q is their last place; floors become truncations by the negative count.
+/// (3) and (4) Sums of the products, in units of q: accumulators that begin at `1.5 * 2^e_dot`, moved to where q is their last
+/// place; floors become truncations by the negative count.
 ///
 /// # Safety
 /// As `steps_fast`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn products<const SUMS: usize, const L: usize>(
+unsafe fn products(
     p: &Step,
     q: &Consts,
     t: usize,
-    h: usize,
     tops: &[__m512i; MR],
     after: &Step,
     next: &mut [__m512i; MR],
 ) -> [__m512i; MR] {
-    let l = q.length::<L>();
-    let part = l / SUMS;
+    let l = q.block;
     let begin = tops.map(|top| accumulators(top, 0));
     let (mut even, mut odd) = (begin.map(|x| x[0]), begin.map(|x| x[1]));
     // SAFETY (whole function): panels are as large as the step, B's 64-byte aligned.
     let b = unsafe { p.b_val.add(t * l * 16) };
     let mut best = [_mm512_setzero_si512(); 2];
-    for k in h * part..(h + 1) * part {
+    for k in 0..l {
         let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
         for r in 0..MR {
             let a = unsafe { broadcast(p.a_val.add(r * l + k)) };
@@ -192,33 +162,17 @@ unsafe fn products<const SUMS: usize, const L: usize>(
     for (i, best) in best.into_iter().enumerate() {
         next[2 * t + i] = exponent_fields(best, q);
     }
-    let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
-    let here = _mm512_set1_epi32((((1u64 << part) - 1) << (h * part)) as i32);
     core::array::from_fn(|r| {
-        let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(r) } as i32);
-        let negative = if SUMS == 1 {
-            _mm512_xor_si512(a_sign, b_sign)
-        } else {
-            _mm512_ternarylogic_epi32::<XOR_AND>(a_sign, b_sign, here)
-        };
-        _mm512_add_epi32(low_halves(even[r], odd[r]), _mm512_popcnt_epi32(negative))
+        let negative = unsafe { negatives(p.a_sign.add(r), p.b_sign.add(t * 16)) };
+        _mm512_add_epi32(low_halves(even[r], odd[r]), negative)
     })
-}
-
-/// Two sums rounded down against the larger exponent.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn join(sums: [__m512i; 2], tops: [__m512i; 2]) -> (__m512i, __m512i) {
-    let top = _mm512_max_epi32(tops[0], tops[1]);
-    let aligned = |h: usize| _mm512_srav_epi32(sums[h], _mm512_srli_epi32::<23>(_mm512_sub_epi32(top, tops[h])));
-    (_mm512_add_epi32(aligned(0), aligned(1)), top)
 }
 
 /// (5) to (7) from a sum in units of q: `d = RNE(sum + floor(c / q)) q`. Where c is large, in units of 2q with what
 /// that cuts off in the last place, and where it is too large for that too: a mask of lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn finish<const SUMS: usize>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> (__m512, __mmask16) {
+fn finish(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> (__m512, __mmask16) {
     let units = in_units(c, top, q);
     // Its magnitude, in the order of unsigned integers.
     let bits = _mm512_castps_si512(units);
@@ -227,13 +181,7 @@ fn finish<const SUMS: usize>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) 
     let (large, far) = (from(LARGE), from(FAR));
     let sum = _mm512_mask_ternarylogic_epi32::<LAST_OR>(sum, large, _mm512_srai_epi32::<1>(sum), _mm512_set1_epi32(1));
     let units = _mm512_mask_mul_ps(units, large, units, _mm512_set1_ps(0.5));
-    let floor = if SUMS == 1 {
-        _mm512_cvt_roundps_epi32::<DOWN>(units)
-    } else {
-        // Out of reach it is 0.
-        let least = _mm512_set1_epi32((q.floors.least.to_bits() << 1) as i32);
-        _mm512_maskz_cvt_roundps_epi32::<DOWN>(_mm512_cmpge_epu32_mask(magnitude, least), units)
-    };
+    let floor = _mm512_cvt_roundps_epi32::<DOWN>(units);
     let d = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(sum, floor)), unit(top, q));
     (_mm512_mask_add_ps(d, large, d, d), far)
 }
@@ -242,7 +190,7 @@ fn finish<const SUMS: usize>(sum: __m512i, top: __m512i, c: __m512, q: &Consts) 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(in crate::simd::fda) fn rounded_down(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> __m512 {
-    let (d, far) = finish::<1>(sum, top, c, q);
+    let (d, far) = finish(sum, top, c, q);
     if far == 0 { d } else { _mm512_mask_mov_ps(d, far, finish_far(sum, top, c, q)) }
 }
 

@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 /// What takes a column's exponent field from its byte to its place, for vector `t` of columns.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn place(t: usize) -> __m512i {
+pub(in super::super) fn place(t: usize) -> __m512i {
     // SAFETY: a vector each.
     unsafe { _mm512_load_si512(PLACES.0[t % 4].as_ptr().cast()) }
 }
