@@ -96,7 +96,7 @@ impl Isa {
 #[cfg(target_arch = "x86_64")]
 fn has_avx512() -> bool {
     use std::arch::is_x86_feature_detected as has;
-    // Processors with the next to last have the last two.
+    // Every processor with VPOPCNTDQ beside BW has BITALG and VNNI, too.
     let first = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
     has_avx2() && first && has!("avx512vpopcntdq") && has!("avx512bitalg") && has!("avx512vnni")
 }

@@ -111,7 +111,7 @@ impl Micro for Avx512 {
 
     #[inline(always)]
     unsafe fn step_fixed<const OUT: u8>(self, p: &Step, q: &Consts, skip: u32) -> (u32, u32) {
-        // SAFETY: as above; `fixed` has looked for VNNI.
+        // SAFETY: as above, VNNI among them.
         unsafe { fixed::step_fixed::<OUT>(p, q, skip) }
     }
 

@@ -12,7 +12,8 @@
 //! 24 bits, and so is the sum, at most `2^29 q`, once it is rounded to odd at `2^5 q`; d's last place is `2^7 q` or more, so that
 //! their f32 sum to nearest is the total rounded once. What a total drops from `2^32 q` on is cut off the sum first.
 //!
-//! `avx512` has accumulators of f64, `aligned` sums of products truncated one by one.
+//! `avx512` has accumulators of f64, `halves` those of two sums, with the latter idea wherever c is, and `aligned` sums of
+//! products truncated one by one.
 
 pub(super) mod avx512;
 mod halves;

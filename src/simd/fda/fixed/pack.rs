@@ -153,12 +153,7 @@ impl Tables {
     /// For formats of at most 8 bits, with pairs of products in every step.
     pub(in super::super) fn new(unit: &Unit, block: usize, frac_bits: u32) -> Option<Self> {
         let small = unit.a.storage_bits <= 8 && unit.b.storage_bits <= 8 && frac_bits <= 25;
-        let there = std::arch::is_x86_feature_detected!("avx512vnni");
-        (small && block.is_multiple_of(2) && there).then(|| Self {
-            a: Table::new(&unit.a),
-            b: Table::new(&unit.b),
-            frac_bits,
-        })
+        (small && block.is_multiple_of(2)).then(|| Self { a: Table::new(&unit.a), b: Table::new(&unit.b), frac_bits })
     }
 }
 

@@ -31,6 +31,7 @@ pub(in crate::simd::fda) unsafe fn steps_fast(p: &Step, q: &Consts, skip: &mut [
         }
         match (q.floors.halves, q.block) {
             (false, _) => steps_apart(p, q, skip, steps),
+            (true, 8) => halves::steps::<8>(p, q, skip, steps),
             (true, 16) => halves::steps::<16>(p, q, skip, steps),
             _ => halves::steps::<0>(p, q, skip, steps),
         }

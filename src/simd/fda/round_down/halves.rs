@@ -1,9 +1,9 @@
 //! GFDRDA for AVX-512: the sums of even and of odd k, which panels have as the first and the second half of a step, one after
-//! the other, 8 rows by 16 columns each.
+//! the other, 4 rows by 32 columns each.
 //!
-//! Half of a step's operations are not its products, and they overlap with these only where they stand close together
-//! (`stream`). So a visit to 16 columns of a row group at a step does other things between its products: it finishes the visit
-//! before, row by row, looks for e_max of two rows of the row group to come, and begins the visit after it.
+//! More than half of a step's operations are not its products, and they overlap with these only where they stand close together
+//! (`stream`). So a visit to 4 rows by 32 columns at a step does other things between its products: it finishes the visit before,
+//! a vector after an eighth of them, looks for e_max of two rows of the row group to come, and begins the visit after it.
 //!
 //! ```text
 //! FMAs        even k of visit i                       odd k of visit i
@@ -36,7 +36,7 @@ const HALF: i32 = 1 << 22;
 
 /// c in units of q from which on i32 does not hold it.
 const TOO_LARGE: f32 = (1_u32 << 31) as f32;
-/// And from which on it is the result: sums of products are less than half of its last place, or of that below a power of two.
+/// And from which on it is the result: sums are less than half of its last place, also of the one below a power of two.
 const ALL: f32 = (1_u64 << 56) as f32;
 
 /// The highest byte of each lane.
@@ -380,21 +380,29 @@ unsafe fn products<const L: usize, const H: usize, const U: usize>(
             )
         };
     }
-    // One position: from the first row's number to the others', and from 16 columns to the others.
-    macro_rules! position {
-        ([$($line:expr),*], [$k:literal, $row1:literal, $row2:literal, $row3:literal], $b:literal, $more:literal, $($rest:tt)*) => {{
+    macro_rules! rows {
+        ($r0:literal, $r1:literal, $r2:literal, $r3:literal) => {
+            concat!(
+                row!($r0, "e0", "o0", "e1", "o1"),
+                row!($r1, "e2", "o2", "e3", "o3"),
+                row!($r2, "e4", "o4", "e5", "o5"),
+                row!($r3, "e6", "o6", "e7", "o7"),
+            )
+        };
+    }
+    // Positions: how many, from `a` and `b` to the numbers of rows, and to those of 16 columns and of others.
+    macro_rules! positions {
+        ($before:expr, $after:expr, [$($row:literal),*], [$b:literal, $more:literal], $($rest:tt)*) => {{
             let ([e0, e1, e2, e3, e4, e5, e6, e7], [o0, o1, o2, o3, o4, o5, o6, o7]) = (&mut *even, &mut *odd);
             let (_b0, _b1, _b2, _b3, _t): (__m512d, __m512d, __m512d, __m512d, __m512d);
             // SAFETY: it reads what the caller promises, and writes these registers only.
             unsafe {
                 asm!(
-                    $($line,)*
+                    $before,
                     concat!("vmovapd {b0}, [{b}", $b, "]\nvmovapd {b1}, [{b}", $b, " + 64]"),
                     concat!("vmovapd {b2}, [{b}", $b, $more, "]\nvmovapd {b3}, [{b}", $b, $more, " + 64]"),
-                    row!($k, "e0", "o0", "e1", "o1"),
-                    row!($row1, "e2", "o2", "e3", "o3"),
-                    row!($row2, "e4", "o4", "e5", "o5"),
-                    row!($row3, "e6", "o6", "e7", "o7"),
+                    rows!($($row),*),
+                    $after,
                     $($rest)*
                     e0 = inout(zmm_reg) *e0, e1 = inout(zmm_reg) *e1, e2 = inout(zmm_reg) *e2, e3 = inout(zmm_reg) *e3,
                     e4 = inout(zmm_reg) *e4, e5 = inout(zmm_reg) *e5, e6 = inout(zmm_reg) *e6, e7 = inout(zmm_reg) *e7,
@@ -407,27 +415,33 @@ unsafe fn products<const L: usize, const H: usize, const U: usize>(
             }
         }};
     }
-    if L == 16 {
-        position!(
-            [],
-            [" + 8*{k}", " + 8*{k} + 8*{l}", " + 8*{k} + 16*{l}", " + 8*{k} + 24*{l}"],
-            " + 128*{k}",
-            " + 128*{l}",
-            a = in(reg) a, b = in(reg) b, k = const H * 8 + U, l = const L,
-        );
+    if L == 0 {
+        for k in eighth(U, l / 2) {
+            let k = H * (l / 2) + k;
+            positions!(
+                "",
+                "",
+                ["", " + {l}", " + 2*{l}", " + {l3}"],
+                ["", " + 4*{l4}"],
+                a = in(reg) a.wrapping_add(k), b = in(reg) b.wrapping_add(16 * k),
+                l = in(reg) 8 * l, l3 = in(reg) 24 * l, l4 = in(reg) 32 * l,
+            );
+        }
         return;
     }
-    for k in eighth(U, l / 2) {
-        let k = H * (l / 2) + k;
-        position!(
-            [],
-            ["", " + {l}", " + 2*{l}", " + {l3}"],
-            "",
-            " + 4*{l4}",
-            a = in(reg) a.wrapping_add(k), b = in(reg) b.wrapping_add(16 * k),
-            l = in(reg) 8 * l, l3 = in(reg) 24 * l, l4 = in(reg) 32 * l,
-        );
-    }
+    positions!(
+        ".set gemmulate_k, {first}\n.rept {count}",
+        ".set gemmulate_k, gemmulate_k + 1\n.endr",
+        [
+            " + 8*gemmulate_k",
+            " + 8*gemmulate_k + 8*{l}",
+            " + 8*gemmulate_k + 16*{l}",
+            " + 8*gemmulate_k + 24*{l}"
+        ],
+        [" + 128*gemmulate_k", " + 128*{l}"],
+        a = in(reg) a, b = in(reg) b, l = const L,
+        first = const H * (L / 2) + eighth(U, L / 2).start, count = const eighth(U, L / 2).end - eighth(U, L / 2).start,
+    );
 }
 
 /// Exponents of two rows of A and of 64 columns of B, and for each half the largest ones of their products.
@@ -445,20 +459,23 @@ struct Search {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn search<const L: usize, const U: usize>(to: &mut Search, l: usize) {
-    // One position: where it is in A's rows, and in B's.
-    macro_rules! position {
-        ($best:expr, $k:literal, $next:literal, $b:literal, $($rest:tt)*) => {{
-            let [b0, b1] = $best;
+    // Positions: how many, and where they are in A's rows, and in B's.
+    macro_rules! positions {
+        ($before:expr, $after:expr, $k:literal, $next:literal, $b:literal, $($rest:tt)*) => {{
+            // Eighths are of one half.
+            let [b0, b1] = &mut to.best[2 * U / UNITS];
             let (_e, _t): (__m512i, __m512i);
             // SAFETY: it reads what the caller promises, and writes these registers only. Compilers would read all of it at
             // first, and keep it in memory.
             unsafe {
                 asm!(
+                    $before,
                     concat!("vmovdqa64 {e}, [{b}", $b, "]"),
                     concat!("vpaddd {t}, {e}, [{a}", $k, "]{{1to16}}"),
                     concat!("vpaddd {e}, {e}, [{a}", $k, $next, "]{{1to16}}"),
                     "vpmaxub {b0}, {b0}, {t}",
                     "vpmaxub {b1}, {b1}, {e}",
+                    $after,
                     $($rest)*
                     e = out(zmm_reg) _e,
                     t = out(zmm_reg) _t,
@@ -470,16 +487,22 @@ unsafe fn search<const L: usize, const U: usize>(to: &mut Search, l: usize) {
         }};
     }
     let (a, b) = (to.a, to.b);
-    if L == 16 {
-        let best = &mut to.best[U / 4];
-        position!(&mut *best, " + 8*{u}", " + 64", " + 128*{u}", a = in(reg) a, b = in(reg) b, u = const U,);
-        position!(best, " + 8*{u} + 4", " + 64", " + 128*{u} + 64", a = in(reg) a, b = in(reg) b, u = const U,);
+    if L == 0 {
+        for k in eighth(U, l) {
+            let (a, b) = (a.wrapping_add(k), b.wrapping_add(k * NR));
+            positions!("", "", "", " + 4*{l}", "", a = in(reg) a, b = in(reg) b, l = in(reg) l,);
+        }
         return;
     }
-    for k in eighth(U, l) {
-        let (a, b) = (a.wrapping_add(k), b.wrapping_add(k * NR));
-        position!(&mut to.best[2 * k / l], "", " + 4*{l}", "", a = in(reg) a, b = in(reg) b, l = in(reg) l,);
-    }
+    positions!(
+        ".set gemmulate_k, {first}\n.rept {count}",
+        ".set gemmulate_k, gemmulate_k + 1\n.endr",
+        " + 4*gemmulate_k",
+        " + 4*{l}",
+        " + 64*gemmulate_k",
+        a = in(reg) a, b = in(reg) b, l = const L,
+        first = const eighth(U, L).start, count = const eighth(U, L).end - eighth(U, L).start,
+    );
 }
 
 /// What vector `u` of a visit begins with.
@@ -495,11 +518,11 @@ unsafe fn begin(visit: &Visit, u: usize, largest: &Largest, part: usize, to: &mu
         let a = _mm512_set1_epi32(*visit.a_sign.add(r) as i32);
         _mm512_xor_si512(a, _mm512_load_si512(visit.b_sign.add(16 * v).cast()))
     };
-    for h in 0..2 {
+    for (tops, largest) in to.tops.iter_mut().zip(largest) {
         // The exponent field's byte above the first fraction bit, all a place too high.
         let field = _mm512_set1_epi32(HALF << 1);
-        let field = _mm512_mask_shuffle_epi8(field, HIGHEST, largest[h][visit.row + r], place(visit.t + v));
-        to.tops[h][u] = _mm512_srli_epi32::<1>(field);
+        let field = _mm512_mask_shuffle_epi8(field, HIGHEST, largest[visit.row + r], place(visit.t + v));
+        tops[u] = _mm512_srli_epi32::<1>(field);
     }
     to.negative[u] = if part == 8 {
         _mm512_popcnt_epi8(signs)
@@ -574,13 +597,11 @@ unsafe fn end_anywhere(visit: &Visit, u: usize, lanes: __mmask16, sums: &Halves,
     let at = visit.states(u);
     // SAFETY: the caller's promise.
     let c = unsafe { _mm512_load_ps(at) };
-    let units = _mm512_mul_ps(c, up);
-    let reached = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(_mm512_abs_ps(units), _mm512_set1_ps(q.floors.least));
     // SAFETY: as above.
-    unsafe { _mm512_mask_store_ps(at, lanes, anywhere(sum, _mm512_maskz_mov_ps(reached, units), down, c, q)) }
+    unsafe { _mm512_mask_store_ps(at, lanes, anywhere(sum, _mm512_mul_ps(c, up), down, c, q)) }
 }
 
-/// A result, wherever c is; `units` is c in units of q, or 0 where it is out of reach.
+/// A result, wherever c is; `units` is c in units of q.
 ///
 /// From 2^31 on a total is the f32 sum of c and of the sum rounded to odd, as `round_down` says, but two places below the
 /// total's last one: then it has 24 bits, for sums are below 2^30, and c is a multiple of twice that place. Its exponent is that of
@@ -593,11 +614,13 @@ fn anywhere(sum: __m512i, units: __m512, down: __m512, c: __m512, q: &Consts) ->
         _mm512_srli_epi32::<24>(_mm512_add_epi32(x, x))
     };
     let magnitude = _mm512_abs_ps(units);
+    let reached = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(magnitude, _mm512_set1_ps(q.floors.least));
+    let units = _mm512_maskz_mov_ps(reached, units);
     // Below, by integers modulo 2^32.
     let large = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(magnitude, _mm512_set1_ps(TOO_LARGE));
     let floor = _mm512_cvt_roundps_epi32::<DOWN>(_mm512_mask_mul_ps(units, large, units, _mm512_set1_ps(0.5)));
-    let floor = _mm512_mask_slli_epi32::<1>(floor, large, floor);
-    let total = _mm512_cvtepi32_ps(_mm512_add_epi32(sum, floor));
+    let total = _mm512_add_epi32(sum, floor);
+    let total = _mm512_cvtepi32_ps(_mm512_mask_add_epi32(total, large, total, floor));
     // Places that the sum and the total lose, and such below the one that is odd.
     let e_total = field(_mm512_add_round_ps::<RZ>(_mm512_cvt_roundepi32_ps::<RZ>(sum), units));
     let lost = |e, kept: u8| _mm512_subs_epu16(e, _mm512_set1_epi32(127 + i32::from(kept)));
