@@ -161,26 +161,34 @@ fn round_down_sums_have_tiles_on_every_set() {
     }
 }
 
-/// CDNA3's floors where c is so large that they decide: sums at half of c's last place, or next to it.
+/// CDNA3's floors where c is so large that they decide: sums at half of c's last place, or next to it. The same of two halves, in
+/// one step of few states, which kernels do apart, and in two of many.
 #[test]
 fn round_down_floors_hold_beside_large_states() {
-    let unit = Unit::find("cdna3/v_mfma_f32_32x32x8_f16").unwrap();
-    let f16 = |x: f64| unit.a.encode_f64(x, Rounding::default(), Overflow::default()).unwrap();
-    for (e, low, sign) in (2..14).flat_map(|e| (8..13).flat_map(move |low| [(e, low, 1.0), (e, low, -1.0)])) {
-        // Products of exponent 0 that cancel, half of c's last place, and 2^(-2 low).
-        let (rough, fine) = (2f64.powi((e - 24) / 2), 2f64.powi(-low));
-        let [a, b] = [
-            [1.0, 1.0, rough, fine, 0.0, 0.0, 0.0, 0.0],
-            [1.0, -1.0, 2f64.powi(e - 24) / rough, sign * fine, 0.0, 0.0, 0.0, 0.0],
-        ]
-        .map(|line| line.map(f16).to_vec());
-        for c in [1.0f32, -1.0, 1.0 + 2.0 * f32::EPSILON, 1.0 + f32::EPSILON] {
-            // As many columns as kernels have in hand.
-            let b: Vec<u64> = b.iter().flat_map(|&b| [b; 16]).collect();
-            let c = (c * 2f32.powi(e)).to_bits().into();
-            for rows in [1, 6] {
-                let (unit, a, b, c) = (unit.clone(), a.repeat(rows), Vec::clone(&b), vec![c; 16 * rows]);
-                Problem { unit, size: [rows, 16, 8], a, b, c, scale_a: Vec::new(), scale_b: Vec::new() }.check(&isas());
+    let names = [
+        "cdna3/v_mfma_f32_32x32x8_f16",
+        "custom/m8n8k8.f32.f16.f16.f32/round-down-grouped:G=8",
+        "custom/m8n8k8.f32.f16.f16.f32/round-down-grouped:G=8:sum=31:total=full",
+        "custom/m8n8k8.f32.f16.f16.f32/round-down-grouped:G=8:sum=33:total=33:c-reach=3",
+    ];
+    for unit in names.map(|name| Unit::find(name).unwrap()) {
+        let f16 = |x: f64| unit.a.encode_f64(x, Rounding::default(), Overflow::default()).unwrap();
+        for (e, low, sign) in (2..18).flat_map(|e| (8..13).flat_map(move |low| [(e, low, 1.0), (e, low, -1.0)])) {
+            // Products of exponent 0 that cancel, half of c's last place, and 2^(-2 low).
+            let (rough, fine) = (2f64.powi((e - 24) / 2), 2f64.powi(-low));
+            let [a, b] = [
+                [1.0, 1.0, rough, fine, 0.0, 0.0, 0.0, 0.0],
+                [1.0, -1.0, 2f64.powi(e - 24) / rough, sign * fine, 0.0, 0.0, 0.0, 0.0],
+            ]
+            .map(|line| line.map(f16).to_vec());
+            for c in [1.0f32, -1.0, 1.0 + 2.0 * f32::EPSILON, 1.0 + f32::EPSILON] {
+                let c = u64::from((c * 2f32.powi(e)).to_bits());
+                for [m, n, steps] in [[1, 16, 1], [6, 16, 1], [9, 80, 2]] {
+                    let line: Vec<u64> = (0..steps).flat_map(|_| a.clone()).collect();
+                    let columns = (0..steps).flat_map(|_| b.iter().flat_map(|&b| vec![b; n])).collect();
+                    let (unit, size, a, c) = (unit.clone(), [m, n, 8 * steps], line.repeat(m), vec![c; m * n]);
+                    Problem { unit, size, a, b: columns, c, scale_a: Vec::new(), scale_b: Vec::new() }.check(&isas());
+                }
             }
         }
     }
