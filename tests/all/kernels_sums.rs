@@ -193,3 +193,36 @@ fn round_down_floors_hold_beside_large_states() {
         }
     }
 }
+
+/// Totals of two halves whose last place is decided by what a kernel may drop too soon: sums at `2^29 q`, half a last place or a
+/// quarter beside states far above, by products of which all lines have the same.
+#[test]
+fn totals_of_halves_hold_on_their_last_place() {
+    let long = |x: f64, sign: f64| {
+        let a = [vec![sign * 1.5; 14], vec![sign, sign * 1.5 * 2f64.powi(-5)]].concat();
+        [a, [vec![1.5; 14], vec![0.5, x]].concat()]
+    };
+    let short = [[1.0, 1.0, 1.0, 2f64.powi(-12)], [1.0, -1.0, 2f64.powi(-8), 2f64.powi(-12)]]
+        .map(|line| [line.to_vec(), vec![0.0; 12]].concat());
+    let [e13, e15] = [-13, -15].map(|e| 2f64.powi(e));
+    for (rules, [a, b], c, expected) in [
+        ("c-reach=23", long(e13, 1.0), 192.0 + 2f32.powi(-16), 224.0 + 2f32.powi(-16)),
+        ("c-reach=23", long(e13, -1.0), 2f32.powi(30), 2f32.powi(30) - 64.0),
+        ("c-reach=23", long(e15, -1.0), 2f32.powi(30), 2f32.powi(30) - 64.0),
+        ("c-reach=23", long(e13, -1.0), 2f32.powi(29), 2f32.powi(29) - 32.0),
+        ("sum=31:total=full", short, 65536.0, 65536.0),
+    ] {
+        let name = format!("custom/m8n8k16.f32.e5m2fnuz.e5m2fnuz.f32/round-down-grouped:G=16:{rules}");
+        let unit = Unit::find(&name).unwrap();
+        let code = |x: f64| unit.a.encode_f64(x, Rounding::default(), Overflow::default()).unwrap();
+        for [m, n] in [[1, 16], [8, 64], [16, 64]] {
+            let a: Vec<u64> = a.iter().map(|x| code(*x)).collect();
+            let b = b.iter().flat_map(|x| vec![code(*x); n]).collect();
+            let (unit, size, c) = (unit.clone(), [m, n, 16], vec![c.to_bits().into(); m * n]);
+            let problem = Problem { unit, size, a: a.repeat(m), b, c, scale_a: Vec::new(), scale_b: Vec::new() };
+            problem.check(&isas());
+            let reference = problem.run(Isa::Reference, Start::C, false);
+            assert!(reference.iter().all(|d| *d == u64::from(f32::to_bits(expected))), "{name}: {reference:x?}");
+        }
+    }
+}

@@ -48,7 +48,7 @@ impl Problem {
     }
 
     /// D, starting at C or +0; operands' codes in memory as narrow as they can be, or as wide.
-    fn run(&self, isa: Isa, start: Start, narrow: bool) -> Vec<u64> {
+    pub(crate) fn run(&self, isa: Isa, start: Start, narrow: bool) -> Vec<u64> {
         let [m, n, k] = self.size;
         let view = |x| -> View<'_, u64> { x };
         let matrix = |x, rows: usize, columns: usize| -> View<'_, u64> {

@@ -6,7 +6,8 @@
 //! coarser of q and its own last place, is the one at q. So `d = RNE(s + floor(c / q)) q`: a conversion rounding down,
 //! an integer addition, a conversion to nearest. From `2^30 q` on, where the sum may leave i32, in units of 2q, what that
 //! cuts off the sum of products setting the last bit: totals are `2^26 q` at least, so that it lies below the one that
-//! decides how d is rounded. From `3 * 2^30 q` on, where totals may reach `2^32 q`, floors are taken in f64.
+//! decides how d is rounded. From `3 * 2^30 q` on, where totals may reach `2^32 q`, floors are taken in f64,
+//! or as below.
 //!
 //! Where pieces are broad (`stream::broad`) there is no such boundary below `2^35 q`: from `2^30 q` on c is a whole number of q with
 //! 24 bits, and so is the sum, at most `2^29 q`, once it is rounded to odd at `2^5 q`; d's last place is `2^7 q` or more, so that

@@ -19,7 +19,7 @@ impl Columns<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn step<const PAIRS: bool>(&self, g: usize, s: usize, to: &mut Packed) {
         let (l, place, n) = (self.fda.block, to.at_b(g, s), NR.min(self.columns - g * NR));
-        // Vectors without a column are never looked at.
+        // What becomes of vectors without a column goes nowhere.
         let vectors = n.div_ceil(16);
         let shifts: [_; 4] = core::array::from_fn(|t| self.shifts(g, t, s, to));
         let exponents = to.exponents.view_mut::<u8>()[place * NR * l..][..NR * l].as_mut_ptr();

@@ -21,10 +21,10 @@ const LAST_OR: i32 = 0xEC;
 /// `steps_fast` for these sums.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `steps_fast`; VNNI and BITALG are there, too.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(in crate::simd::fda) unsafe fn steps_fast(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
-    // SAFETY: the caller's promise, handed on.
+    // SAFETY: the caller's promise, handed on: whatever the proof of AVX-512 is for.
     unsafe {
         if q.broad {
             return broad::steps::<{ out::ROUND_DOWN }, false, 8>(p, q, skip, steps).steps;
