@@ -314,8 +314,8 @@ unsafe fn vector<const L: usize>(visit: &Visit, q: &Consts, largest: &Largest, b
 }
 
 /// (3) and (4) Accumulators of the products of half `H`, which begin at `1.5 * 2^e_dot`, moved to where q is their last place: of
-/// even columns, and of odd ones. After each eighth of the products something else is done, and the
-/// largest exponents of other rows are looked for.
+/// even columns, and of odd ones. After each eighth of the products something else is done, and the largest exponents of other
+/// rows are looked for.
 ///
 /// # Safety
 /// As `steps_fast`.
@@ -549,8 +549,9 @@ fn join(u: usize, sums: &Halves, from: &Begun, q: &Consts) -> (__m512i, __m512, 
     (_mm512_add_epi32(of(0), of(1)), _mm512_castsi512_ps(down), _mm512_castsi512_ps(up))
 }
 
-/// Results of vector `u` in some columns: with c, (6) and (7), `d = RNE(sum + floor(c / q)) q`, where c is out of reach without it. Leaves
-/// columns whose c is so far above the products that the sum could leave i32 as they are, and returns the others.
+/// Results of vector `u` in some columns: with c, (6) and (7), `d = RNE(sum + floor(c / q)) q`, or without it where it is out of
+/// reach; in units of 2q where c is large. Leaves columns as they are whose c is so far above the products that totals could lose
+/// places, and returns the others.
 ///
 /// # Safety
 /// The visit's states are there, aligned to 64 bytes.
@@ -605,7 +606,7 @@ unsafe fn end_anywhere(visit: &Visit, u: usize, lanes: __mmask16, sums: &Halves,
 ///
 /// From 2^31 on a total is the f32 sum of c and of the sum rounded to odd, as `round_down` says, but two places below the
 /// total's last one: then it has 24 bits, for sums are below 2^30, and c is a multiple of twice that place. Its exponent is that of
-/// an f32 sum toward zero, which is right but for totals that round to the power of two above all the same.
+/// an f32 sum toward zero, which is right but next to a power of two, to which such totals round all the same.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn anywhere(sum: __m512i, units: __m512, down: __m512, c: __m512, q: &Consts) -> __m512 {
