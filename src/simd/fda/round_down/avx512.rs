@@ -12,7 +12,7 @@ use crate::simd::fda::{MR, NR, out};
 use core::arch::x86_64::*;
 
 /// Toward minus infinity.
-const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
+pub(super) const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
 /// Ternary logic: `(a & b) | c`.
 const AND_OR: i32 = 0xEA;
 /// Ternary logic: `(a & c) | b`.
@@ -169,21 +169,31 @@ unsafe fn products(
     })
 }
 
-/// (5) to (7) from a sum in units of q: `d = RNE(sum + floor(c / q)) q`. Where c is large, in units of 2q with what
-/// that cuts off in the last place, and where it is too large for that too: a mask of lanes.
+/// (5) to (7) from a sum in units of q, as `rounded` does.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn finish(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> (__m512, __mmask16) {
     let units = in_units(c, top, q);
-    // Its magnitude, in the order of unsigned integers.
-    let bits = _mm512_castps_si512(units);
-    let magnitude = _mm512_add_epi32(bits, bits);
-    let from = |x: f32| _mm512_cmpge_epu32_mask(magnitude, _mm512_set1_epi32((x.to_bits() << 1) as i32));
+    rounded(sum, units, _mm512_abs_ps(units), !0, unit(top, q))
+}
+
+/// `d = RNE(sum + floor(c / q)) q`, of c in units of q, which is 0 where it is not `reached`. Where c is large, in units of 2q with
+/// what that cuts off in the last place, and where it is too large for that too: a mask of lanes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn rounded(
+    sum: __m512i,
+    units: __m512,
+    magnitude: __m512,
+    reached: __mmask16,
+    unit: __m512,
+) -> (__m512, __mmask16) {
+    let from = |x: f32| _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(magnitude, _mm512_set1_ps(x));
     let (large, far) = (from(LARGE), from(FAR));
     let sum = _mm512_mask_ternarylogic_epi32::<LAST_OR>(sum, large, _mm512_srai_epi32::<1>(sum), _mm512_set1_epi32(1));
     let units = _mm512_mask_mul_ps(units, large, units, _mm512_set1_ps(0.5));
-    let floor = _mm512_cvt_roundps_epi32::<DOWN>(units);
-    let d = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(sum, floor)), unit(top, q));
+    let total = _mm512_add_epi32(sum, _mm512_maskz_cvt_roundps_epi32::<DOWN>(reached, units));
+    let d = _mm512_mul_ps(_mm512_cvtepi32_ps(total), unit);
     (_mm512_mask_add_ps(d, large, d, d), far)
 }
 
@@ -207,7 +217,7 @@ pub(in crate::simd::fda) fn in_units(c: __m512, top: __m512i, q: &Consts) -> __m
 /// q.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn unit(top: __m512i, q: &Consts) -> __m512 {
+pub(super) fn unit(top: __m512i, q: &Consts) -> __m512 {
     _mm512_castsi512_ps(_mm512_sub_epi32(top, _mm512_set1_epi32((q.frac_bits << 23) + (1 << 22))))
 }
 

@@ -13,8 +13,8 @@
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
-use super::{FAR, LARGE};
-use crate::simd::fda::avx512::{ROWS as PIECES, broadcast, exponent_fields, max_exponents};
+use super::avx512::{DOWN, in_units, rounded, unit};
+use crate::simd::fda::avx512::{ROWS as PIECES, RZ, broadcast, exponent_fields, max_exponents};
 use crate::simd::fda::finish::{accumulators, low_halves};
 use crate::simd::fda::step::{Consts, Step};
 use crate::simd::fda::stream::place;
@@ -23,11 +23,7 @@ use core::arch::asm;
 use core::arch::x86_64::*;
 use core::ops::Range;
 
-/// Toward zero, and toward minus infinity.
-const RZ: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
-const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
-/// Ternary logic: `(a & c) | b`, `a & b & c`, and `(a | b) & !c`.
-const LAST_OR: i32 = 0xEC;
+/// Ternary logic: `a & b & c`, and `(a | b) & !c`.
 const AND: i32 = 0x80;
 const OR_WITHOUT: i32 = 0x54;
 
@@ -534,19 +530,17 @@ unsafe fn begin(visit: &Visit, u: usize, largest: &Largest, part: usize, to: &mu
 }
 
 /// (5) The halves' sums of vector `u` rounded down against the larger exponent, where the count of negative products makes
-/// truncations of floors; and q and 1/q.
+/// truncations of floors; and `1.5` times its power of two.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
-fn join(u: usize, sums: &Halves, from: &Begun, q: &Consts) -> (__m512i, __m512, __m512) {
+fn join(u: usize, sums: &Halves, from: &Begun) -> (__m512i, __m512i) {
     let top = _mm512_max_epi32(from.tops[0][u], from.tops[1][u]);
     let of = |h: usize| {
         // A byte of each lane, the other times 0.
         let sum = _mm512_dpbusd_epi32(sums[h][u], from.negative[u], _mm512_set1_epi32(1 << (8 * h)));
         _mm512_srav_epi32(sum, _mm512_srli_epi32::<23>(_mm512_sub_epi32(top, from.tops[h][u])))
     };
-    let down = _mm512_sub_epi32(top, _mm512_set1_epi32((q.frac_bits << 23) + HALF));
-    let up = _mm512_sub_epi32(_mm512_set1_epi32(((254 + q.frac_bits) << 23) + HALF), top);
-    (_mm512_add_epi32(of(0), of(1)), _mm512_castsi512_ps(down), _mm512_castsi512_ps(up))
+    (_mm512_add_epi32(of(0), of(1)), top)
 }
 
 /// Results of vector `u` in some columns: with c, (6) and (7), `d = RNE(sum + floor(c / q)) q`, or without it where it is out of
@@ -558,21 +552,15 @@ fn join(u: usize, sums: &Halves, from: &Begun, q: &Consts) -> (__m512i, __m512, 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 unsafe fn end(visit: &Visit, u: usize, lanes: __mmask16, sums: &Halves, from: &Begun, q: &Consts) -> __mmask16 {
-    let (sum, down, up) = join(u, sums, from, q);
-    let at = visit.states(u);
+    let ((sum, top), at) = (join(u, sums, from), visit.states(u));
     // SAFETY: the caller's promise.
-    let units = _mm512_mul_ps(unsafe { _mm512_load_ps(at) }, up);
+    let units = in_units(unsafe { _mm512_load_ps(at) }, top, q);
     let magnitude = _mm512_abs_ps(units);
     let reached = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(magnitude, _mm512_set1_ps(q.floors.least));
-    let near = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(magnitude, _mm512_set1_ps(FAR));
-    let large = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(magnitude, _mm512_set1_ps(LARGE));
-    let sum = _mm512_mask_ternarylogic_epi32::<LAST_OR>(sum, large, _mm512_srai_epi32::<1>(sum), _mm512_set1_epi32(1));
-    let units = _mm512_mask_mul_ps(units, large, units, _mm512_set1_ps(0.5));
-    let total = _mm512_add_epi32(sum, _mm512_maskz_cvt_roundps_epi32::<DOWN>(reached, units));
-    let d = _mm512_mul_ps(_mm512_cvtepi32_ps(total), down);
+    let (d, far) = rounded(sum, units, magnitude, reached, unit(top, q));
     // SAFETY: as above.
-    unsafe { _mm512_mask_store_ps(at, near & lanes, _mm512_mask_add_ps(d, large, d, d)) }
-    near | !lanes
+    unsafe { _mm512_mask_store_ps(at, !far & lanes, d) }
+    !far | !lanes
 }
 
 /// Results of a visit's columns whose c is far above the products, all but those of `near`. How many vectors have some.
@@ -594,12 +582,11 @@ unsafe fn end_far(visit: &Visit, near: &[__mmask16; UNITS], sums: &Halves, from:
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 unsafe fn end_anywhere(visit: &Visit, u: usize, lanes: __mmask16, sums: &Halves, from: &Begun, q: &Consts) {
-    let (sum, down, up) = join(u, sums, from, q);
-    let at = visit.states(u);
+    let ((sum, top), at) = (join(u, sums, from), visit.states(u));
     // SAFETY: the caller's promise.
     let c = unsafe { _mm512_load_ps(at) };
     // SAFETY: as above.
-    unsafe { _mm512_mask_store_ps(at, lanes, anywhere(sum, _mm512_mul_ps(c, up), down, c, q)) }
+    unsafe { _mm512_mask_store_ps(at, lanes, anywhere(sum, in_units(c, top, q), unit(top, q), c, q)) }
 }
 
 /// A result, wherever c is; `units` is c in units of q.
@@ -609,7 +596,7 @@ unsafe fn end_anywhere(visit: &Visit, u: usize, lanes: __mmask16, sums: &Halves,
 /// an f32 sum toward zero, which is right but next to a power of two, to which such totals round all the same.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn anywhere(sum: __m512i, units: __m512, down: __m512, c: __m512, q: &Consts) -> __m512 {
+fn anywhere(sum: __m512i, units: __m512, unit: __m512, c: __m512, q: &Consts) -> __m512 {
     let field = |x: __m512| {
         let x = _mm512_castps_si512(x);
         _mm512_srli_epi32::<24>(_mm512_add_epi32(x, x))
@@ -639,5 +626,5 @@ fn anywhere(sum: __m512i, units: __m512, down: __m512, c: __m512, q: &Consts) ->
     let above = _mm512_cmpgt_epi32_mask(e_total, _mm512_set1_epi32(127 + 30));
     let total = _mm512_mask_add_ps(total, above, _mm512_cvtepi32_ps(odd), units);
     let counts = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(magnitude, _mm512_set1_ps(ALL));
-    _mm512_mask_mul_ps(c, counts, total, down)
+    _mm512_mask_mul_ps(c, counts, total, unit)
 }
