@@ -42,12 +42,7 @@ fn kernel(unit: &Unit, isa: Isa, wanted: impl FnOnce(&GenericDot, &Params) -> bo
 fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
     let block = g.block.min(unit.shape.k);
     let sums = g.frac_bits + 4 + (block + 1).ilog2();
-    let alignment = match g.alignment {
-        Rounding::TowardZero => ToInt::TowardZero,
-        Rounding::Down => ToInt::Down,
-        Rounding::NearestEven => ToInt::NearestEven,
-        _ => return None,
-    };
+    let alignment = ToInt::new(g.alignment)?;
     // A sum and its sticky bits are integers that f64 holds; products are exact in f64.
     let exact = !g.exact && sums <= 51 && in_f32(&unit.a) && in_f32(&unit.b);
     // A zero product's own exponent is not that of its normalised value.
@@ -132,7 +127,8 @@ fn finish(g: &GenericDot, unit: &Unit, encode: &Encode) -> Finish {
     }
 }
 
-fn encode(g: &GenericDot, d: &FormatSpec) -> Option<Encode> {
+/// How results are rounded; `None` for stochastic rounding.
+pub(super) fn encode(g: &GenericDot, d: &FormatSpec) -> Option<Encode> {
     let bits = g.output_bits.map_or(d.fraction_bits, |p| p.min(d.fraction_bits)) as i32;
     let top = super::lanes::power(d.max().exponent);
     let max = top * (2.0 - super::lanes::power(-bits));

@@ -340,13 +340,23 @@ fn wide_block<const NATIVE: bool, const N: usize, A: Side<N>>(
     }
     let products = if p.normalise { normalised(k) } else { each(products, i32::from) };
     let e = exponents(k, &term, products, p);
-    let total = match (p.alignment, p.sticky) {
-        (ToInt::NearestEven, false) => aligned::<NATIVE, false, N, A>(k, term, &e, p, ToInt::NearestEven),
-        (ToInt::NearestEven, true) => aligned::<NATIVE, true, N, A>(k, term, &e, p, ToInt::NearestEven),
-        (ToInt::Down, false) => aligned::<NATIVE, false, N, A>(k, term, &e, p, ToInt::Down),
-        (ToInt::Down, true) => aligned::<NATIVE, true, N, A>(k, term, &e, p, ToInt::Down),
-        (_, false) => aligned::<NATIVE, false, N, A>(k, term, &e, p, ToInt::TowardZero),
-        (_, true) => aligned::<NATIVE, true, N, A>(k, term, &e, p, ToInt::TowardZero),
+    // A loop for each rounding, which must not choose in it.
+    macro_rules! by {
+        ($how:expr) => {
+            if p.sticky {
+                aligned::<NATIVE, true, N, A>(k, term, &e, p, $how)
+            } else {
+                aligned::<NATIVE, false, N, A>(k, term, &e, p, $how)
+            }
+        };
+    }
+    let total = match p.alignment {
+        ToInt::NearestEven => by!(ToInt::NearestEven),
+        ToInt::TowardZero => by!(ToInt::TowardZero),
+        ToInt::Down => by!(ToInt::Down),
+        ToInt::Up => by!(ToInt::Up),
+        ToInt::NearestOdd => by!(ToInt::NearestOdd),
+        ToInt::Above(bounds) => by!(ToInt::Above(bounds)),
     };
     let mut d = p.encode.row::<NATIVE, N>(total);
     let beyond = p.limit && any(each(e, |e| e > 120));
@@ -430,7 +440,8 @@ fn units<const NATIVE: bool, const STICKY: bool>(x: f64, how: ToInt) -> f64 {
         return whole;
     }
     // Toward the true value where alignment is directed, else a bit of the magnitude.
-    let bit = if how == ToInt::Down || x > 0.0 { 1.0 } else { -1.0 };
+    let up = how == ToInt::Down || (x > 0.0 && how != ToInt::Up);
+    let bit = if up { 1.0 } else { -1.0 };
     2.0 * whole + if whole == x { 0.0 } else { bit }
 }
 

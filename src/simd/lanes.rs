@@ -2,28 +2,42 @@
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
-/// Rounding to an integer, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use crate::round::Rounding;
+
+/// Rounding to an integer.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ToInt {
     NearestEven,
-    NearestAway,
+    NearestOdd,
     TowardZero,
     Down,
     Up,
+    /// Toward zero, but away from it where what that cuts off is above a bound: of positive and of negative numbers.
+    Above([f64; 2]),
 }
 
+/// Everything that is cut off is above it.
+const NOTHING: f64 = 0.0;
+/// The largest number below a half.
+const LESS: f64 = 0.5 - f64::EPSILON / 4.0;
+const HALF: f64 = 0.5;
+
 impl ToInt {
-    /// Those that kernels round results by.
-    pub(super) const fn new(rounding: crate::round::Rounding) -> Option<Self> {
-        use crate::round::Rounding;
-        match rounding {
-            Rounding::NearestEven => Some(Self::NearestEven),
-            Rounding::NearestAway => Some(Self::NearestAway),
-            Rounding::TowardZero => Some(Self::TowardZero),
-            Rounding::Down => Some(Self::Down),
-            Rounding::Up => Some(Self::Up),
-            _ => None,
-        }
+    /// All but stochastic rounding.
+    pub(super) const fn new(rounding: Rounding) -> Option<Self> {
+        Some(match rounding {
+            Rounding::NearestEven => Self::NearestEven,
+            Rounding::NearestOdd => Self::NearestOdd,
+            Rounding::TowardZero => Self::TowardZero,
+            Rounding::Down => Self::Down,
+            Rounding::Up => Self::Up,
+            Rounding::AwayFromZero => Self::Above([NOTHING; 2]),
+            Rounding::NearestAway => Self::Above([LESS; 2]),
+            Rounding::NearestZero => Self::Above([HALF; 2]),
+            Rounding::NearestUp => Self::Above([LESS, HALF]),
+            Rounding::NearestDown => Self::Above([HALF, LESS]),
+            Rounding::Stochastic { .. } => return None,
+        })
     }
 }
 
@@ -58,35 +72,49 @@ pub(super) fn floor<const NATIVE: bool>(x: f64) -> f64 {
     t - f64::from(u8::from(t > x))
 }
 
-/// x rounded to an integer, `|x| < 2^51`: with the machine's instruction, or by adding a number
-/// whose last place is 1.
+/// The integer next to x, `|x| < 2^51`, toward zero: with the machine's instruction, or by adding a number whose last
+/// place is 1.
 #[inline(always)]
-pub(super) fn to_int<const NATIVE: bool>(x: f64, how: ToInt) -> f64 {
-    let away = |cut: f64| (cut.abs() + if (x - cut).abs() >= 0.5 { 1.0 } else { 0.0 }).copysign(x);
+fn cut<const NATIVE: bool>(x: f64) -> f64 {
     if NATIVE {
-        return match how {
-            ToInt::NearestEven => x.round_ties_even(),
-            ToInt::NearestAway => away(x.trunc()),
-            ToInt::TowardZero => x.trunc(),
-            ToInt::Down => x.floor(),
-            ToInt::Up => x.ceil(),
-        };
+        return x.trunc();
     }
     let magnitude = x.abs();
-    let r = match how {
-        ToInt::NearestEven => (magnitude + MAGIC) - MAGIC,
-        ToInt::TowardZero | ToInt::NearestAway => {
-            let t = (magnitude + MAGIC) - MAGIC;
-            let cut = t - f64::from(u8::from(t > magnitude));
-            if how == ToInt::NearestAway { away(cut.copysign(x)) } else { cut }
+    let t = (magnitude + MAGIC) - MAGIC;
+    (t - f64::from(u8::from(t > magnitude))).copysign(x)
+}
+
+/// The nearest integer, or of two the even one.
+#[inline(always)]
+fn nearest<const NATIVE: bool>(x: f64) -> f64 {
+    if NATIVE { x.round_ties_even() } else { ((x.abs() + MAGIC) - MAGIC).copysign(x) }
+}
+
+/// x rounded to an integer, `|x| < 2^51`.
+#[inline(always)]
+pub(super) fn to_int<const NATIVE: bool>(x: f64, how: ToInt) -> f64 {
+    match how {
+        ToInt::NearestEven => nearest::<NATIVE>(x),
+        ToInt::NearestOdd => {
+            let cut = cut::<NATIVE>(x);
+            away(x, cut, if nearest::<NATIVE>(x) == cut { LESS } else { HALF })
         }
-        ToInt::Down => floor::<NATIVE>(x),
+        ToInt::TowardZero => cut::<NATIVE>(x),
+        ToInt::Down if NATIVE => x.floor(),
+        ToInt::Down => floor::<NATIVE>(x).copysign(x),
+        ToInt::Up if NATIVE => x.ceil(),
         ToInt::Up => {
             let t = (x + MAGIC) - MAGIC;
-            t + f64::from(u8::from(t < x))
+            (t + f64::from(u8::from(t < x))).copysign(x)
         }
-    };
-    r.copysign(x)
+        ToInt::Above([positive, negative]) => away(x, cut::<NATIVE>(x), if x < 0.0 { negative } else { positive }),
+    }
+}
+
+/// One more than x cut toward zero, where that left more than the bound.
+#[inline(always)]
+fn away(x: f64, cut: f64, bound: f64) -> f64 {
+    (cut.abs() + f64::from(u8::from((x - cut).abs() > bound))).copysign(x)
 }
 
 /// How a sum is rounded to the output: docs/numerics.md, 4.12, step 7.
@@ -110,7 +138,7 @@ pub(super) struct Encode {
 impl Encode {
     /// Rounds one exact value of a magnitude well inside f64's range; it then fits into f32.
     #[inline(always)]
-    pub(super) fn apply<const NATIVE: bool>(&self, v: f64, how: ToInt) -> f32 {
+    pub(super) fn apply<const NATIVE: bool>(&self, v: f64, how: ToInt) -> f64 {
         let quantum = exponent(v).max(self.emin) - self.bits;
         let z = to_int::<NATIVE>(v * power(-quantum), how) * power(quantum);
         // A rounded zero keeps its sign, or is +0.
@@ -118,7 +146,7 @@ impl Encode {
         let z = if z != 0.0 && z.abs() < self.least { 0.0 } else { z };
         let [above, below] = self.over;
         let over = if v < 0.0 { below } else { above };
-        (if z.abs() >= self.limit { over } else { z }) as f32
+        if z.abs() >= self.limit { over } else { z }
     }
 
     /// `apply` on a row.
@@ -128,16 +156,17 @@ impl Encode {
         macro_rules! each {
             ($how:expr) => {
                 for j in 0..N {
-                    d[j] = encode.apply::<NATIVE>(v[j], $how);
+                    d[j] = encode.apply::<NATIVE>(v[j], $how) as f32;
                 }
             };
         }
         match self.rounding {
             ToInt::NearestEven => each!(ToInt::NearestEven),
-            ToInt::NearestAway => each!(ToInt::NearestAway),
+            ToInt::NearestOdd => each!(ToInt::NearestOdd),
             ToInt::TowardZero => each!(ToInt::TowardZero),
             ToInt::Down => each!(ToInt::Down),
             ToInt::Up => each!(ToInt::Up),
+            ToInt::Above(bounds) => each!(ToInt::Above(bounds)),
         }
         d
     }
@@ -197,11 +226,12 @@ pub(super) fn two_sum(x: f64, y: f64) -> (f64, f64) {
     (sum, (x - (sum - other)) + (y - other))
 }
 
-/// An exact sum in one or two parts, rounded to odd in f64 and then to f32.
+/// An exact sum in one or two parts, rounded to odd: where nothing is lost, and else with a last bit of 1, so that a
+/// rounding to 51 bits or fewer is that of the sum.
 #[inline(always)]
-pub(super) fn odd(sum: f64, rest: f64) -> f32 {
+pub(super) fn odd(sum: f64, rest: f64) -> f64 {
     let (bits, inexact) = (sum.to_bits(), u64::from(rest != 0.0));
     // One less where the rest points toward zero, then odd.
     let toward = (bits ^ rest.to_bits()) >> 63 & inexact;
-    f64::from_bits(bits.wrapping_sub(toward) | inexact) as f32
+    f64::from_bits(bits.wrapping_sub(toward) | inexact)
 }

@@ -9,6 +9,7 @@
 //! [`crate::Gemm::isa`], holds kernels back to that set and what comes after it.
 
 pub(crate) mod buffer;
+mod chain;
 mod decode;
 mod exact;
 #[cfg(target_arch = "x86_64")]
@@ -271,6 +272,7 @@ pub(crate) fn row_class(rows: usize) -> usize {
 const ARRAYS: &[Select] = &[
     fma::select,
     without_fma::select,
+    chain::select,
     pairwise::select,
     round_down::select,
     exact::select,

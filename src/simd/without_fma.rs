@@ -120,7 +120,7 @@ impl Real for f32 {
     #[inline(always)]
     fn fma(a: f64, b: f64, d: f64) -> f64 {
         let (sum, rest) = two_sum(a * b, d);
-        let rounded = odd(sum, rest);
+        let rounded = odd(sum, rest) as Self;
         f64::from(if sum.is_finite() { rounded } else { sum as Self })
     }
 

@@ -73,6 +73,24 @@ fn exact_sums_hold_where_a_lost_product_decides() {
     }
 }
 
+/// Sums of more products than f64 has room for beside operands of half its bits: 40 of the largest are a tie, of which two
+/// others, of one unit in all, decide.
+#[test]
+fn exact_sums_of_many_products_hold_at_a_tie() {
+    let unit = Unit::find("custom/m8n8k64.f32.f16.f16.f32/dot:block=64:exact=yes:out=rne:negative-zero=yes").unwrap();
+    let number = |p: usize, [plus, minus]: [f64; 2]| match p {
+        0..40 => 2047.0 * 2f64.powi(3),
+        40 => plus / 1024.0,
+        41 => minus / 1024.0,
+        _ => 0.0,
+    };
+    for [m, n] in [[1, 1], [9, 17]] {
+        let a = |_: usize, p: usize| number(p, [1025.0, -1024.0]);
+        let b = |p: usize, _: usize| number(p, [1025.0, 1026.0]);
+        problem(&unit, [m, n, 64], a, b, |_, _| 0.0).check(&isas());
+    }
+}
+
 /// States grow until f64 has no place for the last places of products, of which one decides a tie.
 #[test]
 fn exact_sums_hold_where_states_leave_the_range() {

@@ -25,6 +25,7 @@ mod kernels_hard;
 mod kernels_lines;
 mod kernels_narrow;
 mod kernels_one_by_one;
+mod kernels_roundings;
 mod kernels_small;
 mod kernels_sums;
 mod kernels_tiles;

@@ -1,18 +1,21 @@
-//! SFMA: `d = fma(a_k, b_k, d)` for k in order, IEEE round to nearest even (AVX-512, AVX2).
+//! SFMA: `d = fma(a_k, b_k, d)` for k in order, rounded as IEEE has it (AVX-512, AVX2).
 //!
 //! The hardware's own FMA is the unit's, so this is a native product whose K order is never changed;
-//! only NaN payloads need care. Subnormals are kept, for nothing here sets the flags that flush them;
+//! only NaN payloads need care. Operands of formats that f32 holds become f32 or f64 as they are packed. Subnormals are kept, for nothing here sets the flags that flush them;
 //! where they are met and slow, the way around that is `subnormal`.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and loads and stores of whole rows")]
 
+mod directed;
 mod subnormal;
 mod vectors;
 
 use super::buffer::Buffer;
+use super::decode::{Decoder, Reader, Reading, in_f32};
 use super::flags;
 use super::prefetch;
 use super::processor;
+use super::wide::{self, Work};
 use super::{Avx2, Avx512, Isa};
 use crate::accumulate::{Recipe, SequentialFma};
 use crate::format::{F32, F64, FormatSpec};
@@ -21,10 +24,11 @@ use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
 use crate::round::Rounding;
 use crate::special::NanRule;
 use crate::unit::Unit;
-use crate::view::{Rows, View, words_mut};
+use crate::view::{Rows, View, words, words_mut};
 use core::arch::x86_64::_MM_HINT_ET0;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
+use directed::Directed;
 use std::sync::Arc;
 use subnormal::{Columns, Reach, Scales, any_subnormal, begin, tame_rows};
 use vectors::{f32x8, f32x16, f64x4, f64x8};
@@ -34,31 +38,77 @@ const MR: usize = 6;
 /// Rows of a tile: few, so that A's part of it stays in the second-level cache beside B's.
 const MC: usize = 96;
 
-/// The kernel, where it is exact: operands and results all in f32, or all in f64.
+/// The kernel, where it is exact: results in f32 or f64, operands in the same or in formats that f32 holds.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
-    let Some(Recipe::Sequential(SequentialFma { rounding: Rounding::NearestEven, nan })) = unit.recipe else {
+    let Some(Recipe::Sequential(SequentialFma { rounding, nan })) = unit.recipe else { return None };
+    let is = |format: &FormatSpec, spec: FormatSpec| FormatSpec { name: spec.name, ..*format } == spec;
+    let wide = if is(&unit.d, F64) { F64 } else { F32 };
+    let directed = Directed::new(rounding);
+    let known = directed.is_some() || rounding == Rounding::NearestEven;
+    if !known || !is(&unit.c, wide) || !is(&unit.d, wide) || unit.scale.is_some() {
         return None;
+    }
+    // How an operand is read; none where it is of that type itself.
+    let read = |format: FormatSpec| -> Option<Option<Decoder>> {
+        if is(&format, wide) {
+            return Some(None);
+        }
+        let narrow = in_f32(&format) && format.storage_bits <= 32;
+        narrow.then(|| Some(Decoder::new(format, Reading::default())))
     };
-    let k = unit.shape.k;
-    let all = |spec: FormatSpec| {
-        [unit.a, unit.b, unit.c, unit.d].iter().all(|f| FormatSpec { name: spec.name, ..*f } == spec)
-    };
-    let (all_f32, all_f64) = (all(F32), all(F64));
-    if let Some(proof) = Avx512::new(isa).filter(|_| all_f32 || all_f64) {
-        let assists = processor::is_slow(proof.avx2());
-        return Some(if all_f32 {
-            Arc::new(Sfma32Avx512 { nan, k, assists, _proof: proof })
+    let (k, read) = (unit.shape.k, [read(unit.a)?, read(unit.b)?]);
+    let assists = |proof: Avx2| directed.is_none() && processor::is_slow(proof);
+    if let Some(proof) = Avx512::new(isa) {
+        let assists = assists(proof.avx2());
+        return Some(if wide == F32 {
+            Arc::new(Sfma32Avx512 { nan, k, directed, read, isa, assists, _proof: proof })
         } else {
-            Arc::new(Sfma64Avx512 { nan, k, assists, _proof: proof })
+            Arc::new(Sfma64Avx512 { nan, k, directed, read, isa, assists, _proof: proof })
         });
     }
-    let proof = Avx2::new(isa).filter(|_| all_f32 || all_f64)?;
-    let assists = processor::is_slow(proof);
-    Some(if all_f32 {
-        Arc::new(Sfma32Avx2 { nan, k, assists, _proof: proof })
+    let proof = Avx2::new(isa)?;
+    let assists = assists(proof);
+    Some(if wide == F32 {
+        Arc::new(Sfma32Avx2 { nan, k, directed, read, isa, assists, _proof: proof })
     } else {
-        Arc::new(Sfma64Avx2 { nan, k, assists, _proof: proof })
+        Arc::new(Sfma64Avx2 { nan, k, directed, read, isa, assists, _proof: proof })
     })
+}
+
+/// Codes of a format to be read.
+struct Read<'a, T> {
+    decoder: &'a Decoder,
+    codes: &'a [u32],
+    to: &'a mut Vec<T>,
+}
+
+impl<T: From<f32> + Copy> Work for Read<'_, T> {
+    #[inline(always)]
+    fn run<const NATIVE: bool>(self) {
+        match self.decoder.fields {
+            Some(fields) => self.by(&fields),
+            None => {
+                let decoder = self.decoder;
+                self.by(decoder);
+            }
+        }
+    }
+}
+
+impl<T: From<f32> + Copy> Read<'_, T> {
+    #[inline(always)]
+    fn by(self, reader: &impl Reader) {
+        const LANES: usize = 16;
+        let (sixteens, rest) = self.codes.as_chunks::<LANES>();
+        self.to.clear();
+        self.to.reserve(self.codes.len());
+        for codes in sixteens {
+            self.to.extend_from_slice(&reader.lanes(codes).0.map(T::from));
+        }
+        let mut codes = [0; LANES];
+        codes[..rest.len()].copy_from_slice(rest);
+        self.to.extend_from_slice(&reader.lanes(&codes).0.map(T::from)[..rest.len()]);
+    }
 }
 
 /// Positions of K that are worth a look at the first operands.
@@ -101,6 +151,11 @@ macro_rules! sfma {
             nan: NanRule,
             /// Products per unit step.
             k: usize,
+            /// The rounding, if not to nearest even.
+            directed: Option<Directed>,
+            /// How A and B are read, if they are not of this type.
+            read: [Option<Decoder>; 2],
+            isa: Isa,
             /// Whether subnormal numbers are slow here.
             assists: bool,
             _proof: $proof,
@@ -216,6 +271,9 @@ macro_rules! sfma {
             #[inline]
             #[target_feature(enable = $features)]
             fn tile_of(&self, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
+                if let Some(how) = self.directed {
+                    return self.directed_tile(how, a, b, state);
+                }
                 match state.size[1].div_ceil($lanes) {
                     $($fewer => self.rows_of::<$fewer>(a, b, state),)*
                     _ => self.rows_of::<$vectors>(a, b, state),
@@ -275,6 +333,26 @@ macro_rules! sfma {
                         let x = $v::one_nan(d[r][v], nan);
                         // SAFETY: as for the loads.
                         unsafe { $v::store(c.add(r * ld + v * $lanes), lanes(v), x) }
+                    }
+                }
+            }
+
+            /// A tile whose FMAs do not round to nearest.
+            #[target_feature(enable = $features)]
+            fn directed_tile(&self, how: Directed, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
+                let State { size: [rows, columns], start, ld, at } = state;
+                let (b, mut sums) = (b.as_chunks().0, [[0.0; Self::NR]; MR]);
+                if !start {
+                    for (sums, at) in sums.iter_mut().zip(at.chunks(ld)).take(rows) {
+                        sums[..columns].copy_from_slice(&at[..columns]);
+                    }
+                }
+                assert!(a.iter().all(|row| row.len() == b.len()));
+                // SAFETY: rows of A are as long as the panel of B is deep, as asserted above.
+                unsafe { directed::$v(how, a.map(<[$ty]>::as_ptr), b, &mut sums) }
+                for (sums, at) in sums.iter().zip(at.chunks_mut(ld)).take(rows) {
+                    for (sum, at) in sums.iter().zip(&mut at[..columns]) {
+                        *at = if sum.is_nan() { self.nan() } else { *sum };
                     }
                 }
             }
@@ -351,13 +429,32 @@ macro_rules! sfma {
                 panel.put_packed(packed);
             }
 
-            /// The staged codes as a matrix of `shape`.
-            fn staged<R>(panel: &mut Panel, shape: [usize; 2], f: impl FnOnce(&mut Panel, &View<'_, $bits>) -> R) {
+            /// The staged codes of side A or B, read if they must be, as a matrix of `shape`.
+            fn staged<R>(
+                &self,
+                side: usize,
+                panel: &mut Panel,
+                shape: [usize; 2],
+                f: impl FnOnce(&mut Panel, &View<'_, $bits>) -> R,
+            ) {
                 let codes = core::mem::take(&mut panel.codes);
-                let Staged::$codes(words) = &codes else { unreachable!("operands of this width") };
-                let view = View::from_slice(words, shape, [shape[1] as isize, 1], 0);
+                let mut numbers = Vec::<$ty>::new();
+                let view = match (&self.read[side], &codes) {
+                    (Some(decoder), codes) => {
+                        let codes = codes.narrow();
+                        wide::on(self.isa, Read { decoder, codes, to: &mut numbers });
+                        View::from_slice(words(&numbers).unwrap_or_default(), shape, [shape[1] as isize, 1], 0)
+                    }
+                    (None, Staged::$codes(codes)) => View::from_slice(codes, shape, [shape[1] as isize, 1], 0),
+                    _ => unreachable!("operands of this width"),
+                };
                 f(panel, &view.expect("as many codes as elements"));
                 panel.codes = codes;
+            }
+
+            /// Whether the operand of side A or B is of this type.
+            const fn is_own(&self, side: usize) -> bool {
+                self.read[side].is_none()
             }
         }
 
@@ -367,7 +464,13 @@ macro_rules! sfma {
             }
 
             fn why(&self) -> String {
-                concat!("a chain of ", $text, " fused multiply-adds to nearest even: the processor's own").into()
+                let rounding = match self.directed {
+                    None => "to nearest even",
+                    Some(Directed::Down) => "rounded down",
+                    Some(Directed::Up) => "rounded up",
+                    Some(Directed::TowardZero) => "rounded toward zero",
+                };
+                format!(concat!("a chain of ", $text, " fused multiply-adds {}: the processor's own"), rounding)
             }
 
             fn tile(&self) -> [usize; 2] {
@@ -383,28 +486,35 @@ macro_rules! sfma {
             }
 
             fn pack_a(&self, panel: &mut Panel) {
-                Self::staged(panel, [panel.lines, panel.k], Self::pack_rows);
+                self.staged(0, panel, [panel.lines, panel.k], Self::pack_rows);
             }
 
             fn pack_b(&self, panel: &mut Panel) {
-                Self::staged(panel, [panel.k, panel.lines], Self::pack_columns);
+                self.staged(1, panel, [panel.k, panel.lines], Self::pack_columns);
             }
 
             fn pack_a_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
                 let Codes::$width(view) = codes else { return false };
+                if !self.is_own(0) {
+                    return false;
+                }
                 Self::pack_rows(panel, view);
                 true
             }
 
             fn pack_b_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
                 let Codes::$width(view) = codes else { return false };
+                if !self.is_own(1) {
+                    return false;
+                }
                 Self::pack_columns(panel, view);
                 true
             }
 
             fn is_direct(&self, a: &Codes<'_>) -> bool {
                 // One step of a unit, at least, is a chunk of K.
-                matches!(a, Codes::$width(view) if view.row(0).is_some()) && self.k <= Self::DEPTH
+                let rows = matches!(a, Codes::$width(view) if view.row(0).is_some());
+                rows && self.is_own(0) && self.k <= Self::DEPTH
             }
 
             fn direct(&self, a: &Codes<'_>, b: &Panel, start: bool, d: Lanes<'_>, ld: usize) {
@@ -417,6 +527,9 @@ macro_rules! sfma {
             }
 
             fn row_in_place(&self, a: &Codes<'_>, b: &Codes<'_>, d: Lanes<'_>) -> bool {
+                if !self.is_own(0) || !self.is_own(1) || self.directed.is_some() {
+                    return false;
+                }
                 let (Codes::$width(a), Codes::$width(b), Lanes::$codes(d)) = (a, b, d) else { return false };
                 let (Some(a), Some(b), Some(d)) = (a.words::<$ty>(), b.words::<$ty>(), words_mut(d)) else {
                     return false;
