@@ -4,9 +4,8 @@
 
 use super::Isa;
 use super::decode::{Reading, SPECIAL, WIDE, in_f32};
-use super::general;
 use super::general_body::special;
-use super::lanes::{Encode, Lane, any_endless, each, odd, power, two_sum};
+use super::lanes::{Lane, any_endless, each, odd, power, two_sum};
 use super::rows::{Block, Body, Rows, Side};
 use super::values::Layout;
 use super::wide::{in_order, over};
@@ -23,7 +22,7 @@ const MOST: usize = 64;
 /// Products whose sum f64 holds where operands take half of its bits each: `Seen::flags` has room for so many.
 const ROOM: usize = 32;
 
-/// The kernel for exact sums of up to 64 products of formats that f32 holds.
+/// The kernel for exact sums of up to 64 products, of formats that f32 holds, in f32 to nearest even.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let (body, blocks, nan) = body(unit)?;
     let reading = Reading { spans: true, ..Reading::default() };
@@ -35,20 +34,26 @@ pub(crate) fn select_few_rows(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> 
     (isa == Isa::Avx512).then(|| select(unit, isa)).flatten()
 }
 
-/// The same on register tiles: to nearest even in f32, of two products or of bounded ones.
+/// The same on register tiles: of two products or of bounded ones.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn select_tiles(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let (body, blocks, nan) = body(unit)?;
-    let tiles = body.encode.is_none() && (body.group <= 2 || body.bounded);
+    let tiles = body.group <= 2 || body.bounded;
     tiles.then(|| super::tiles::exact(unit, isa, body, &blocks, nan)).flatten()
 }
 
-/// What is computed of a unit, its groups of products, and its NaN.
+/// What is computed of a unit, its groups of products, and its NaN: results in f32, to nearest even. Everything else is
+/// left to `general`.
 fn body(unit: &Unit) -> Option<(Exact, Vec<Vec<usize>>, NanRule)> {
     let Some(Recipe::Generic(g)) = unit.recipe else { return None };
-    // Everything that an exact sum has beside its blocks and its rounding, at the settings of Exact.
+    let widths = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits);
+    let f32_out = widths(&unit.d) == widths(&F32) && g.output_bits.is_none_or(|bits| bits >= 23);
+    // Everything that an exact sum has beside its blocks, at the settings of Exact. No sum of multiples of f32's smallest
+    // number rounds to zero.
     let plain = GenericDot {
         exact: true,
+        output_rounding: Rounding::NearestEven,
+        negative_zero: g.negative_zero || last(unit) < -149,
         c: CPosition::With,
         flush_inputs: false,
         flush_results: false,
@@ -57,30 +62,33 @@ fn body(unit: &Unit) -> Option<(Exact, Vec<Vec<usize>>, NanRule)> {
         ..g
     };
     let group = g.block.min(unit.shape.k);
-    let (low, high) = (|f: &FormatSpec| f.emin() - f.fraction_bits as i32, |f: &FormatSpec| f.max().exponent + 1);
-    let (last, top) = (low(&unit.a) + low(&unit.b), high(&unit.a) + high(&unit.b));
-    let products = unit.a.fraction_bits + unit.b.fraction_bits + 2 <= 48;
-    if plain != g || !in_f32(&unit.a) || !in_f32(&unit.b) || !products || group > MOST || unit.scale.is_some() {
+    if plain != g || !f32_out || !fits(unit, group) || unit.scale.is_some() {
         return None;
     }
-    let widths = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits);
-    let f32_out = widths(&unit.d) == widths(&F32) && g.output_bits.is_none_or(|bits| bits >= 23);
-    // No sum of multiples of f32's smallest number rounds to zero.
-    let zeros = g.negative_zero || last >= -149;
-    let native = f32_out && zeros && g.output_rounding == Rounding::NearestEven;
-    let encode = if native { None } else { Some(general::encode(&g, &unit.d)?) };
-    let body = Exact { group, bounded: last >= -48 && top <= 36, encode };
-    Some((body, g.pattern.blocks(unit.shape.k, g.block), g.nan))
+    Some((Exact { group, bounded: bounded(unit) }, g.pattern.blocks(unit.shape.k, g.block), g.nan))
+}
+
+/// Whether exact sums are computed of a unit's formats and so many products: of up to 48 bits.
+pub(super) fn fits(unit: &Unit, group: usize) -> bool {
+    let products = unit.a.fraction_bits + unit.b.fraction_bits + 2;
+    in_f32(&unit.a) && in_f32(&unit.b) && products <= 48 && group <= MOST
+}
+
+/// The exponent of a place at or below the last ones of all products.
+fn last(unit: &Unit) -> i32 {
+    unit.a.emin() - unit.a.fraction_bits as i32 + unit.b.emin() - unit.b.fraction_bits as i32
+}
+
+/// Whether products are multiples of 2^-48 below 2^36, as f16's are.
+pub(super) fn bounded(unit: &Unit) -> bool {
+    last(unit) >= -48 && unit.a.max().exponent + unit.b.max().exponent + 2 <= 36
 }
 
 /// The recipe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exact {
     pub(super) group: usize,
-    /// Whether products are multiples of 2^-48 below 2^36, as f16's are.
     bounded: bool,
-    /// How sums are rounded, if not to nearest even in f32.
-    encode: Option<Encode>,
 }
 
 impl Body for Exact {
@@ -100,20 +108,7 @@ impl Body for Exact {
     #[inline(always)]
     fn block<const NATIVE: bool, const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>, c: [f32; N]) -> [f32; N] {
         let endless = any_endless(c);
-        let products = k.a.iter().copied().zip(k.b);
-        let sum = if k.flags & WIDE == 0 && k.a.len() <= ROOM {
-            of_two(whole(k), c)
-        } else if k.a.len() <= 2 {
-            of_parts(pair(products), c)
-        } else if self.bounded {
-            of_parts(split(products, -8), c)
-        } else {
-            of_many(products, c)
-        };
-        let d = match &self.encode {
-            None => each(sum, |sum| sum as f32),
-            Some(encode) => encode.row::<NATIVE, N>(sum),
-        };
+        let d = each(total(k, each(c, f64::from), self.bounded), |sum| sum as f32);
         if k.flags & SPECIAL != 0 || endless { special(k, c, d, false) } else { d }
     }
 
@@ -124,6 +119,24 @@ impl Body for Exact {
     #[inline(always)]
     fn end<const NATIVE: bool, const N: usize>(&self, _: [f32; N], d: [f32; N]) -> [f32; N] {
         d
+    }
+}
+
+/// The sum of a block's products and c, rounded to odd.
+#[inline(always)]
+pub(super) fn total<const N: usize, A: Side<N>>(k: &Block<'_, N, A>, c: [f64; N], bounded: bool) -> [f64; N] {
+    let (products, mut scale) = (k.a.iter().copied().zip(k.b), [0f64; N]);
+    for j in 0..N {
+        scale[j] = power(k.scale(j));
+    }
+    if k.flags & WIDE == 0 && k.a.len() <= ROOM {
+        of_two(whole(k), scale, c)
+    } else if k.a.len() <= 2 {
+        of_parts(pair(products), scale, c)
+    } else if bounded {
+        of_parts(split(products, -8), scale, c)
+    } else {
+        of_many(products, scale, c)
     }
 }
 
@@ -179,12 +192,12 @@ pub(super) fn split<'a, T: Copy + Into<f64> + 'a, const N: usize>(
     (high, low)
 }
 
-/// The sum with c, rounded to odd.
+/// The sum, times a power of two, with c, rounded to odd.
 #[inline(always)]
-fn of_two<const N: usize>(sum: [f64; N], c: [f32; N]) -> [f64; N] {
+fn of_two<const N: usize>(sum: [f64; N], scale: [f64; N], c: [f64; N]) -> [f64; N] {
     let (mut total, mut rest) = (sum, sum);
     for j in 0..N {
-        (total[j], rest[j]) = two_sum(sum[j], c[j].into());
+        (total[j], rest[j]) = two_sum(sum[j] * scale[j], c[j]);
     }
     // Sums of narrow numbers hardly ever leave anything.
     if rest.iter().any(|r| *r != 0.0) {
@@ -195,13 +208,13 @@ fn of_two<const N: usize>(sum: [f64; N], c: [f32; N]) -> [f64; N] {
     total
 }
 
-/// The sum of two parts and c, rounded to odd.
+/// The sum of two parts, times a power of two, and c, rounded to odd.
 #[inline(always)]
-fn of_parts<const N: usize>((high, low): ([f64; N], [f64; N]), c: [f32; N]) -> [f64; N] {
+fn of_parts<const N: usize>((high, low): ([f64; N], [f64; N]), scale: [f64; N], c: [f64; N]) -> [f64; N] {
     let mut total = [0f64; N];
     for j in 0..N {
-        let (sum, r) = two_sum(high[j], low[j]);
-        let (sum, u) = two_sum(sum, c[j].into());
+        let (sum, r) = two_sum(high[j] * scale[j], low[j] * scale[j]);
+        let (sum, u) = two_sum(sum, c[j]);
         let (v, w) = two_sum(u, r);
         let (sum, v) = two_sum(sum, v);
         // Only the sign of the rest counts, and w is below v's last place.
@@ -210,14 +223,14 @@ fn of_parts<const N: usize>((high, low): ([f64; N], [f64; N]), c: [f32; N]) -> [
     total
 }
 
-/// The same in f32.
+/// Parts of a sum without a scale, and c, in f32.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn rounded<const N: usize>(parts: ([f64; N], [f64; N]), c: [f32; N]) -> [f32; N] {
-    each(of_parts(parts, c), |sum| sum as f32)
+    each(of_parts(parts, [1.0; N], each(c, f64::from)), |sum| sum as f32)
 }
 
-/// The sum of products, however far apart, and c, rounded to odd.
+/// The sum of products, however far apart, times a power of two, and c, rounded to odd.
 ///
 /// Numbers whose bits do not overlap, from the smallest on, whose sum is that of all terms so far: each new one is added
 /// to the smallest, what that leaves stays, and the sum goes on to the next (J. R. Shewchuk, Adaptive precision
@@ -225,14 +238,15 @@ pub(super) fn rounded<const N: usize>(parts: ([f64; N], [f64; N]), c: [f32; N]) 
 #[inline(always)]
 fn of_many<'a, const N: usize>(
     products: impl Iterator<Item = (impl Lane<f32, N>, &'a [f32; N])>,
-    c: [f32; N],
+    scale: [f64; N],
+    c: [f64; N],
 ) -> [f64; N] {
     let (mut parts, mut count) = ([[0f64; N]; MOST + 1], 1);
-    parts[0] = each(c, f64::from);
+    parts[0] = c;
     for (a, b) in products {
         let mut sum = [0f64; N];
         for j in 0..N {
-            sum[j] = f64::from(a.at(j)) * f64::from(b[j]);
+            sum[j] = f64::from(a.at(j)) * f64::from(b[j]) * scale[j];
         }
         for part in &mut parts[..count] {
             in_order();

@@ -1,9 +1,10 @@
-//! The aligned dot-add with every parameter (docs/numerics.md, 4.12), on any instruction set: the
+//! The generic dot-add with every parameter (docs/numerics.md, 4.12), on any instruction set: the
 //! kernel of custom units, and FDA's where no sharper one is.
 
 use super::Isa;
 use super::decode::{Reading, in_f32};
-use super::general_body::{self, Finish, Params};
+use super::exact;
+use super::general_body::{self, Finish, Params, Sums};
 use super::lanes::{Encode, ToInt};
 use super::rows::Rows;
 use super::values::Layout;
@@ -14,7 +15,7 @@ use crate::round::Rounding;
 use crate::unit::Unit;
 use std::sync::Arc;
 
-/// The kernel for aligned generic recipes of formats that f32 holds.
+/// The kernel for generic recipes of formats that f32 holds.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     kernel(unit, isa, |_, _| true)
 }
@@ -35,16 +36,21 @@ fn kernel(unit: &Unit, isa: Isa, wanted: impl FnOnce(&GenericDot, &Params) -> bo
     let Some(Recipe::Generic(g)) = unit.recipe else { return None };
     let params = params(&g, unit).filter(|params| wanted(&g, params))?;
     let layout = Layout::new(unit.shape.k, &g.pattern.blocks(unit.shape.k, g.block));
-    Rows::kernel(unit, isa, params, layout, Reading::from(&g), g.nan)
+    let reading = Reading { spans: g.exact, ..Reading::from(&g) };
+    Rows::kernel(unit, isa, params, layout, reading, g.nan)
 }
 
 /// The recipe as the body wants it, if it is one that the body computes exactly.
 fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
     let block = g.block.min(unit.shape.k);
-    let sums = g.frac_bits + 4 + (block + 1).ilog2();
+    // Bits of a sum and its sticky bits; products are exact in f64.
+    let sums = match g.frac_bits + 4 + (block + 1).ilog2() {
+        _ if g.exact => exact::fits(unit, block).then(|| Sums::Exact { bounded: exact::bounded(unit) })?,
+        ..=51 => Sums::Whole,
+        ..=90 => Sums::Parts,
+        _ => return None,
+    };
     let alignment = ToInt::new(g.alignment)?;
-    // A sum and its sticky bits are integers that f64 holds; products are exact in f64.
-    let exact = !g.exact && sums <= 51 && in_f32(&unit.a) && in_f32(&unit.b);
     // A zero product's own exponent is not that of its normalised value.
     let zeros = g.normalise_products && g.zero_products == crate::accumulate::ZeroProducts::OwnExponent;
     let scaled = unit.scale.is_some_and(|rule| {
@@ -59,7 +65,7 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
     };
     // Between blocks, c is of d's format.
     let changes = (block < unit.shape.k || g.c == CPosition::Last) && unit.c.emin() != unit.d.emin();
-    if changes || !exact || zeros || scaled || floor.is_some_and(|e| e.abs() > 400) {
+    if changes || !in_f32(&unit.a) || !in_f32(&unit.b) || zeros || scaled || floor.is_some_and(|e| e.abs() > 400) {
         return None;
     }
     let encode = encode(g, &unit.d)?;
@@ -67,6 +73,7 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
     let of_c = 2 << g.frac_bits.min(28);
     Some(Params {
         frac_bits: g.frac_bits as i32,
+        sums,
         alignment,
         sticky: g.sticky,
         normalise: g.normalise_products,
@@ -96,7 +103,7 @@ fn power_f32(e: i32) -> f32 {
 
 /// How many products fit into a sum of i32; 0 where products are not for f32 lanes at all.
 fn chunk(g: &GenericDot, unit: &Unit, block: usize) -> usize {
-    let plain = g.alignment == Rounding::TowardZero && !g.sticky && !g.normalise_products;
+    let plain = !g.exact && g.alignment == Rounding::TowardZero && !g.sticky && !g.normalise_products;
     let narrow = unit.a.fraction_bits + unit.b.fraction_bits + 2 <= 24;
     let floor = match g.floor {
         Floor::ZeroC => unit.d.emin() < general_body::LOWEST.into(),
@@ -127,8 +134,7 @@ fn finish(g: &GenericDot, unit: &Unit, encode: &Encode) -> Finish {
     }
 }
 
-/// How results are rounded; `None` for stochastic rounding.
-pub(super) fn encode(g: &GenericDot, d: &FormatSpec) -> Option<Encode> {
+fn encode(g: &GenericDot, d: &FormatSpec) -> Option<Encode> {
     let bits = g.output_bits.map_or(d.fraction_bits, |p| p.min(d.fraction_bits)) as i32;
     let top = super::lanes::power(d.max().exponent);
     let max = top * (2.0 - super::lanes::power(-bits));

@@ -4,7 +4,8 @@
 #![allow(unsafe_code, reason = "conversions without a check, whose range the exponents prove")]
 
 use super::decode::{FAR, LOW, SPECIAL};
-use super::lanes::{Encode, Lane, ToInt, any, any_endless, each, exponent, narrow_power, power, to_int};
+use super::exact;
+use super::lanes::{Encode, Lane, ToInt, any, any_endless, each, exponent, narrow_power, odd, power, to_int, two_sum};
 use super::rows::{Block, Body, Side};
 use super::wide::{in_order, over, truncate};
 use crate::accumulate::CPosition;
@@ -21,6 +22,7 @@ const NOTHING: i32 = -900;
 pub(super) struct Params {
     /// F.
     pub(super) frac_bits: i32,
+    pub(super) sums: Sums,
     pub(super) alignment: ToInt,
     pub(super) sticky: bool,
     pub(super) normalise: bool,
@@ -46,6 +48,17 @@ pub(super) struct Params {
     pub(super) room: i32,
 }
 
+/// Sums in f64 lanes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sums {
+    /// Of aligned terms, integers that f64 holds.
+    Whole,
+    /// The same in two parts.
+    Parts,
+    /// Of terms as they are; and whether products are [`exact::bounded`].
+    Exact { bounded: bool },
+}
+
 /// How sums in f32 lanes are rounded.
 #[derive(Debug)]
 pub(super) enum Finish {
@@ -59,14 +72,19 @@ pub(super) enum Finish {
 
 impl Body for Params {
     fn name(&self) -> &'static str {
-        if self.chunk > 0 { "aligned, f32 lanes" } else { "aligned, f64 lanes" }
+        match self.sums {
+            Sums::Exact { .. } => "exact, f64 lanes",
+            _ if self.chunk > 0 => "aligned, f32 lanes",
+            _ => "aligned, f64 lanes",
+        }
     }
 
     fn why(&self) -> String {
-        let lanes = if self.chunk > 0 {
-            "products fit f32 and their sums i32"
-        } else {
-            "products and sums of up to 51 bits fit f64"
+        let lanes = match self.sums {
+            Sums::Exact { .. } => return "an exact sum of formats that f32 holds: f64 sums without error".into(),
+            _ if self.chunk > 0 => "products fit f32 and their sums i32",
+            Sums::Whole => "products and sums of up to 51 bits fit f64",
+            Sums::Parts => "products fit f64 and sums of up to 90 bits two of them",
         };
         format!("an aligned sum of formats that f32 holds, F = {}: {lanes}", self.frac_bits)
     }
@@ -88,10 +106,18 @@ impl Body for Params {
     }
 }
 
+impl Params {
+    /// Whether it matters which exponent is the largest: exact sums only ask how large products are.
+    #[inline(always)]
+    fn needs_exponents(&self) -> bool {
+        self.limit || !matches!(self.sums, Sums::Exact { .. })
+    }
+}
+
 /// d of a block.
 #[inline(always)]
 fn block<const NATIVE: bool, const N: usize, A: Side<N>>(k: &Block<'_, N, A>, c: [f32; N], p: &Params) -> [f32; N] {
-    let products = largest(k);
+    let products = if p.needs_exponents() { largest(k) } else { [0; N] };
     let c = if p.c_flush > 0.0 { flushed(c, p) } else { c };
     if p.chunk > 0 && k.flags & (SPECIAL | FAR) == 0 {
         let done = narrow::<NATIVE, N, A>(k, c, products, p);
@@ -338,25 +364,31 @@ fn wide_block<const NATIVE: bool, const N: usize, A: Side<N>>(
         let finite = if c[j].is_finite() { c[j] } else { 0.0 };
         term[j] = if with_c { finite.into() } else { 0.0 };
     }
-    let products = if p.normalise { normalised(k) } else { each(products, i32::from) };
-    let e = exponents(k, &term, products, p);
+    let e = if p.needs_exponents() {
+        let products = if p.normalise { normalised(k) } else { each(products, i32::from) };
+        exponents(k, &term, products, p)
+    } else {
+        [0; N]
+    };
     // A loop for each rounding, which must not choose in it.
     macro_rules! by {
         ($how:expr) => {
-            if p.sticky {
-                aligned::<NATIVE, true, N, A>(k, term, &e, p, $how)
-            } else {
-                aligned::<NATIVE, false, N, A>(k, term, &e, p, $how)
+            match (matches!(p.sums, Sums::Parts), p.sticky) {
+                (false, false) => aligned::<NATIVE, false, N, A>(k, term, &e, p, $how),
+                (false, true) => aligned::<NATIVE, true, N, A>(k, term, &e, p, $how),
+                (true, false) => in_parts::<NATIVE, false, N, A>(k, term, &e, p, $how),
+                (true, true) => in_parts::<NATIVE, true, N, A>(k, term, &e, p, $how),
             }
         };
     }
-    let total = match p.alignment {
-        ToInt::NearestEven => by!(ToInt::NearestEven),
-        ToInt::TowardZero => by!(ToInt::TowardZero),
-        ToInt::Down => by!(ToInt::Down),
-        ToInt::Up => by!(ToInt::Up),
-        ToInt::NearestOdd => by!(ToInt::NearestOdd),
-        ToInt::Above(bounds) => by!(ToInt::Above(bounds)),
+    let total = match (p.sums, p.alignment) {
+        (Sums::Exact { bounded }, _) => exact::total(k, term, bounded),
+        (_, ToInt::NearestEven) => by!(ToInt::NearestEven),
+        (_, ToInt::TowardZero) => by!(ToInt::TowardZero),
+        (_, ToInt::Down) => by!(ToInt::Down),
+        (_, ToInt::Up) => by!(ToInt::Up),
+        (_, ToInt::NearestOdd) => by!(ToInt::NearestOdd),
+        (_, ToInt::Above(bounds)) => by!(ToInt::Above(bounds)),
     };
     let mut d = p.encode.row::<NATIVE, N>(total);
     let beyond = p.limit && any(each(e, |e| e > 120));
@@ -430,6 +462,46 @@ fn aligned<const NATIVE: bool, const STICKY: bool, const N: usize, A: Side<N>>(
         sum[j] *= power(e[j] - f - i32::from(STICKY));
     }
     sum
+}
+
+/// (5) and (6) The sum of the aligned terms, rounded to odd.
+#[inline(always)]
+fn in_parts<const NATIVE: bool, const STICKY: bool, const N: usize, A: Side<N>>(
+    k: &Block<'_, N, A>,
+    term: [f64; N],
+    e: &[i32; N],
+    p: &Params,
+    how: ToInt,
+) -> [f64; N] {
+    // Adding it leaves multiples of 2^40 of integers below 2^90; the rest is at most half of that.
+    const GRID: f64 = 1.5 * (1u128 << 92) as f64;
+    // From here on products and c, of 48 bits at most, are integers, and without an instruction `units` does not hold.
+    const WHOLE: f64 = (1u64 << 51) as f64;
+    let (mut high, mut low, f) = ([0f64; N], [0f64; N], p.frac_bits);
+    let add = |x: f64, high: &mut f64, low: &mut f64| {
+        let whole = if STICKY { 2.0 * x } else { x };
+        let units = if x.abs() < WHOLE { units::<NATIVE, STICKY>(x, how) } else { whole };
+        let part = (units + GRID) - GRID;
+        *high += part;
+        *low += units - part;
+    };
+    let mut scale = [0f64; N];
+    for j in 0..N {
+        scale[j] = power((f - e[j] + k.scale(j)).clamp(-1000, 1000));
+        add(term[j] * power(f - e[j]), &mut high[j], &mut low[j]);
+    }
+    for (b, a) in k.b.iter().zip(k.a) {
+        in_order();
+        for j in 0..N {
+            add(f64::from(a.at(j)) * f64::from(b[j]) * scale[j], &mut high[j], &mut low[j]);
+        }
+    }
+    for j in 0..N {
+        let (sum, rest) = two_sum(high[j], low[j]);
+        // A sum of nothing but negative zeros is zero.
+        high[j] = (0.0 + odd(sum, rest)) * power(e[j] - f - i32::from(STICKY));
+    }
+    high
 }
 
 /// (5) A term as an integer; with a sticky bit, as twice that and the bit.

@@ -116,11 +116,11 @@ const FORMATS: [&str; 8] = ["f16", "bf16", "e4m3", "e5m2", "tf32", "e2m1", "f32"
 prop_compose! {
     fn custom()(
         formats in (0..8usize, 0..8usize, 0..4usize),
-        shape in (1..20usize, 0..3usize, 8..41u32, 1..24usize),
+        shape in (1..20usize, 0..3usize, 8..82u32, 1..24usize),
         rounding in (0..20usize, 0..20usize, 1..24u32),
         floor in (0..4usize, -20..20i32),
         flags: [bool; 8],
-        words in (0..3usize, any::<bool>(), any::<bool>()),
+        words in (0..3usize, any::<bool>(), any::<bool>(), 0..4usize),
     ) -> Unit {
         let [sticky, normalise, via_f16, flush_inputs, flush_results, limit, negative_zero, plain] = flags;
         let named = |name: &str| -> FormatSpec { *gemmulate::format::format_named(name).unwrap() };
@@ -128,7 +128,9 @@ prop_compose! {
         let g = GenericDot {
             block: shape.0,
             pattern: [Pattern::Runs, Pattern::EvenOdd, Pattern::InterleavedPairs][shape.1],
-            frac_bits: shape.2,
+            // Up to 40 more often than beyond.
+            frac_bits: if shape.2 % 4 < 3 { 8 + shape.2 % 33 } else { shape.2 },
+            exact: words.3 == 0,
             // Half of them as known designs have it, half in any way.
             alignment: *KNOWN.get(if plain { 0 } else { rounding.0 % 10 }).unwrap_or(&ROUNDINGS[rounding.0 / 2].0),
             sticky: sticky && !plain,

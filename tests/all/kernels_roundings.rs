@@ -97,6 +97,11 @@ fn exact_sums_in_every_rounding_are_the_references() {
                 pattern: rng.pick(&[Pattern::Runs, Pattern::EvenOdd, Pattern::InterleavedPairs]),
                 output_bits: rng.pick(&[None, None, Some(7), Some(23), Some(40)]),
                 negative_zero: rng.below(2) == 0,
+                c: rng.pick(&[CPosition::With, CPosition::With, CPosition::Late, CPosition::Last]),
+                flush_inputs: rng.below(4) == 0,
+                flush_results: rng.below(4) == 0,
+                product_limit: rng.below(4) == 0,
+                via_f16: rng.below(6) == 0,
                 nan: rng.pick(&[NanRule::Quiet, NanRule::AllOnes]),
                 ..GenericDot::default()
             };
@@ -106,6 +111,51 @@ fn exact_sums_in_every_rounding_are_the_references() {
                 assert_eq!(Gemm::on(&unit).isa(isa).kernel().isa, isa, "{unit}");
             }
             all_kinds(&unit, i as u64 * 7 + round as u64);
+        }
+    }
+}
+
+#[test]
+fn exact_sums_of_scaled_blocks_are_the_references() {
+    let mut rng = Rng(15);
+    for (i, &(output_rounding, _)) in ROUNDINGS.iter().enumerate() {
+        for block in [16, 32] {
+            let rule = ScaleRule { format: named("ue8m0"), block: 32 };
+            let g = GenericDot { block, exact: true, output_rounding, ..GenericDot::default() };
+            let [a, b] = [(); 2].map(|()| rng.pick(&["e4m3", "e5m2", "e2m1"])).map(named);
+            let d = named(RESULTS[i % RESULTS.len()]);
+            let unit = Unit::custom(g, Shape::new(1, 1, 64), [a, b, d, d], Some(rule)).unwrap();
+            for isa in isas() {
+                assert_eq!(Gemm::on(&unit).isa(isa).kernel().isa, isa, "{unit}");
+            }
+            all_kinds(&unit, i as u64);
+        }
+    }
+}
+
+/// Alignments to more bits than f64 has: integers in two parts.
+#[test]
+fn alignments_of_many_bits_are_the_references() {
+    let mut rng = Rng(44);
+    for (i, &(alignment, _)) in ROUNDINGS.iter().enumerate() {
+        for frac_bits in [44, 52, 60, 81] {
+            let block = rng.pick(&[1, 4, 16, 30]);
+            let [a, b] = [(); 2].map(|()| rng.pick(&OPERANDS)).map(named);
+            let d = named(RESULTS[(i + frac_bits as usize) % RESULTS.len()]);
+            let g = GenericDot {
+                block,
+                frac_bits,
+                alignment,
+                sticky: rng.below(2) == 0,
+                floor: rng.pick(&[Floor::None, Floor::ZeroC, Floor::BelowEmin(7)]),
+                output_rounding: rng.pick(ROUNDINGS).0,
+                ..GenericDot::default()
+            };
+            let unit = Unit::custom(g, Shape::new(1, 1, block), [a, b, d, d], None).unwrap();
+            for isa in isas() {
+                assert_eq!(Gemm::on(&unit).isa(isa).kernel().isa, isa, "{unit}");
+            }
+            all_kinds(&unit, i as u64 * 3 + u64::from(frac_bits));
         }
     }
 }
