@@ -15,16 +15,22 @@ use crate::special::NanRule;
 use crate::unit::Unit;
 use std::sync::Arc;
 
-/// The kernel for pairwise sums in f32 of groups of 1, 2, 4 or 8.
+/// Products of a group, at most.
+const MOST: usize = 64;
+
+/// The kernel for pairwise sums in f32.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let (body, reading, nan) = body(unit)?;
     Rows::kernel(unit, isa, body, Layout::runs(unit.shape.k, unit.shape.k), reading, nan)
 }
 
-/// The same on register tiles.
+/// The same on register tiles, of whole groups of 1, 2, 4 or 8.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn select_tiles(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let (body, reading, nan) = body(unit)?;
+    if !body.even {
+        return None;
+    }
     super::tiles::pairwise(unit, isa, body, reading, nan)
 }
 
@@ -33,12 +39,13 @@ fn body(unit: &Unit) -> Option<(Pairwise, Reading, NanRule)> {
     let Some(Recipe::Pairwise(p)) = unit.recipe else { return None };
     let widths = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits);
     let is_f32 = widths(&unit.d) == widths(&F32);
-    let groups = matches!(p.group, 1 | 2 | 4 | 8) && unit.shape.k.is_multiple_of(p.group);
-    if !is_f32 || !groups || !in_f32(&unit.a) || !in_f32(&unit.b) || unit.scale.is_some() {
+    let group = p.group.min(unit.shape.k);
+    if !is_f32 || group > MOST || !in_f32(&unit.a) || !in_f32(&unit.b) || unit.scale.is_some() {
         return None;
     }
     let body = Pairwise {
-        group: p.group,
+        group,
+        even: matches!(group, 1 | 2 | 4 | 8) && unit.shape.k.is_multiple_of(group),
         flush_inputs: p.flush_inputs,
         flush_results: p.flush_results,
         c_normal: super::decode::f32_power(unit.c.emin()),
@@ -53,6 +60,8 @@ fn body(unit: &Unit) -> Option<(Pairwise, Reading, NanRule)> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pairwise {
     pub(super) group: usize,
+    /// Whether that is 1, 2, 4 or 8, and all groups are whole.
+    even: bool,
     flush_inputs: bool,
     pub(super) flush_results: bool,
     /// c's smallest normal number.
@@ -102,12 +111,49 @@ impl Pairwise {
     #[inline(always)]
     fn groups<const FLUSH: bool, const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>, c: [f32; N]) -> [f32; N] {
         match self.group {
+            _ if !self.even => uneven::<FLUSH, N, A>(k, c, self.group),
             1 => chain::<1, FLUSH, N, A>(k, c),
             2 => chain::<2, FLUSH, N, A>(k, c),
             4 => chain::<4, FLUSH, N, A>(k, c),
             _ => chain::<8, FLUSH, N, A>(k, c),
         }
     }
+}
+
+/// The same for groups of any size, the last of which may be smaller. Halves of the next power of two are pairs of pairs,
+/// where one that has no neighbour waits.
+#[inline(always)]
+fn uneven<const FLUSH: bool, const N: usize, A: Side<N>>(
+    k: &Block<'_, N, A>,
+    mut d: [f32; N],
+    group: usize,
+) -> [f32; N] {
+    for (a, b) in k.a.chunks(group).zip(k.b.chunks(group)) {
+        let (mut sums, mut count) = ([[0f32; N]; MOST], a.len());
+        for i in 0..count {
+            in_order();
+            for j in 0..N {
+                let (a, b) = (a[i].at(j), b[i][j]);
+                sums[i][j] = flush::<FLUSH>(a * if FLUSH { unless_flushed(b, a) } else { b });
+            }
+        }
+        while count > 1 {
+            for i in 0..count / 2 {
+                in_order();
+                for j in 0..N {
+                    sums[i][j] = flush::<FLUSH>(sums[2 * i][j] + sums[2 * i + 1][j]);
+                }
+            }
+            if count % 2 == 1 {
+                sums[count / 2] = sums[count - 1];
+            }
+            count = count.div_ceil(2);
+        }
+        for j in 0..N {
+            d[j] = flush::<FLUSH>(d[j] + sums[0][j]);
+        }
+    }
+    d
 }
 
 /// d = d + group, group by group.

@@ -105,6 +105,25 @@ fn pairwise_units_are_the_references() {
     family(|r| matches!(r, Recipe::Pairwise(_)), 20);
 }
 
+/// Trees of any size, the last of a step smaller.
+#[test]
+fn pairwise_sums_of_any_size_are_the_references() {
+    let named = |name: &str| -> FormatSpec { *gemmulate::format::format_named(name).unwrap() };
+    for group in (1..=17).chain([31, 33, 64]) {
+        for (i, flush_results) in [true, false].into_iter().enumerate() {
+            let sum = PairwiseSum { group, flush_results, flush_inputs: group % 2 == 0, ..PairwiseSum::CDNA2 };
+            let formats = [["f16", "bf16", "f32"][group % 3], ["bf16", "e4m3"][i], "f32", "f32"].map(named);
+            for k in [group, 2 * group + group / 2 + 1] {
+                let unit = Unit::custom(sum, Shape::new(1, 1, k), formats, None).unwrap();
+                for isa in isas() {
+                    assert_eq!(Gemm::on(&unit).isa(isa).kernel().isa, isa, "{unit}");
+                }
+                all_kinds(&unit, 0..1);
+            }
+        }
+    }
+}
+
 #[test]
 fn round_down_units_are_the_references() {
     family(|r| matches!(r, Recipe::RoundDown(_) | Recipe::GroupedRoundDown(_)), 20);
