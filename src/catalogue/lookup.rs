@@ -6,7 +6,7 @@ use super::spelling::{Spelling, refusal, short_amd_spelling};
 use crate::accumulate::Recipe;
 use crate::arch::{ARCHITECTURES, ArchInfo, split_architecture};
 use crate::error::Error;
-use crate::format::{F16, F32};
+use crate::format::F32;
 use crate::unit::{Unit, UnitInfo};
 
 /// `ARCH/INSTRUCTION` of a name that may go on with `/RECIPE`.
@@ -86,14 +86,9 @@ fn starts_with_word(text: &str, word: &str) -> bool {
     text.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '/', '\t']))
 }
 
-/// Some unit's name.
+/// The name of a unit that multiplies f16, as libraries use it there.
 fn example(arch: &ArchInfo) -> String {
-    let units = || base_units().iter().filter(|u| u.arch == arch.name);
-    // What libraries use on a GPU that has it; else a warp's own.
-    let wgmma = units().find(|u| u.name.contains("/wgmma.") && u.name.ends_with("f32.f16.f16"));
-    let half = || units().filter(|u| u.a == F16 && u.d == F32);
-    let common = wgmma.or_else(|| half().max_by_key(|u| u.shape.k)).or_else(|| units().next());
-    common.map_or_else(String::new, |u| u.name.clone())
+    nearest("f16", |u| u.arch == arch.name).into_iter().next().unwrap_or_default()
 }
 
 /// Names longer than this are nobody's.
@@ -206,16 +201,26 @@ fn nearest(wanted: &str, among: impl Fn(&Unit) -> bool) -> Vec<String> {
         let names = || [&unit.name].into_iter().chain(&unit.aliases);
         let spellings: Vec<String> =
             names().map(|name| name.to_ascii_lowercase()).chain(names().filter_map(|name| instruction(name))).collect();
-        let spelled = spellings.iter().map(|s| strsim::jaro_winkler(wanted, s)).fold(0.0, f64::max);
-        // A type is meant for the operands first, and plain units before block-scaled ones.
-        let of_operands = |word: &str| [unit.a.name, unit.b.name].iter().filter(|name| **name == word).count();
-        let plain = if unit.scale.is_none() { 0.2 } else { 0.0 };
-        let word = |word: &&str| {
-            let found = spellings.iter().any(|s| self::words(s).any(|w| w == *word));
-            if found { 1.0 + of_operands(word) as f64 / 4.0 } else { 0.0 }
+        // A type is meant for the operands first.
+        let of_operands = |word: &str| {
+            let is = |name: &str| name.strip_suffix("fnuz").unwrap_or(name) == word;
+            [unit.a.name, unit.b.name].into_iter().filter(|name| is(name)).count() as f64
         };
-        let found = words.iter().map(word).sum::<f64>();
-        scored.push((spelled + found + if found > 0.0 { plain } else { 0.0 }, unit.name.clone()));
+        let word = |word: &&str| {
+            let (found, operands) = (spellings.iter().any(|s| self::words(s).any(|w| w == *word)), of_operands(word));
+            if found || operands > 0.0 { 1.0 + operands / 4.0 } else { 0.0 }
+        };
+        let found: Vec<f64> = words.iter().map(word).collect();
+        let all = !found.is_empty() && found.iter().all(|found| *found > 0.0);
+        // What has all words is near, however it is spelled.
+        let spelled = spellings.iter().map(|s| strsim::jaro_winkler(wanted, s)).fold(0.0, f64::max);
+        let spelled = if all { 1.0 } else { spelled };
+        let found: f64 = found.iter().sum();
+        // Plain units come before block-scaled ones, and what libraries use before the rest.
+        let plain = if unit.scale.is_none() { 0.2 } else { 0.0 };
+        let library = if ["/wgmma.", "/tcgen05."].iter().any(|kind| unit.name.contains(kind)) { 0.1 } else { 0.0 };
+        let common = plain + library + if unit.d == F32 { 0.1 } else { 0.0 } + unit.shape.k as f64 / 1000.0;
+        scored.push((spelled + found + if found > 0.0 { common } else { 0.0 }, unit.name.clone()));
     }
     scored.sort_by(|x, y| y.0.total_cmp(&x.0));
     scored.into_iter().take(3).filter(|(score, _)| *score > 0.6).map(|(_, name)| name).collect()

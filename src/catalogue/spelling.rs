@@ -109,6 +109,7 @@ pub(super) fn refusal(arch: &ArchInfo, instruction: &str) -> Option<String> {
         return Some("integer units are exact and are not modelled".into());
     }
     if arch.name == "cdna3"
+        && instruction.contains("mfma")
         && instruction.contains("bf16")
         && !instruction.ends_with("_1k")
         && !instruction.contains("_bf16")

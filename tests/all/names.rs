@@ -123,6 +123,12 @@ fn names_that_are_none_lead_to_those_that_are() {
         ("h100 bf16 wgmma", "hopper/wgmma.m64n8k16.f32.bf16.bf16"),
         ("H100 fp8", "hopper/wgmma.m64n8k32.f32.e4m3.e4m3"),
         ("mma.m16n8k16", "ampere/mma.m16n8k16.f32.f16.f16.f32"),
+        ("hopper-f16", "hopper/wgmma.m64n8k16.f32.f16.f16"),
+        ("H100 bf16", "hopper/wgmma.m64n8k16.f32.bf16.bf16"),
+        ("blackwell/bf16", "blackwell/tcgen05.mma.m64n8k16.f32.bf16.bf16"),
+        ("cdna1-bf16", "cdna1/v_mfma_f32_16x16x8bf16"),
+        ("cdna2/fp64", "cdna2/v_mfma_f64_16x16x4f64"),
+        ("MI300X fp8", "cdna3/v_mfma_f32_16x16x32_fp8_fp8"),
     ] {
         let Err(Error::UnknownUnit { suggestions, .. }) = Unit::find(name) else { panic!("{name} is none") };
         assert_eq!(suggestions.first().map(String::as_str), Some(nearest), "{name}");
@@ -172,6 +178,11 @@ fn wrong_names_help() {
     assert!(message("H100 QMMA.16832.F32.E4M3.E4M3").contains("HMMA"));
     assert!(message("hopper/wgmma.m64n100k16.f32.f16.f16").contains("n = 8, 16"));
     assert!(message("H100").contains("add an instruction"), "{}", message("H100"));
+    for arch in gemmulate::arch::ARCHITECTURES {
+        let (text, f16) = (message(arch.name), gemmulate::format::F16);
+        let example = Unit::find(text.split('`').nth(3).unwrap()).unwrap();
+        assert!(example.a == f16 && example.b == f16 && example.d == gemmulate::format::F32, "{text}");
+    }
     assert!(message("MI355X v_mfma_f32_32x32x8_f16").contains("CDNA4"));
     assert!(message("B300 UTCHMMA").contains("Blackwell Ultra"));
     assert!(!message("A100-fast HMMA.1684.F32.TF32").contains("add an instruction"));
