@@ -75,7 +75,7 @@ pub(super) fn fits(unit: &Unit, group: usize) -> bool {
 }
 
 /// The exponent of a place at or below the last ones of all products.
-fn last(unit: &Unit) -> i32 {
+pub(super) fn last(unit: &Unit) -> i32 {
     unit.a.emin() - unit.a.fraction_bits as i32 + unit.b.emin() - unit.b.fraction_bits as i32
 }
 

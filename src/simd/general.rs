@@ -55,9 +55,13 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
     let zeros = g.normalise_products && g.zero_products == crate::accumulate::ZeroProducts::OwnExponent;
     let scaled = unit.scale.is_some_and(|rule| {
         let f = &rule.format;
-        // One power of two for each block.
-        let powers = f.fraction_bits == 0 && !f.subnormals && f.exponent_bits <= 8 && f.bias.abs() <= 300;
-        !(powers && g.pattern == Pattern::Runs && rule.block % g.block == 0 && !g.normalise_products)
+        // One power of two for each block, and everything far inside f64's range: no product is lost beside the largest
+        // exponent, nor beside the lowest that alignment takes.
+        let powers = f.fraction_bits == 0 && !f.subnormals && f.exponent_bits <= 8;
+        let (least, most) = (2 * f.emin(), 2 * f.max().exponent);
+        let top = 128.max(unit.a.max().exponent + unit.b.max().exponent + 2 + most).max(400);
+        let inside = least - top >= -1000 && exact::last(unit) + least - top >= -1074 && top <= 900;
+        !(powers && inside && g.pattern == Pattern::Runs && rule.block % g.block == 0 && !g.normalise_products)
     });
     let floor = match g.floor {
         Floor::BelowEmin(n) => Some(unit.d.emin() - n),

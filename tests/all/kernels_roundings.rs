@@ -24,7 +24,135 @@ fn all_kinds(unit: &Unit, seed: u64) {
         Problem::new(unit, &[kind], seed, [rows, 19, 3]).check(&isas());
     }
     Problem::new(unit, KINDS, seed, [13, 66, 3]).check(&isas());
-    Problem::new(unit, KINDS, seed, [65, 1, 3]).check_from(Start::Zero, &isas());
+    for size in [[65, 1, 3], [1, 40, 3], [2, 17, 3]] {
+        Problem::new(unit, KINDS, seed, size).check_from(Start::Zero, &isas());
+    }
+}
+
+/// The same dot-add in every place of some sizes, from c or from zero.
+fn check(unit: &Unit, a: &[f64], b: &[f64], c: f64) {
+    let code = |spec: &FormatSpec, x: f64| spec.encode_f64(x, Rounding::default(), Overflow::default()).unwrap();
+    let scales: &[u64] = if unit.scales() > 0 { &[254, 0] } else { &[0] };
+    for ([m, n], scale) in
+        [[1, 1], [1, 40], [2, 1], [9, 33]].into_iter().flat_map(|size| scales.iter().map(move |s| (size, *s)))
+    {
+        let problem = Problem {
+            unit: unit.clone(),
+            size: [m, n, a.len()],
+            a: (0..m).flat_map(|_| a.iter().map(|x| code(&unit.a, *x))).collect(),
+            b: b.iter().flat_map(|x| vec![code(&unit.b, *x); n]).collect(),
+            c: vec![code(&unit.c, c); m * n],
+            scale_a: vec![scale; m * unit.scales()],
+            scale_b: vec![scale; n * unit.scales()],
+        };
+        problem.check(&isas());
+        problem.check_from(Start::Zero, &isas());
+    }
+}
+
+/// Dot-adds on which a parameter, or a format, decides.
+#[test]
+fn what_decides_is_seen() {
+    let p = |e: i32| 2f64.powi(e);
+    let cases: &[(&str, &[f64], &[f64], f64)] = &[
+        // Just below half of the least result.
+        ("m1n1k2.f32.bf16.bf16.f32/dot:block=2:exact=yes:out=rna", &[p(-75), -p(-100)], &[p(-75), p(-120)], 0.0),
+        // A zero that is negative only where it may be, overflow of a product, a result to flush, a bit less.
+        ("m1n1k2.f32.f32.f32.f32/dot:block=2:exact=yes:out=rne", &[-p(-100), 0.0], &[p(-100), 0.0], 0.0),
+        ("m1n1k2.f32.f32.f32.f32/dot:block=2:exact=yes:out=rne:limit=yes", &[p(100), -p(100)], &[p(100); 2], 0.0),
+        (
+            "m1n1k1.f32.f32.f32.f32/dot:block=1:exact=yes:out=rne:negative-zero=yes:flush-out=yes",
+            &[p(-149)],
+            &[1.0],
+            0.0,
+        ),
+        ("m1n1k1.f32.f32.f32.f32/dot:block=1:exact=yes:out=rne:out-bits=22", &[1.0 + 3.0 * p(-23)], &[1.0], 0.0),
+        // Directed roundings of a row; narrow operands beside wide ones in memory; c narrower than d.
+        ("m1n1k2.f32.f32.f32.f32/fma:round=rd", &[1.0, p(-60)], &[1.0, -1.0], 0.0),
+        ("m1n1k2.f32.f32.f32.f32/fma:round=ru", &[1.0, p(-60)], &[1.0, 1.0], 0.0),
+        ("m1n1k1.f32.f32.tf32.f32/fma", &[1.0], &[1.0 + p(-10)], 0.0),
+        ("m1n1k1.f32.f32.f32.f16/fma", &[1.0], &[1.0], 1.0),
+        ("m1n1k1.f32.f16.f16.bf16/fma:round=rz", &[1.0], &[1.0 + p(-10)], p(-30)),
+        ("m1n1k1.f64.f32.f32.f32/fma", &[1.0], &[1.0], 1.0),
+    ];
+    for (name, a, b, c) in cases {
+        check(&Unit::find(&format!("custom/{name}")).unwrap(), a, b, *c);
+    }
+}
+
+/// Ties, and what lies beside them, where terms are aligned and where sums are rounded.
+#[test]
+fn ties_of_every_rounding_are_the_references() {
+    for (_, rounding) in ROUNDINGS {
+        for rest in [0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2.5, 0.5 + 2f64.powi(-10), 0.5 - 2f64.powi(-10)] {
+            for sign in [1.0, -1.0] {
+                for recipe in ["F=3:align=", "F=3:sticky=yes:align=", "F=60:align=", "exact=yes:out=", "F=20:out="] {
+                    let f = if recipe.starts_with("F=60") { 60 } else { 3 };
+                    let name = format!("custom/m1n1k2.f32.f32.f32.f32/dot:block=2:{recipe}{rounding}");
+                    // In units of the last place of alignment, or of the result.
+                    let unit = if recipe.ends_with("out=") { 8.0 * 2f64.powi(-23) } else { 8.0 * 2f64.powi(-f) };
+                    check(&Unit::find(&name).unwrap(), &[8.0, sign * rest], &[1.0, unit], 0.0);
+                }
+                let name = format!("custom/m1n1k1.f32.f32.f32.f32/fma:round={rounding}");
+                check(&Unit::find(&name).unwrap(), &[sign * rest], &[8.0 * 2f64.powi(-23)], 8.0);
+            }
+        }
+    }
+}
+
+/// Formats that f32 does not hold: exponents of 8 bits, none of them for infinities and NaN.
+#[test]
+fn wide_formats_of_ones_own_are_the_references() {
+    for (fraction_bits, bias) in [(7, 127), (9, 127), (7, 120), (3, 134)] {
+        let mine = FormatSpec {
+            name: "mine",
+            storage_bits: 9 + fraction_bits,
+            exponent_bits: 8,
+            fraction_bits,
+            bias,
+            specials: gemmulate::format::Specials::None,
+            ..named("bf16")
+        };
+        for d in ["f32", "f64", "bf16"].map(named) {
+            for rounding in [Rounding::NearestEven, Rounding::TowardZero, Rounding::NearestAway] {
+                for formats in [[mine, mine, d, d], [named("bf16"), mine, d, d]] {
+                    let fma = SequentialFma { rounding, nan: NanRule::Quiet };
+                    all_kinds(&Unit::custom(fma, Shape::new(1, 1, 3), formats, None).unwrap(), 3);
+                    if d.name != "f64" {
+                        let dot =
+                            GenericDot { output_rounding: rounding, exact: true, block: 3, ..GenericDot::default() };
+                        all_kinds(&Unit::custom(dot, Shape::new(1, 1, 3), formats, None).unwrap(), 4);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Scales whose exponents are not a byte's: products near or beyond the ends of f64's range.
+#[test]
+fn scales_of_ones_own_are_the_references() {
+    for bias in [-279, -242, -100, 60, 180, 300] {
+        let format = FormatSpec { name: "mine", bias, ..named("ue8m0") };
+        let f32 = named("f32");
+        for (_, rounding) in ROUNDINGS {
+            for floor in [Floor::BelowEmin(7), Floor::BelowEmin(-526), Floor::None] {
+                for exact in [false, true] {
+                    let alignment = rounding.parse().unwrap();
+                    let dot = GenericDot { block: 1, frac_bits: 3, alignment, floor, exact, ..GenericDot::default() };
+                    let rule = Some(ScaleRule { format, block: 1 });
+                    let unit = Unit::custom(dot, Shape::new(1, 1, 1), [f32; 4], rule).unwrap();
+                    check(&unit, &[-1.0], &[1.0], 0.0);
+                    check(&unit, &[2f64.powi(-120)], &[2f64.powi(-120)], 0.0);
+                }
+            }
+        }
+        let groups = GroupScaledDot { floor: Floor::None, ..GroupScaledDot::BLACKWELL };
+        let e2m1 = named("e2m1");
+        let rule = Some(ScaleRule { format, block: 16 });
+        let unit = Unit::custom(groups, Shape::new(1, 1, 16), [e2m1, e2m1, f32, f32], rule).unwrap();
+        check(&unit, &[1.0; 16], &[1.5; 16], 0.0);
+    }
 }
 
 #[test]

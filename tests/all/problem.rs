@@ -66,11 +66,17 @@ impl Problem {
         if slots > 0 {
             gemm = gemm.block_scales(&scales[0], &scales[1]);
         }
-        let mut d = vec![0; m * n];
-        let to = CodesMut::U64(ViewMut::from_slice(&mut d, [m, n], [n as isize, 1], 0).unwrap());
         let (a, b) = (Stored::new(&self.a, k, &self.unit.a, narrow), Stored::new(&self.b, n, &self.unit.b, narrow));
+        // What D held before does not matter.
+        let (mut wide, mut d) = (vec![0x4048_4048_4048; m * n], vec![0x4048_4048; m * n]);
+        let own = narrow && self.unit.d.storage_bits == 32;
+        let to = if own {
+            CodesMut::U32(ViewMut::from_slice(&mut d, [m, n], [n as isize, 1], 0).unwrap())
+        } else {
+            CodesMut::U64(ViewMut::from_slice(&mut wide, [m, n], [n as isize, 1], 0).unwrap())
+        };
         gemm.run_codes(&a.codes([m, k]), &b.codes([k, n]), to, &mut Workspace::new()).unwrap();
-        d
+        if own { d.into_iter().map(u64::from).collect() } else { wide }
     }
 
     pub(crate) fn check(&self, isas: &[Isa]) {

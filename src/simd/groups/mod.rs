@@ -93,7 +93,10 @@ impl Groups {
         let span = |f: &FormatSpec| f.max().exponent + 1 - f.emin() + f.fraction_bits as i32;
         let group = g.group.min(unit.shape.k);
         let sums = span(&unit.a) + span(&unit.b) + group.ilog2() as i32 + 1;
-        let scales = rule.format.fraction_bits <= 8 && rule.format.exponent_bits <= 8 && rule.format.bias.abs() <= 300;
+        // Scales' products and what they are aligned by are far inside f64's range, and none is below `NOTHING`.
+        let f = &rule.format;
+        let inside = 2 * f.emin() >= -850 && 2 * f.max().exponent <= 900;
+        let scales = f.fraction_bits <= 8 && f.exponent_bits <= 8 && inside;
         let even = group <= 16 && unit.shape.k.is_multiple_of(group) && rule.block % group == 0;
         // Groups' sums in units of the truncation step: both significands, both scales', 16 products.
         let places = |f: &FormatSpec| f.max().exponent.max(0) + 1;
