@@ -15,6 +15,7 @@ use super::decode::{Decoder, Reader, Reading, in_f32};
 use super::flags;
 use super::prefetch;
 use super::processor;
+use super::values::State as Results;
 use super::wide::{self, Work};
 use super::{Avx2, Avx512, Isa};
 use crate::accumulate::{Recipe, SequentialFma};
@@ -28,7 +29,7 @@ use crate::view::{Rows, View, words, words_mut};
 use core::arch::x86_64::_MM_HINT_ET0;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
-use directed::Directed;
+use directed::{Directed, Narrow, Rounds};
 use std::sync::Arc;
 use subnormal::{Columns, Reach, Scales, any_subnormal, begin, tame_rows};
 use vectors::{f32x8, f32x16, f64x4, f64x8};
@@ -38,40 +39,49 @@ const MR: usize = 6;
 /// Rows of a tile: few, so that A's part of it stays in the second-level cache beside B's.
 const MC: usize = 96;
 
-/// The kernel, where it is exact: results in f32 or f64, operands in the same or in formats that f32 holds.
+/// The kernel, where it is exact: results in f32 or f64, on AVX-512 also in f16 or bf16, and operands in the same or in
+/// formats that f32 holds.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let Some(Recipe::Sequential(SequentialFma { rounding, nan })) = unit.recipe else { return None };
     let is = |format: &FormatSpec, spec: FormatSpec| FormatSpec { name: spec.name, ..*format } == spec;
-    let wide = if is(&unit.d, F64) { F64 } else { F32 };
     let directed = Directed::new(rounding);
     let known = directed.is_some() || rounding == Rounding::NearestEven;
-    if !known || !is(&unit.c, wide) || !is(&unit.d, wide) || unit.scale.is_some() {
+    if !known || !is(&unit.c, unit.d) || unit.scale.is_some() {
         return None;
     }
+    let (wide, narrow) = (is(&unit.d, F64), Narrow::new(&unit.d));
+    if !wide && !is(&unit.d, F32) && narrow.is_none() {
+        return None;
+    }
+    let rounds = match narrow {
+        Some(narrow) => Some(Rounds::Narrow(narrow, directed)),
+        None => directed.map(Rounds::Directed),
+    };
+    let results = narrow.and_then(|_| Results::new(unit.c, unit.d, nan));
     // How an operand is read; none where it is of that type itself.
     let read = |format: FormatSpec| -> Option<Option<Decoder>> {
-        if is(&format, wide) {
+        if is(&format, if wide { F64 } else { F32 }) {
             return Some(None);
         }
-        let narrow = in_f32(&format) && format.storage_bits <= 32;
-        narrow.then(|| Some(Decoder::new(format, Reading::default())))
+        let known = in_f32(&format) && format.storage_bits <= 32;
+        known.then(|| Some(Decoder::new(format, Reading::default())))
     };
     let (k, read) = (unit.shape.k, [read(unit.a)?, read(unit.b)?]);
-    let assists = |proof: Avx2| directed.is_none() && processor::is_slow(proof);
+    let assists = |proof: Avx2| rounds.is_none() && processor::is_slow(proof);
     if let Some(proof) = Avx512::new(isa) {
         let assists = assists(proof.avx2());
-        return Some(if wide == F32 {
-            Arc::new(Sfma32Avx512 { nan, k, directed, read, isa, assists, _proof: proof })
+        return Some(if wide {
+            Arc::new(Sfma64Avx512 { nan, k, rounds, results, read, isa, assists, _proof: proof })
         } else {
-            Arc::new(Sfma64Avx512 { nan, k, directed, read, isa, assists, _proof: proof })
+            Arc::new(Sfma32Avx512 { nan, k, rounds, results, read, isa, assists, _proof: proof })
         });
     }
-    let proof = Avx2::new(isa)?;
+    let proof = Avx2::new(isa).filter(|_| narrow.is_none())?;
     let assists = assists(proof);
-    Some(if wide == F32 {
-        Arc::new(Sfma32Avx2 { nan, k, directed, read, isa, assists, _proof: proof })
+    Some(if wide {
+        Arc::new(Sfma64Avx2 { nan, k, rounds, results, read, isa, assists, _proof: proof })
     } else {
-        Arc::new(Sfma64Avx2 { nan, k, directed, read, isa, assists, _proof: proof })
+        Arc::new(Sfma32Avx2 { nan, k, rounds, results, read, isa, assists, _proof: proof })
     })
 }
 
@@ -151,8 +161,10 @@ macro_rules! sfma {
             nan: NanRule,
             /// Products per unit step.
             k: usize,
-            /// The rounding, if not to nearest even.
-            directed: Option<Directed>,
+            /// How FMAs are rounded, if not to nearest even in this type.
+            rounds: Option<Rounds>,
+            /// How states are read and written, if they are not of this type.
+            results: Option<Results>,
             /// How A and B are read, if they are not of this type.
             read: [Option<Decoder>; 2],
             isa: Isa,
@@ -271,8 +283,8 @@ macro_rules! sfma {
             #[inline]
             #[target_feature(enable = $features)]
             fn tile_of(&self, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
-                if let Some(how) = self.directed {
-                    return self.directed_tile(how, a, b, state);
+                if let Some(how) = self.rounds {
+                    return self.whole_tile(how, a, b, state);
                 }
                 match state.size[1].div_ceil($lanes) {
                     $($fewer => self.rows_of::<$fewer>(a, b, state),)*
@@ -337,14 +349,19 @@ macro_rules! sfma {
                 }
             }
 
-            /// A tile whose FMAs do not round to nearest.
+            /// A tile whose FMAs do not round to nearest even in this type.
             #[target_feature(enable = $features)]
-            fn directed_tile(&self, how: Directed, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
+            fn whole_tile(&self, how: Rounds, a: [&[$ty]; MR], b: &[$ty], state: State<'_, $ty>) {
                 let State { size: [rows, columns], start, ld, at } = state;
                 let (b, mut sums) = (b.as_chunks().0, [[0.0; Self::NR]; MR]);
                 if !start {
                     for (sums, at) in sums.iter_mut().zip(at.chunks(ld)).take(rows) {
-                        sums[..columns].copy_from_slice(&at[..columns]);
+                        for (sum, at) in sums.iter_mut().zip(&at[..columns]) {
+                            *sum = match &self.results {
+                                Some(results) => results.load(at.to_bits() as u32).into(),
+                                None => *at,
+                            };
+                        }
                     }
                 }
                 assert!(a.iter().all(|row| row.len() == b.len()));
@@ -352,7 +369,11 @@ macro_rules! sfma {
                 unsafe { directed::$v(how, a.map(<[$ty]>::as_ptr), b, &mut sums) }
                 for (sums, at) in sums.iter().zip(at.chunks_mut(ld)).take(rows) {
                     for (sum, at) in sums.iter().zip(&mut at[..columns]) {
-                        *at = if sum.is_nan() { self.nan() } else { *sum };
+                        *at = match &self.results {
+                            Some(results) => <$ty>::from_bits(results.store(*sum as f32).into()),
+                            None if sum.is_nan() => self.nan(),
+                            None => *sum,
+                        };
                     }
                 }
             }
@@ -460,17 +481,24 @@ macro_rules! sfma {
 
         impl Kernel for $name {
             fn name(&self) -> &'static str {
-                concat!("sfma-", $text)
+                if self.results.is_some() { "sfma-narrow" } else { concat!("sfma-", $text) }
             }
 
             fn why(&self) -> String {
-                let rounding = match self.directed {
+                let (directed, format) = match self.rounds {
+                    None => (None, $text),
+                    Some(Rounds::Directed(how)) => (Some(how), $text),
+                    Some(Rounds::Narrow(Narrow::F16, how)) => (how, "f16"),
+                    Some(Rounds::Narrow(Narrow::Bf16, how)) => (how, "bf16"),
+                };
+                let rounding = match directed {
                     None => "to nearest even",
                     Some(Directed::Down) => "rounded down",
                     Some(Directed::Up) => "rounded up",
                     Some(Directed::TowardZero) => "rounded toward zero",
                 };
-                format!(concat!("a chain of ", $text, " fused multiply-adds {}: the processor's own"), rounding)
+                let how = if self.results.is_some() { "two of the processor's own each" } else { "the processor's own" };
+                format!("a chain of {format} fused multiply-adds {rounding}: {how}")
             }
 
             fn tile(&self) -> [usize; 2] {
@@ -514,7 +542,7 @@ macro_rules! sfma {
             fn is_direct(&self, a: &Codes<'_>) -> bool {
                 // One step of a unit, at least, is a chunk of K.
                 let rows = matches!(a, Codes::$width(view) if view.row(0).is_some());
-                rows && self.is_own(0) && self.k <= Self::DEPTH
+                rows && self.is_own(0) && self.results.is_none() && self.k <= Self::DEPTH
             }
 
             fn direct(&self, a: &Codes<'_>, b: &Panel, start: bool, d: Lanes<'_>, ld: usize) {
@@ -527,7 +555,7 @@ macro_rules! sfma {
             }
 
             fn row_in_place(&self, a: &Codes<'_>, b: &Codes<'_>, d: Lanes<'_>) -> bool {
-                if !self.is_own(0) || !self.is_own(1) || self.directed.is_some() {
+                if !self.is_own(0) || !self.is_own(1) || self.rounds.is_some() {
                     return false;
                 }
                 let (Codes::$width(a), Codes::$width(b), Lanes::$codes(d)) = (a, b, d) else { return false };
