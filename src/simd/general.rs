@@ -47,7 +47,7 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
     let sums = match g.frac_bits + 4 + (block + 1).ilog2() {
         _ if g.exact => exact::fits(unit, block).then(|| Sums::Exact { bounded: exact::bounded(unit) })?,
         ..=51 => Sums::Whole,
-        ..=90 => Sums::Parts,
+        52..=90 => Sums::Parts,
         _ => return None,
     };
     let alignment = ToInt::new(g.alignment)?;
