@@ -58,6 +58,9 @@ fn a_large_product_takes_64_mib_besides_operands_and_result() {
     let plans = ["in-order", "cutlass3 promote=128 split-k=4", "cutlass2 split-k=4", "cutlass3 stream-k=132"];
     for name in [
         "hopper/wgmma.m64n128k16.f32.f16.f16",
+        // Operands that are read before they are packed.
+        "custom/m16n8k16.f32.f16.f16.f32/fma",
+        "custom/m16n8k16.f64.f16.f16.f64/fma:round=rz",
         "hopper/wgmma.m64n128k32.f32.e4m3.e4m3",
         "cdna3/v_mfma_f32_32x32x8_f16",
         "ampere/mma.m8n8k4.f64.f64.f64.f64",

@@ -1,8 +1,9 @@
 //! SFMA: `d = fma(a_k, b_k, d)` for k in order, rounded as IEEE has it (AVX-512, AVX2).
 //!
 //! The hardware's own FMA is the unit's, so this is a native product whose K order is never changed;
-//! only NaN payloads need care. Operands of formats that f32 holds become f32 or f64 as they are packed. Subnormals are kept, for nothing here sets the flags that flush them;
-//! where they are met and slow, the way around that is `subnormal`.
+//! only NaN payloads need care. Operands of formats that f32 holds become f32 or f64 as they are packed.
+//! Subnormals are kept, for nothing here sets the flags that flush them; where they are met and slow, the
+//! way around that is `subnormal`. What is not rounded to nearest even in f32 or f64 goes by `directed`.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and loads and stores of whole rows")]
 
@@ -506,7 +507,9 @@ macro_rules! sfma {
             }
 
             fn panel_bytes(&self) -> usize {
-                size_of::<$ty>()
+                // Where operands are read first, there are two of each.
+                let copies = if self.is_own(0) && self.is_own(1) { 1 } else { 2 };
+                copies * size_of::<$ty>()
             }
 
             fn depth(&self) -> usize {
