@@ -9,7 +9,7 @@ use super::lanes::{Encode, ToInt};
 use super::rows::Rows;
 use super::values::Layout;
 use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, SubnormalC};
-use crate::format::FormatSpec;
+use crate::format::{FormatSpec, Specials};
 use crate::gemm::kernel::Kernel;
 use crate::round::Rounding;
 use crate::unit::Unit;
@@ -44,8 +44,9 @@ fn kernel(unit: &Unit, isa: Isa, wanted: impl FnOnce(&GenericDot, &Params) -> bo
 fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
     let block = g.block.min(unit.shape.k);
     // Bits of a sum and its sticky bits; products are exact in f64.
-    let sums = match g.frac_bits + 4 + (block + 1).ilog2() {
-        _ if g.exact => exact::fits(unit, block).then(|| Sums::Exact { bounded: exact::bounded(unit) })?,
+    let powers = unit.scale.is_none_or(|rule| is_power(&rule.format));
+    let sums = match g.frac_bits + 4 + (block + 1).ilog2() + if powers { 0 } else { 2 } {
+        _ if g.exact => exact::fits(unit, block).then(|| Sums::Exact { bounded: powers && exact::bounded(unit) })?,
         ..=51 => Sums::Whole,
         52..=90 => Sums::Parts,
         _ => return None,
@@ -55,13 +56,23 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
     let zeros = g.normalise_products && g.zero_products == crate::accumulate::ZeroProducts::OwnExponent;
     let scaled = unit.scale.is_some_and(|rule| {
         let f = &rule.format;
-        // One power of two for each block, and everything far inside f64's range: no product is lost beside the largest
-        // exponent, nor beside the lowest that alignment takes.
-        let powers = f.fraction_bits == 0 && !f.subnormals && f.exponent_bits <= 8;
-        let (least, most) = (2 * f.emin(), 2 * f.max().exponent);
+        let power = is_power(f);
+        // Significands are multiplied into elements, which f32 still holds; zeros have no exponent.
+        let bits = |operand: &FormatSpec| operand.fraction_bits + f.fraction_bits + 2;
+        let holds = |operand: &FormatSpec| {
+            bits(operand) <= 24 && operand.emin() - operand.fraction_bits as i32 - f.fraction_bits as i32 >= -149
+        };
+        let ignored = g.zero_products == crate::accumulate::ZeroProducts::Ignored;
+        // An infinity is one whatever its scale, 0 too.
+        let finite = unit.a.specials != Specials::Ieee && unit.b.specials != Specials::Ieee;
+        let multiplied = ignored && finite && holds(&unit.a) && holds(&unit.b) && f.fraction_bits <= 8;
+        // Everything is far inside f64's range: no product is lost beside the largest exponent, nor beside the lowest that
+        // alignment takes.
+        let (least, most) = (2 * (f.emin() - f.fraction_bits as i32), 2 * (f.max().exponent + 1));
         let top = 128.max(unit.a.max().exponent + unit.b.max().exponent + 2 + most).max(400);
         let inside = least - top >= -1000 && exact::last(unit) + least - top >= -1074 && top <= 900;
-        !(powers && inside && g.pattern == Pattern::Runs && rule.block % g.block == 0 && !g.normalise_products)
+        let blocks = g.pattern == Pattern::Runs && rule.block % g.block == 0 && !g.normalise_products;
+        !((power || multiplied) && f.exponent_bits <= 8 && inside && blocks)
     });
     let floor = match g.floor {
         Floor::BelowEmin(n) => Some(unit.d.emin() - n),
@@ -97,8 +108,17 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
         limit: g.product_limit,
         chunk: chunk(g, unit, block),
         finish: finish(g, unit, &encode),
-        room: if ((block as u64 + 1) << (g.frac_bits + 2)) < 1 << 31 { i32::MAX } else { i32::MAX - of_c - 128 },
+        room: if g.frac_bits <= 28 && ((block as u64 + 1) << (g.frac_bits + 2)) < 1 << 31 {
+            i32::MAX
+        } else {
+            i32::MAX - of_c - 128
+        },
     })
+}
+
+/// Whether scales are powers of two.
+const fn is_power(scale: &FormatSpec) -> bool {
+    scale.fraction_bits == 0 && !scale.subnormals
 }
 
 fn power_f32(e: i32) -> f32 {
@@ -113,7 +133,8 @@ fn chunk(g: &GenericDot, unit: &Unit, block: usize) -> usize {
         Floor::ZeroC => unit.d.emin() < general_body::LOWEST.into(),
         _ => true,
     };
-    if !plain || !narrow || !floor || g.frac_bits > 28 || g.c == CPosition::Late {
+    let powers = unit.scale.is_none_or(|rule| is_power(&rule.format));
+    if !plain || !narrow || !powers || !floor || g.frac_bits > 28 || g.c == CPosition::Late {
         return 0;
     }
     let largest = |f: &FormatSpec| (2u64 << f.fraction_bits) - 1;

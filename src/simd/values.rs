@@ -2,7 +2,7 @@
 //! alignment sees.
 
 use super::buffer::Buffer;
-use super::decode::{Decoder, Reader, SPECIAL, Seen, TOGETHER, f32_power, from_ieee, is_ieee, of_any};
+use super::decode::{Decoder, LOW, Reader, SPECIAL, Seen, TOGETHER, WIDE, f32_power, from_ieee, is_ieee, of_any};
 use super::lanes::each;
 use super::wide;
 use crate::format::FormatSpec;
@@ -75,6 +75,40 @@ pub(super) struct Lines<'a> {
     pub(super) scales: &'a [i16],
 }
 
+/// What a block scale does to its elements: its exponent stays beside them, its significand is multiplied into them.
+struct Scale {
+    exponent: i16,
+    significand: f32,
+    /// Whether that is 1.
+    is_power: bool,
+    flags: u8,
+}
+
+impl Scale {
+    #[inline(always)]
+    fn of(rule: &ScaleRule, code: u64) -> Self {
+        let scale = rule.format.decode(code);
+        if !scale.is_finite() {
+            return Self { exponent: 0, significand: f32::NAN, is_power: false, flags: SPECIAL };
+        }
+        // A few bits, without a sign, divided by a power of two.
+        let significand = scale.significand as f32 / f32_power(scale.frac_bits as i32);
+        let is_power = significand == 1.0;
+        // Products take more bits than their exponents say.
+        let flags = if is_power { 0 } else { WIDE };
+        Self { exponent: scale.exponent as i16, significand, is_power, flags }
+    }
+
+    /// An element's value, and the exponent that alignment sees: none for zeros.
+    #[inline(always)]
+    fn apply(&self, value: &mut f32, exponent: &mut i16) {
+        if !self.is_power {
+            *value = if self.significand.is_nan() { f32::NAN } else { *value * self.significand };
+            *exponent = if self.significand == 0.0 { LOW } else { *exponent };
+        }
+    }
+}
+
 /// One line of one step, packed; kept from one to the next.
 #[derive(Debug)]
 pub(crate) struct Short {
@@ -114,15 +148,12 @@ impl Short {
         }
         *flags = seen.flags(&decoder.spec);
         let Some(rule) = rule else { return };
-        let blocks = values.chunks_mut(rule.block).zip(scales);
-        for (&code, (values, exponent)) in line.scales.iter().zip(blocks) {
-            let scale = rule.format.decode(code);
-            if scale.is_finite() {
-                *exponent = scale.exponent as i16;
-            } else {
-                *flags |= SPECIAL;
-                values.fill(f32::NAN);
-            }
+        let blocks = values.chunks_mut(rule.block).zip(exponents.chunks_mut(rule.block)).zip(scales);
+        for (&code, ((values, exponents), exponent)) in line.scales.iter().zip(blocks) {
+            let scale = Scale::of(rule, code);
+            *exponent = scale.exponent;
+            *flags |= scale.flags;
+            values.iter_mut().zip(exponents).for_each(|(x, e)| scale.apply(x, e));
         }
     }
 
@@ -168,16 +199,13 @@ impl Columns {
             None => self.fill(lines, decoder, layout, decoder),
         }
         let Some(rule) = rule else { return };
-        let blocks = self.values[..layout.step].chunks_mut(rule.block).zip(&mut self.scales);
-        for (slot, (values, exponents)) in blocks.enumerate() {
+        let elements = self.values[..layout.step].chunks_mut(rule.block).zip(self.exponents.chunks_mut(rule.block));
+        for (slot, ((values, exponents), scales)) in elements.zip(&mut self.scales).enumerate() {
             for (j, line) in lines.iter().enumerate() {
-                let scale = rule.format.decode(line.scales[slot]);
-                if scale.is_finite() {
-                    exponents[j] = scale.exponent as i16;
-                } else {
-                    self.flags |= SPECIAL;
-                    values.iter_mut().for_each(|values| values[j] = f32::NAN);
-                }
+                let scale = Scale::of(rule, line.scales[slot]);
+                scales[j] = scale.exponent;
+                self.flags |= scale.flags;
+                values.iter_mut().zip(&mut *exponents).for_each(|(x, e)| scale.apply(&mut x[j], &mut e[j]));
             }
         }
     }
@@ -233,15 +261,16 @@ impl Values {
             let (group, j) = (line / width, line % width);
             for slot in 0..slots {
                 // Padding is like the last column.
-                let scale = rule.format.decode(panel.scale(line.min(lines - 1), slot));
-                if scale.is_finite() {
-                    self.scales[(group * slots + slot) * width + j] = scale.exponent as i16;
+                let scale = Scale::of(rule, panel.scale(line.min(lines - 1), slot));
+                self.scales[(group * slots + slot) * width + j] = scale.exponent;
+                if scale.is_power {
                     continue;
                 }
                 let from = slot * rule.block;
-                self.flags[group * (k / layout.step) + from / layout.step] |= SPECIAL;
-                for p in from..from + rule.block {
-                    self.values.view_mut::<f32>()[(group * k + p) * width + j] = f32::NAN;
+                self.flags[group * (k / layout.step) + from / layout.step] |= scale.flags;
+                let (values, exponents) = (self.values.view_mut::<f32>(), self.exponents.view_mut::<i16>());
+                for at in (from..from + rule.block).map(|p| (group * k + p) * width + j) {
+                    scale.apply(&mut values[at], &mut exponents[at]);
                 }
             }
         }

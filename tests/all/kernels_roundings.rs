@@ -277,6 +277,37 @@ fn exact_sums_of_scaled_blocks_are_the_references() {
     }
 }
 
+/// Scales with a significand, zeros and subnormal ones among them.
+#[test]
+fn scales_that_are_no_powers_of_two_are_the_references() {
+    let mut rng = Rng(61);
+    for (i, &(rounding, _)) in ROUNDINGS.iter().enumerate() {
+        for (j, exact) in [false, false, true].into_iter().enumerate() {
+            let like = named(["ue4m3", "ue4m3", "e3m2", "e2m3"][(i + j) % 4]);
+            let scale = FormatSpec { name: "mine", storage_bits: 8, signed: false, ..like };
+            let [a, b] = [(); 2].map(|()| rng.pick(&["e2m1", "e4m3", "e3m2", "e2m1", "e4m3fnuz"])).map(named);
+            let d = named(RESULTS[i % RESULTS.len()]);
+            let g = GenericDot {
+                block: rng.pick(&[4, 16]),
+                exact,
+                frac_bits: rng.pick(&[13, 25, 35, 60]),
+                alignment: if j == 0 { Rounding::TowardZero } else { rounding },
+                output_rounding: rng.pick(ROUNDINGS).0,
+                product_limit: rng.below(3) == 0,
+                sticky: rng.below(3) == 0,
+                c: rng.pick(&[CPosition::With, CPosition::Late, CPosition::Last]),
+                ..GenericDot::default()
+            };
+            let rule = ScaleRule { format: scale, block: 16 };
+            let unit = Unit::custom(g, Shape::new(1, 1, 64), [a, b, d, d], Some(rule)).unwrap();
+            for isa in isas() {
+                assert_eq!(Gemm::on(&unit).isa(isa).kernel().isa, isa, "{unit}");
+            }
+            all_kinds(&unit, i as u64 * 3 + j as u64);
+        }
+    }
+}
+
 /// Alignments to more bits than f64 has: integers in two parts.
 #[test]
 fn alignments_of_many_bits_are_the_references() {
