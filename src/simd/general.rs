@@ -63,8 +63,8 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
             bits(operand) <= 24 && operand.emin() - operand.fraction_bits as i32 - f.fraction_bits as i32 >= -149
         };
         let ignored = g.zero_products == crate::accumulate::ZeroProducts::Ignored;
-        // An infinity is one whatever its scale, 0 too.
-        let finite = unit.a.specials != Specials::Ieee && unit.b.specials != Specials::Ieee;
+        // An infinity is one whatever its scale, 0 too; numbers that become f16 may become one.
+        let finite = unit.a.specials != Specials::Ieee && unit.b.specials != Specials::Ieee && !g.via_f16;
         let multiplied = ignored && finite && holds(&unit.a) && holds(&unit.b) && f.fraction_bits <= 8;
         // Everything is far inside f64's range: no product is lost beside the largest exponent, nor beside the lowest that
         // alignment takes.

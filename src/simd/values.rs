@@ -99,13 +99,11 @@ impl Scale {
         Self { exponent: scale.exponent as i16, significand, is_power, flags }
     }
 
-    /// An element's value, and the exponent that alignment sees: none for zeros.
+    /// Where the scale is no power of two: an element's value, and the exponent that alignment sees, none for zeros.
     #[inline(always)]
     fn apply(&self, value: &mut f32, exponent: &mut i16) {
-        if !self.is_power {
-            *value = if self.significand.is_nan() { f32::NAN } else { *value * self.significand };
-            *exponent = if self.significand == 0.0 { LOW } else { *exponent };
-        }
+        *value *= self.significand;
+        *exponent = if self.significand == 0.0 { LOW } else { *exponent };
     }
 }
 
@@ -153,7 +151,9 @@ impl Short {
             let scale = Scale::of(rule, code);
             *exponent = scale.exponent;
             *flags |= scale.flags;
-            values.iter_mut().zip(exponents).for_each(|(x, e)| scale.apply(x, e));
+            if !scale.is_power {
+                values.iter_mut().zip(exponents).for_each(|(x, e)| scale.apply(x, e));
+            }
         }
     }
 
@@ -205,7 +205,9 @@ impl Columns {
                 let scale = Scale::of(rule, line.scales[slot]);
                 scales[j] = scale.exponent;
                 self.flags |= scale.flags;
-                values.iter_mut().zip(&mut *exponents).for_each(|(x, e)| scale.apply(&mut x[j], &mut e[j]));
+                if !scale.is_power {
+                    values.iter_mut().zip(&mut *exponents).for_each(|(x, e)| scale.apply(&mut x[j], &mut e[j]));
+                }
             }
         }
     }
