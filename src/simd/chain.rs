@@ -5,14 +5,12 @@
 
 use super::Isa;
 use super::decode::{Reading, in_f32};
-use super::lanes::{Encode, Lane, ToInt, each, odd, power, two_sum};
+use super::lanes::{Encode, Lane, ToInt, each, odd, two_sum};
 use super::rows::{Block, Body, Rows, Side};
 use super::values::Layout;
 use super::wide::in_order;
 use crate::accumulate::Recipe;
-use crate::format::FormatSpec;
 use crate::gemm::kernel::Kernel;
-use crate::round::Rounding;
 use crate::unit::Unit;
 use std::sync::Arc;
 
@@ -23,28 +21,9 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     if unit.scale.is_some() || ![&unit.a, &unit.b, &unit.d].into_iter().all(in_f32) {
         return None;
     }
-    let body = Chain { encode: encode(&unit.d, s.rounding)? };
+    let body = Chain { encode: Encode::new(&unit.d, s.rounding, None, true)? };
     let layout = Layout::runs(unit.shape.k, unit.shape.k);
     Rows::kernel(unit, isa, body, layout, Reading::default(), s.nan)
-}
-
-/// IEEE results: directed roundings toward zero stop at the largest finite number, and zeros keep their signs.
-fn encode(d: &FormatSpec, rounding: Rounding) -> Option<Encode> {
-    let (bits, top) = (d.fraction_bits as i32, power(d.max().exponent));
-    let over = |negative: bool| {
-        let stops = rounding.stops_at_max(negative);
-        let magnitude = if stops { top * (2.0 - power(-bits)) } else { f64::INFINITY };
-        if negative { -magnitude } else { magnitude }
-    };
-    Some(Encode {
-        rounding: ToInt::new(rounding)?,
-        bits,
-        emin: d.emin(),
-        over: [over(false), over(true)],
-        limit: 2.0 * top,
-        zero: -0.0,
-        least: 0.0,
-    })
 }
 
 /// The recipe.

@@ -160,21 +160,9 @@ fn finish(g: &GenericDot, unit: &Unit, encode: &Encode) -> Finish {
 }
 
 fn encode(g: &GenericDot, d: &FormatSpec) -> Option<Encode> {
-    let bits = g.output_bits.map_or(d.fraction_bits, |p| p.min(d.fraction_bits)) as i32;
-    let top = super::lanes::power(d.max().exponent);
-    let max = top * (2.0 - super::lanes::power(-bits));
-    let over = |negative: bool| {
-        let stops = g.output_rounding != Rounding::TowardZero && g.output_rounding.stops_at_max(negative);
-        let magnitude = if stops { max } else { f64::INFINITY };
-        if negative { -magnitude } else { magnitude }
-    };
     Some(Encode {
-        rounding: ToInt::new(g.output_rounding)?,
-        bits,
-        emin: d.emin(),
-        over: [over(false), over(true)],
-        limit: 2.0 * top,
         zero: if g.negative_zero { -0.0 } else { 0.0 },
         least: if g.flush_results { super::lanes::power(d.emin()) } else { 0.0 },
+        ..Encode::new(d, g.output_rounding, g.output_bits, false)?
     })
 }

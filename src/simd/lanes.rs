@@ -2,6 +2,7 @@
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
+use crate::format::FormatSpec;
 use crate::round::Rounding;
 
 /// Rounding to an integer.
@@ -136,6 +137,27 @@ pub(super) struct Encode {
 }
 
 impl Encode {
+    /// Results in a format, of so many fraction bits if fewer than its own; of `ieee` ones those toward zero stop at the
+    /// largest number, and zeros keep their signs. None for stochastic rounding.
+    pub(super) fn new(d: &FormatSpec, rounding: Rounding, bits: Option<u32>, ieee: bool) -> Option<Self> {
+        let bits = bits.map_or(d.fraction_bits, |bits| bits.min(d.fraction_bits)) as i32;
+        let top = power(d.max().exponent);
+        let over = |negative: bool| {
+            let stops = (ieee || rounding != Rounding::TowardZero) && rounding.stops_at_max(negative);
+            let magnitude = if stops { top * (2.0 - power(-bits)) } else { f64::INFINITY };
+            if negative { -magnitude } else { magnitude }
+        };
+        Some(Self {
+            rounding: ToInt::new(rounding)?,
+            bits,
+            emin: d.emin(),
+            over: [over(false), over(true)],
+            limit: 2.0 * top,
+            zero: if ieee { -0.0 } else { 0.0 },
+            least: 0.0,
+        })
+    }
+
     /// Rounds one exact value of a magnitude well inside f64's range; it then fits into f32.
     #[inline(always)]
     pub(super) fn apply<const NATIVE: bool>(&self, v: f64, how: ToInt) -> f64 {

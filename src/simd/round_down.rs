@@ -12,6 +12,7 @@ use super::wide::in_order;
 use crate::accumulate::{BlockedC, OverflowBesideC, Pattern, Recipe, RoundDown};
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
+use crate::round::Rounding;
 use crate::unit::Unit;
 use std::sync::Arc;
 
@@ -77,15 +78,7 @@ impl Sums {
         let reached = grouped.is_none_or(|reach| (0..=36).contains(&reach));
         let near = power(kept + 1) - power(r.frac_bits as i32 + 2) * group as f64;
         let near = if narrow && whole_c && reached { near.max(0.0) } else { 0.0 };
-        let encode = Encode {
-            rounding: ToInt::NearestEven,
-            bits: 23,
-            emin: -126,
-            over: [f64::INFINITY, f64::NEG_INFINITY],
-            limit: power(128),
-            zero: -0.0,
-            least: 0.0,
-        };
+        let encode = Encode::new(&F32, Rounding::NearestEven, None, true)?;
         Some((Self { r, c_emin: unit.c.emin(), reach: grouped, narrow, near, encode }, blocks))
     }
 }

@@ -4,13 +4,14 @@
 
 use super::Isa;
 use super::decode::{Reading, in_f32};
-use super::lanes::{Encode, Lane, ToInt, each, power};
+use super::lanes::{Encode, Lane, each};
 use super::rows::{Block, Body, Rows, Side};
 use super::values::Layout;
 use super::wide::in_order;
 use crate::accumulate::Recipe;
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
+use crate::round::Rounding;
 use crate::unit::Unit;
 use std::sync::Arc;
 
@@ -32,15 +33,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     {
         return None;
     }
-    let encode = Encode {
-        rounding: ToInt::NearestEven,
-        bits: unit.d.fraction_bits as i32,
-        emin: unit.d.emin(),
-        over: [f64::INFINITY, f64::NEG_INFINITY],
-        limit: 2.0 * power(unit.d.max().exponent),
-        zero: -0.0,
-        least: 0.0,
-    };
+    let encode = Encode::new(&unit.d, Rounding::NearestEven, None, true)?;
     let layout = Layout::runs(unit.shape.k, unit.shape.k);
     Rows::kernel(unit, isa, Software { chain, encode }, layout, Reading::default(), s.nan)
 }

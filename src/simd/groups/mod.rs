@@ -21,7 +21,7 @@ mod tile;
 mod unpacked;
 
 use super::Isa;
-use super::lanes::{Encode, ToInt, power};
+use super::lanes::Encode;
 use super::values::State;
 use crate::accumulate::{Floor, GroupScaledDot, Recipe};
 use crate::format::{FormatSpec, Specials};
@@ -48,25 +48,6 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
 pub(crate) fn select_bytes(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let Some(Recipe::GroupScaled(g)) = unit.recipe else { return None };
     bytes::select(unit, isa, &Groups::new(unit, &g)?, &State::new(unit.c, unit.d, g.nan)?)
-}
-
-fn encode(g: &GroupScaledDot, d: &FormatSpec) -> Option<Encode> {
-    let top = power(d.max().exponent);
-    let max = top * (2.0 - power(-(d.fraction_bits as i32)));
-    let over = |negative: bool| {
-        let stops = g.output_rounding != Rounding::TowardZero && g.output_rounding.stops_at_max(negative);
-        let magnitude = if stops { max } else { f64::INFINITY };
-        if negative { -magnitude } else { magnitude }
-    };
-    Some(Encode {
-        rounding: ToInt::new(g.output_rounding)?,
-        bits: d.fraction_bits as i32,
-        emin: d.emin(),
-        over: [over(false), over(true)],
-        limit: 2.0 * top,
-        zero: 0.0,
-        least: 0.0,
-    })
 }
 
 /// The recipe.
@@ -116,7 +97,7 @@ impl Groups {
             floor,
             c_emin: unit.c.emin(),
             rounding: g.output_rounding,
-            encode: encode(g, &unit.d)?,
+            encode: Encode::new(&unit.d, g.output_rounding, None, false)?,
             step: unit.shape.k,
         })
     }
