@@ -1,5 +1,5 @@
 //! SFMA of formats that f32 holds, rounded in any way to any of them: `d = round(a_k b_k + d)` for k in order, by products
-//! and sums of f64. In f32 to nearest even the machine's own FMA is faster (`sfma`, `fma`).
+//! and sums of f64. Where the machine's own FMA does it that is faster (`sfma`, `fma`).
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 

@@ -1,5 +1,5 @@
-//! Chains of FMA and exact sums in every rounding, of operands and results in many formats: each set gives the
-//! reference's bits.
+//! Chains of FMA, exact and aligned sums in every rounding, of operands, results and scales in many formats: each set
+//! gives the reference's bits.
 
 use crate::problem::{Problem, isas};
 use crate::rng::Rng;
