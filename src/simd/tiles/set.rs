@@ -138,8 +138,9 @@ impl Set for Avx512 {
             // A number whose last place is 2^29 of the sum's: added, and taken away again.
             let power = _mm512_and_pd(x, _mm512_set1_pd(f64::INFINITY));
             // (`fnmadd` would become an operation more, for the power's sign.)
-            let magic = |sign: f64| _mm512_set1_pd(sign * 1.5 * (1u64 << 29) as f64);
-            _mm512_fmadd_round_pd::<QUIET>(power, magic(-1.0), _mm512_fmadd_round_pd::<QUIET>(power, magic(1.0), x))
+            const MAGIC: f64 = 1.5 * (1u64 << 29) as f64;
+            let [magic, minus] = [_mm512_set1_pd(MAGIC), _mm512_set1_pd(-MAGIC)];
+            _mm512_fmadd_round_pd::<QUIET>(power, minus, _mm512_fmadd_round_pd::<QUIET>(power, magic, x))
         }
         or(x: __m512d, y: __m512d, z: __m512d) -> __m512d {
             let [x, y, z] = [_mm512_castpd_si512(x), _mm512_castpd_si512(y), _mm512_castpd_si512(z)];

@@ -233,22 +233,9 @@ impl Vectors for Avx2 {
     fn joined<const OUT: u8>(self, high: __m256i, low: __m256i) -> __m256i {
         // SAFETY: `self` is the proof.
         unsafe {
-            let half = |high: __m128i, low: __m128i| {
-                let factor = _mm256_set1_pd((1 << REST).into());
-                let sum = _mm256_fmadd_pd(_mm256_cvtepi32_pd(high), factor, _mm256_cvtepi32_pd(low));
-                let (bits, below) = (_mm256_castpd_si256(sum), _mm256_set1_epi64x(BELOW));
-                let cut = match OUT {
-                    out::F32_RNE => bits,
-                    out::F16_RNE => {
-                        let sticky = _mm256_add_epi64(_mm256_and_si256(bits, below), below);
-                        _mm256_andnot_si256(below, _mm256_or_si256(bits, sticky))
-                    }
-                    _ => _mm256_andnot_si256(below, bits),
-                };
-                _mm_castps_si128(_mm256_cvtpd_ps(_mm256_castsi256_pd(cut)))
-            };
-            let lower = half(_mm256_castsi256_si128(high), _mm256_castsi256_si128(low));
-            _mm256_set_m128i(half(_mm256_extracti128_si256::<1>(high), _mm256_extracti128_si256::<1>(low)), lower)
+            let lower = self.joined_half::<OUT>(_mm256_castsi256_si128(high), _mm256_castsi256_si128(low));
+            let [high, low] = [_mm256_extracti128_si256::<1>(high), _mm256_extracti128_si256::<1>(low)];
+            _mm256_set_m128i(self.joined_half::<OUT>(high, low), lower)
         }
     }
 
@@ -345,6 +332,28 @@ impl Vectors for Avx2 {
             *d = self.add(up, *d);
         }
         d
+    }
+}
+
+impl Avx2 {
+    /// Four lanes of `joined`. (No closure there: only what is always inlined is sure of its instruction set.)
+    #[inline(always)]
+    fn joined_half<const OUT: u8>(self, high: __m128i, low: __m128i) -> __m128i {
+        // SAFETY: `self` is the proof.
+        unsafe {
+            let factor = _mm256_set1_pd((1 << REST).into());
+            let sum = _mm256_fmadd_pd(_mm256_cvtepi32_pd(high), factor, _mm256_cvtepi32_pd(low));
+            let (bits, below) = (_mm256_castpd_si256(sum), _mm256_set1_epi64x(BELOW));
+            let cut = match OUT {
+                out::F32_RNE => bits,
+                out::F16_RNE => {
+                    let sticky = _mm256_add_epi64(_mm256_and_si256(bits, below), below);
+                    _mm256_andnot_si256(below, _mm256_or_si256(bits, sticky))
+                }
+                _ => _mm256_andnot_si256(below, bits),
+            };
+            _mm_castps_si128(_mm256_cvtpd_ps(_mm256_castsi256_pd(cut)))
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use crate::format::{FormatSpec, Specials};
 use crate::simd::decode::f32_power;
 use crate::simd::fda::aligned::Vectors;
 use crate::simd::fda::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY};
+use crate::simd::ops::each;
 
 /// The most lanes of any set.
 const MOST: usize = 8;
@@ -125,11 +126,9 @@ impl<S: Vectors> Decoder<S> {
     }
 
     /// Flags of each lane.
-    #[cold]
+    #[inline(always)]
     fn flags(&self, special: S::V, tiny: S::V) -> [u8; MOST] {
-        let [special, tiny] = [special, tiny].map(|x| self.lanes(x));
-        let flag = |mask: u32, flag: u8| if mask != 0 { flag } else { 0 };
-        core::array::from_fn(|i| flag(special[i], SPECIAL) | flag(tiny[i], TINY))
+        flags_of(self.lanes(special), self.lanes(tiny))
     }
 
     #[inline(always)]
@@ -157,6 +156,13 @@ impl<S: Vectors> Decoder<S> {
         // SAFETY: aligned, and as many words as the largest vector has.
         unsafe { self.set.load(words.0.as_ptr()) }
     }
+}
+
+/// Flags, from masks.
+#[cold]
+fn flags_of(special: [u32; MOST], tiny: [u32; MOST]) -> [u8; MOST] {
+    let flag = |mask: u32, flag: u8| if mask != 0 { flag } else { 0 };
+    core::array::from_fn(|i| flag(special[i], SPECIAL) | flag(tiny[i], TINY))
 }
 
 impl Fda {
@@ -316,10 +322,13 @@ impl Fda {
     ) {
         let (set, l, place) = (decoder.set, self.block, to.at_b(g, s));
         let column = |t: usize| g * NR + t * 16 + d;
-        let shifts: [_; 4] = core::array::from_fn(|t| {
-            let shift = |j: usize| to.shifts.get((column(t) + j) * to.steps + s).copied().unwrap_or(0) as u32;
-            (!to.shifts.is_empty()).then(|| decoder.vector(shift))
-        });
+        let shifts: [_; 4] = each(
+            #[inline(always)]
+            |t| {
+                let shift = |j: usize| to.shifts.get((column(t) + j) * to.steps + s).copied().unwrap_or(0) as u32;
+                if to.shifts.is_empty() { None } else { Some(decoder.vector(shift)) }
+            },
+        );
         let (mut special, mut tiny) = ([set.splat(0); 4], [set.splat(0); 4]);
         let values = to.values.view_mut::<u32>()[place * NR * l..][..NR * l].as_mut_ptr();
         let exponents = to.exponents.view_mut::<u32>()[place * 16 * l..][..16 * l].as_mut_ptr();
