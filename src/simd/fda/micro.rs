@@ -266,21 +266,39 @@ impl Micro for Sse2 {
     }
 }
 
-/// [`Micro::settle`] in plain code.
+/// [`Micro::settle`] in plain code: conditions are all ones in a lane or none, so that lanes stay side by side.
 #[inline(always)]
 fn settle(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled {
-    let field = |x: f32| x.to_bits() >> 23 & 0xFF;
-    let special = states.iter().fold(false, |any, x| any | (field(*x) == 255));
-    if special {
-        for (x, parked) in states.iter_mut().zip(&mut *parked).filter(|(x, _)| !x.is_finite()) {
-            if *parked == 0.0 {
-                *parked = if x.is_nan() { nan } else { *x };
-            }
-            *x = 0.0;
-        }
+    const MAGNITUDE: i32 = i32::MAX;
+    let mask = |x: bool| -i32::from(x);
+    let (Ok(states), Ok(parked)) = (<&mut [f32; 16]>::try_from(states), <&mut [f32; 16]>::try_from(parked)) else {
+        unreachable!("a piece")
+    };
+    let (mut x, mut any) = (states.map(|x| x.to_bits() as i32), 0);
+    for x in x {
+        any |= mask(x & MAGNITUDE >= EXP32);
     }
-    let ordinary = |x: f32| field(x).wrapping_sub(low) <= 180 - low || x == 0.0;
-    let all = special && parked.iter().all(|x| *x != 0.0);
-    let nan_only = all && parked.iter().all(|x| x.is_nan());
-    Settled { special, all, nan: nan_only, ordinary: states.iter().fold(true, |all, x| all & ordinary(*x)) }
+    let (mut all, mut nan_only) = (any, any);
+    if any != 0 {
+        for j in 0..16 {
+            let (bits, before) = (x[j], parked[j].to_bits() as i32);
+            let (special, free) = (mask(bits & MAGNITUDE >= EXP32), mask(before & MAGNITUDE == 0));
+            let canonical = if bits & MAGNITUDE > EXP32 { nan.to_bits() as i32 } else { bits };
+            let new = special & free;
+            let after = before & !new | canonical & new;
+            parked[j] = f32::from_bits(after as u32);
+            x[j] = bits & !special;
+            all &= mask(after & MAGNITUDE != 0);
+            nan_only &= mask(after & MAGNITUDE > EXP32);
+        }
+        *states = x.map(|x| f32::from_bits(x as u32));
+    }
+    // Exponent fields from `low` to 180, or zeros.
+    let (least, most) = ((low << 23) as i32, ((180 + 1) << 23) - 1);
+    let mut ordinary = -1;
+    for x in x {
+        let magnitude = x & MAGNITUDE;
+        ordinary &= mask(magnitude >= least) & mask(magnitude <= most) | mask(magnitude == 0);
+    }
+    Settled { special: any != 0, all: all != 0, nan: nan_only != 0, ordinary: ordinary != 0 }
 }

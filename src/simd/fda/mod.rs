@@ -56,12 +56,13 @@ use crate::format::{F16, F32, FormatSpec};
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
 use crate::gemm::small::SmallKernel;
 use crate::round::Rounding;
+use crate::simd::decode::{Decoder, Reading, in_f32};
 use crate::special::NanRule;
 use crate::unit::Unit;
 use core::ops::Range;
 use fixed::{Integers, Tables};
 use micro::Micro;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Rows of a micro-tile.
 const MR: usize = 8;
@@ -173,6 +174,8 @@ struct Fda {
     round_down: Option<hard::Hard>,
     /// How A and B are read where tiles are computed side by side.
     small: Option<[small::Decoder; 2]>,
+    /// How they are read for the wide kernel, where panels lack what lies below the window.
+    anew: OnceLock<[Decoder; 2]>,
     set: Set,
 }
 
@@ -293,6 +296,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         unit: unit.clone(),
         round_down: None,
         small: None,
+        anew: OnceLock::new(),
         set,
     };
     fda.small = fda.small_decoders();
@@ -307,10 +311,10 @@ fn scales_fit(unit: &Unit, block: usize) -> bool {
     unit.scale.is_none_or(|rule| power(&rule.format) && aligned(rule.block))
 }
 
-/// Whether f32 panels hold every number of a window: with block scales, none may begin as a subnormal f32.
+/// Whether f32 panels hold every number: with block scales, none may begin as a subnormal f32.
 fn fits_f32(unit: &Unit) -> bool {
     let last = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
-    unit.scale.is_none() || [&unit.a, &unit.b].iter().all(|f| last(f) >= -126)
+    [&unit.a, &unit.b].iter().all(|f| in_f32(f) && (unit.scale.is_none() || last(f) >= -126))
 }
 
 impl Fda {
@@ -325,6 +329,12 @@ impl Fda {
         let (first, unit_k) = (s * self.block, self.unit.shape.k);
         let unit = first / unit_k * unit_k;
         self.order[first - unit..][..self.block].iter().map(move |k| unit + k)
+    }
+
+    /// How operands are read for the wide kernel, where panels lack what lies below the window.
+    fn anew(&self) -> &[Decoder; 2] {
+        let reading = Reading { via_f16: self.via_f16, ..Reading::default() };
+        self.anew.get_or_init(|| [self.unit.a, self.unit.b].map(|f| Decoder::new(f, reading)))
     }
 
     /// Whether there is more than the wide kernel.

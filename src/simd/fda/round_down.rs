@@ -30,7 +30,7 @@ use crate::simd::lanes::power;
 use crate::simd::processor::two_multipliers;
 use crate::simd::round_down::Sums;
 use crate::unit::Unit;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// c in units of q from which on sums could pass 2^31: with the products at most 2^30; and from which on 2^32.
 pub(super) const LARGE: f32 = 1_073_741_824.0;
@@ -113,6 +113,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         fixed: if exact_c && matches!(set, Set::Avx512(_)) { Tables::new(unit, block, f.min(24)) } else { None },
         round_down: Some(Hard { sums, decoders, floors }),
         small: None,
+        anew: OnceLock::new(),
         unit: unit.clone(),
         set,
     }))

@@ -5,9 +5,8 @@
 use super::micro::Micro;
 use super::step::{A_SCALE, B_SCALE, ENLARGED};
 use super::{Fda, MR, NR, Packed};
-use crate::format::FormatSpec;
 use crate::gemm::kernel::Panel;
-use crate::num::Class;
+use crate::simd::decode::{LOW, Reader, Seen};
 use crate::simd::lanes::power;
 use core::arch::x86_64::*;
 
@@ -15,7 +14,7 @@ use core::arch::x86_64::*;
 const AND_OR: i32 = 0xEA;
 
 /// Sentinel exponent of zero for the wide kernel.
-const NO_EXPONENT: i16 = -8000;
+const NO_EXPONENT: i16 = LOW;
 
 /// In this order, so that all arrays are aligned to 64 bytes. The wide kernel's exponents, made when needed: A's for
 /// one step and row group, B's for one step and column group.
@@ -92,27 +91,25 @@ fn widened(v: f32, scale: i32) -> f64 {
     f64::from(v) * f64::from_bits(((1023 + scale) as u64) << 52)
 }
 
-impl Fda {
-    /// The values of step `s` of a line times `2^scale`, as f64 panels have them, enlarged or not; stand-ins of zeros for what is
-    /// special.
-    #[inline(always)]
-    fn decode(
-        &self,
-        spec: &FormatSpec,
-        s: usize,
-        scale: i32,
-        enlarge: i64,
-        code: impl Fn(usize) -> u64,
-        to: &mut [f64],
-    ) {
-        for (p, to) in self.positions(s).zip(to) {
-            let num = spec.decode(code(p));
-            let nothing = num.class != Class::Finite || num.significand == 0;
-            let value = num.significand as f64 * power(num.exponent - num.frac_bits as i32 + scale);
-            let magnitude = f64::from_bits(if nothing { power(-1000) } else { value }.to_bits() | enlarge as u64);
-            *to = if num.negative { -magnitude } else { magnitude };
-        }
-    }
+/// A value read from its code as f64 panels have it, enlarged or not: a stand-in of zeros for what is special.
+#[inline(always)]
+fn from_code(v: f32, scale: f64, enlarge: u64) -> f64 {
+    let magnitude = f64::from(v.abs()) * scale;
+    let nothing = (v == 0.0) | !v.is_finite();
+    let magnitude = if nothing { power(-1000) } else { magnitude };
+    f64::from_bits(magnitude.to_bits() | enlarge | u64::from(v.to_bits() >> 31) << 63)
+}
+
+/// An exponent, and that of its block's scale.
+#[inline(always)]
+const fn and_shift(e: i16, shift: i32) -> i16 {
+    if e == LOW { NO_EXPONENT } else { e + shift as i16 }
+}
+
+/// The exponent of a line's block scale at a step, 0 without. (Of a NaN, whose blocks are zeros, any will do.)
+#[inline(always)]
+fn shift(packed: &Packed, line: usize, lines: usize, s: usize) -> i32 {
+    if packed.shifts.is_empty() || line >= lines { 0 } else { packed.shifts[line * packed.steps + s].max(-200) }
 }
 
 impl Scratch {
@@ -126,13 +123,13 @@ impl Scratch {
         [group, column_group]: [usize; 2],
         s: usize,
     ) {
+        if fda.aligned {
+            return self.fill_from_codes(fda, panels, [group, column_group], s);
+        }
         let (a, b) = (panels[0].packed::<Packed>(), panels[1].packed::<Packed>());
         let l = fda.block;
         let (at, n) = (a.at_a(group, s) * MR * l, MR * l);
         let (a_scale, b_scale) = (A_SCALE, B_SCALE + fda.frac_bits as i32);
-        let shift = |shifts: &[i32], line: usize, lines: usize, steps: usize| -> i32 {
-            if shifts.is_empty() || line >= lines { 0 } else { shifts[line * steps + s].max(-200) }
-        };
         let scaled = if fda.unit.scale.is_some() { 127 } else { 0 };
         let (a_low, b_low) = (fda.a.emin + scaled, fda.b.emin + scaled);
         if fda.narrow {
@@ -140,18 +137,9 @@ impl Scratch {
                 *w = widened(*v, a_scale - fda.scales().0);
             }
         }
-        if fda.aligned {
-            let panel = panels[0];
-            for (line, to) in self.a_values[..n].chunks_mut(l).enumerate() {
-                let line = group * MR + line;
-                let shift = shift(&a.shifts, line, panel.lines, a.steps) + a_scale;
-                let code = |p: usize| if line < panel.lines { panel.codes.get(line * panel.k + p) } else { 0 };
-                fda.decode(&fda.unit.a, s, shift, 0, code, to);
-            }
-        }
-        let values = if fda.in_f32() { &self.a_values[..n] } else { &a.values.view::<f64>()[at..at + n] };
+        let values = if fda.narrow { &self.a_values[..n] } else { &a.values.view::<f64>()[at..at + n] };
         let row = group * MR;
-        let low: [i32; MR] = core::array::from_fn(|r| a_low + shift(&a.shifts, row + r, panels[0].lines, a.steps));
+        let low: [i32; MR] = core::array::from_fn(|r| a_low + shift(a, row + r, panels[0].lines, s));
         for ((e, v), low) in self.a.chunks_mut(l).zip(values.chunks(l)).zip(low) {
             for (e, v) in e.iter_mut().zip(v) {
                 *e = u32::from(exponent(*v, a_scale, low) as u16) * 0x1_0001;
@@ -171,26 +159,75 @@ impl Scratch {
                 }
             }
         }
-        if fda.aligned {
-            let (panel, mut values) = (panels[1], [0.0; 32]);
-            for j in 0..NR {
-                let line = column_group * NR + j;
-                let shift = shift(&b.shifts, line, panel.lines, b.steps) + b_scale;
-                let code = |p: usize| if line < panel.lines { panel.codes.get(p * panel.lines + line) } else { 0 };
-                fda.decode(&fda.unit.b, s, shift, ENLARGED, code, &mut values[..l]);
-                // Even columns of a vector first.
-                let at = j / 16 * l * 16 + j % 2 * 8 + j % 16 / 2;
-                values[..l].iter().enumerate().for_each(|(k, v)| self.b_values[at + k * 16] = *v);
-            }
-        }
         let values =
-            if fda.in_f32() { &self.b_values[..NR * l] } else { &b.values.view::<f64>()[at * NR * l..][..NR * l] };
+            if fda.narrow { &self.b_values[..NR * l] } else { &b.values.view::<f64>()[at * NR * l..][..NR * l] };
         let column = column_group * NR;
-        let low: [i32; NR] = core::array::from_fn(|j| b_low + shift(&b.shifts, column + j, panels[1].lines, b.steps));
+        let low: [i32; NR] = core::array::from_fn(|j| b_low + shift(b, column + j, panels[1].lines, s));
         for (n, v) in values.as_chunks::<16>().0.iter().enumerate() {
             let (t, i) = (n / l, n % l);
             let to = &mut self.b[i * NR + t * 16..][..16];
             micro.exponents(v, b_scale, &low.as_chunks().0[t], to.try_into().expect("16 lanes"));
+        }
+    }
+    /// `fill`, for panels that lack what lies below the window.
+    #[inline(always)]
+    fn fill_from_codes(&mut self, fda: &Fda, panels: [&Panel; 2], [group, column_group]: [usize; 2], s: usize) {
+        let l = fda.block;
+        let [a_codes, b_codes] = fda.anew();
+        let (panel, packed) = (panels[0], panels[0].packed::<Packed>());
+        for r in 0..MR {
+            let row = group * MR + r;
+            let line = panel.codes.narrow().get(row * panel.k..).and_then(|line| line.get(..panel.k));
+            let (mut codes, mut values, mut exponents) = ([0; 32], [0.0; 32], [0; 32]);
+            if let Some(line) = line {
+                codes.iter_mut().zip(fda.positions(s)).for_each(|(code, p)| *code = line[p]);
+            }
+            let mut seen = Seen::NOTHING;
+            a_codes.read(&codes[..l], &mut values[..l], &mut exponents[..l], &mut seen);
+            let shift = shift(packed, row, panel.lines, s);
+            let scale = power(shift + A_SCALE);
+            for i in 0..l {
+                self.a_values[r * l + i] = from_code(values[i], scale, 0);
+                self.a[r * l + i] = u32::from(and_shift(exponents[i], shift) as u16) * 0x1_0001;
+            }
+        }
+        if self.key == Some(s) {
+            return;
+        }
+        self.key = Some(s);
+        let (panel, packed) = (panels[1], panels[1].packed::<Packed>());
+        for t in 0..NR / 16 {
+            let first = (column_group * NR + t * 16).min(panel.lines);
+            let count = (panel.lines - first).min(16);
+            let (mut shifts, mut scales) = ([0; 16], [power(B_SCALE + fda.frac_bits as i32); 16]);
+            if !packed.shifts.is_empty() {
+                for j in 0..count {
+                    shifts[j] = shift(packed, first + j, panel.lines, s);
+                    scales[j] = power(shifts[j] + B_SCALE + fda.frac_bits as i32);
+                }
+            }
+            for (i, p) in fda.positions(s).enumerate() {
+                let line = &panel.codes.narrow()[p * panel.lines + first..][..count];
+                let codes = line.try_into().unwrap_or_else(|_| {
+                    let mut codes = [0; 16];
+                    codes[..count].copy_from_slice(line);
+                    codes
+                });
+                let (values, exponents, _) = match b_codes.together() {
+                    Some(fields) => fields.lanes(&codes),
+                    None => b_codes.lanes(&codes),
+                };
+                let to = &mut self.b_values[(t * l + i) * 16..][..16];
+                // Even columns of a vector first.
+                for j in 0..8 {
+                    to[j] = from_code(values[2 * j], scales[2 * j], ENLARGED as u64);
+                    to[8 + j] = from_code(values[2 * j + 1], scales[2 * j + 1], ENLARGED as u64);
+                }
+                let to = &mut self.b[i * NR + t * 16..][..16];
+                for j in 0..16 {
+                    to[j] = and_shift(exponents[j], shifts[j]);
+                }
+            }
         }
     }
 }

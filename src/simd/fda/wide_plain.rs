@@ -9,36 +9,56 @@ use super::step::{A_SCALE, B_SCALE, Consts, Step};
 use super::{NR, out};
 use crate::simd::lanes::{ToInt, power, to_int};
 
-/// The step of row `row` of the tile by the 16 columns of vector `t`.
+/// The step of row `row` of the tile by the 16 columns of vector `t`, whose lanes stay side by side.
 ///
 /// # Safety
 /// As `steps_fast`, the wide panels included.
 pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, t: usize) {
     let l = q.block;
+    // SAFETY (whole function): panels and state are as large as the step.
+    let states = unsafe { &mut *p.c.add(row * NR + t * 16).cast::<[f32; 16]>() };
+    let mut best = [i16::MIN; 16];
+    for k in 0..l {
+        let (a, b) =
+            unsafe { (*p.a_wide.add(row * l + k) as i16, &*p.b_wide.add(k * NR + t * 16).cast::<[i16; 16]>()) };
+        for j in 0..16 {
+            best[j] = best[j].max(a + b[j]);
+        }
+    }
+    let (mut e_max, mut scale) = ([0; 16], [0.0; 16]);
     for j in 0..16 {
-        // SAFETY (whole function): panels and state are as large as the step.
-        let state = unsafe { &mut *p.c.add(row * NR + t * 16 + j) };
-        let product_exponent = |k: usize| {
-            let (a, b) = unsafe { (*p.a_wide.add(row * l + k) as i16, *p.b_wide.add(k * NR + t * 16 + j)) };
-            i32::from(a) + i32::from(b)
-        };
-        let e_max = (0..l).map(product_exponent).fold(q.e_zero.max(c_exponent::<OUT>(*state, q)), i32::max);
-        let truncated = |x: f64| to_int::<false>(x, ToInt::TowardZero);
-        // Even columns of a vector come first.
-        let at = t * l * 16 + j % 2 * 8 + j / 2;
-        let sum: f64 = (0..l)
-            .map(|k| {
-                let (a, b) = unsafe { (*p.a_val.add(row * l + k), *p.b_val.add(at + k * 16)) };
-                // With this a, products are 2^F times what they are.
-                truncated(a * power(-A_SCALE - B_SCALE) * b * power(-e_max))
-            })
-            .sum();
-        let c = truncated(f64::from(*state) * power(q.frac_bits) * power(-e_max));
-        *state = encode::<OUT>((sum + c) * power(e_max - q.frac_bits), q);
+        e_max[j] = i32::from(best[j]).max(q.e_zero).max(c_exponent::<OUT>(states[j], q));
+        scale[j] = power(-e_max[j]);
+    }
+    // Even columns of a vector come first.
+    let place = |j: usize| j % 2 * 8 + j / 2;
+    let (mut by, mut sums) = ([0.0; 16], [0.0; 16]);
+    for j in 0..16 {
+        by[place(j)] = scale[j];
+    }
+    for k in 0..l {
+        // With this a, products are 2^F times what they are.
+        let a = unsafe { *p.a_val.add(row * l + k) } * power(-A_SCALE - B_SCALE);
+        let b = unsafe { &*p.b_val.add(t * l * 16 + k * 16).cast::<[f64; 16]>() };
+        for j in 0..16 {
+            sums[j] += truncated(a * b[j] * by[j]);
+        }
+    }
+    let bits = power(q.frac_bits);
+    for j in 0..16 {
+        let c = truncated(f64::from(states[j]) * bits * scale[j]);
+        states[j] = encode::<OUT>((sums[place(j)] + c) * power(e_max[j] - q.frac_bits), q);
     }
 }
 
+/// Toward zero.
+#[inline(always)]
+fn truncated(x: f64) -> f64 {
+    to_int::<false>(x, ToInt::TowardZero)
+}
+
 /// c's exponent, `e_zero` where it has none.
+#[inline(always)]
 fn c_exponent<const OUT: u8>(c: f32, q: &Consts) -> i32 {
     // f16 states are held as f32: their subnormals keep the format's lowest exponent.
     let low = if OUT == out::F16_RNE { -14 } else { -126 };
@@ -47,6 +67,7 @@ fn c_exponent<const OUT: u8>(c: f32, q: &Consts) -> i32 {
 }
 
 /// A sum, rounded.
+#[inline(always)]
 fn encode<const OUT: u8>(v: f64, q: &Consts) -> f32 {
     let nearest = v as f32;
     if OUT == out::F32_RNE {
