@@ -43,7 +43,7 @@ macro_rules! apart {
 /// `core::array::from_fn` goes through functions of its own. Where the compiler leaves one of these by itself it has no set's features,
 /// and each operation in it becomes a call: fifty times as slow.
 #[inline(always)]
-pub(super) fn each<T: Copy, const N: usize>(f: impl Fn(usize) -> T) -> [T; N] {
+pub(super) fn array_of<T: Copy, const N: usize>(f: impl Fn(usize) -> T) -> [T; N] {
     const { assert!(N > 0) };
     let mut all = [f(0); N];
     let mut i = 1;

@@ -169,6 +169,7 @@ impl Scratch {
             micro.exponents(v, b_scale, &low.as_chunks().0[t], to.try_into().expect("16 lanes"));
         }
     }
+
     /// `fill`, for panels that lack what lies below the window.
     #[inline(always)]
     fn fill_from_codes(&mut self, fda: &Fda, panels: [&Panel; 2], [group, column_group]: [usize; 2], s: usize) {

@@ -13,7 +13,7 @@ use crate::format::F32;
 use crate::gemm::kernel::Kernel;
 use crate::simd::buffer::Buffer;
 use crate::simd::decode::{FAR, Reading, WINDOW};
-use crate::simd::ops::each;
+use crate::simd::ops::array_of;
 use crate::simd::pairwise::{Pairwise, SAFE, flushed_beside};
 use crate::simd::rows::Body;
 use crate::special::NanRule;
@@ -160,7 +160,7 @@ unsafe fn flushed_steps<S: Set, const G: usize>(
                     // SAFETY: a vector of 16 states, aligned.
                     let mut d = unsafe { set.load_f32(row.as_ptr().add(column)) };
                     for from in (0..k).step_by(G) {
-                        let mut sums: [S::F32; G] = each(
+                        let mut sums: [S::F32; G] = array_of(
                             #[inline(always)]
                             |i| {
                                 // SAFETY: the panels hold k positions, B's aligned.
@@ -200,19 +200,19 @@ unsafe fn steps<S: Set, const G: usize>(set: S, run: &Run<'_, Pairs>, tile: &mut
         || {
             for column in (0..width).step_by(2 * S::LANES) {
                 // SAFETY: a vector of 16 states, aligned.
-                let mut d: [S::F32; MR] = each(
+                let mut d: [S::F32; MR] = array_of(
                     #[inline(always)]
                     |r| unsafe { set.load_f32(tile.0[r].as_ptr().add(column)) },
                 );
                 for from in (0..k).step_by(G) {
                     // SAFETY: the panels hold k positions, B's aligned.
-                    let b: [S::F32; G] = each(
+                    let b: [S::F32; G] = array_of(
                         #[inline(always)]
                         |i| unsafe { set.load_f32(b.add((from + i) * NR + column)) },
                     );
                     for r in 0..MR {
                         // SAFETY: as above.
-                        let a: [S::F32; G] = each(
+                        let a: [S::F32; G] = array_of(
                             #[inline(always)]
                             |i| set.splat_f32(unsafe { *a.add((from + i) * MR + r) }),
                         );

@@ -9,7 +9,7 @@ use crate::format::{FormatSpec, Specials};
 use crate::simd::decode::f32_power;
 use crate::simd::fda::aligned::Vectors;
 use crate::simd::fda::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY};
-use crate::simd::ops::each;
+use crate::simd::ops::array_of;
 
 /// The most lanes of any set.
 const MOST: usize = 8;
@@ -322,7 +322,7 @@ impl Fda {
     ) {
         let (set, l, place) = (decoder.set, self.block, to.at_b(g, s));
         let column = |t: usize| g * NR + t * 16 + d;
-        let shifts: [_; 4] = each(
+        let shifts: [_; 4] = array_of(
             #[inline(always)]
             |t| {
                 let shift = |j: usize| to.shifts.get((column(t) + j) * to.steps + s).copied().unwrap_or(0) as u32;

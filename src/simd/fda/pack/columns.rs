@@ -2,7 +2,7 @@
 
 use super::super::{Fda, NR, Packed, SPECIAL, TINY};
 use super::{Decoder, Values, first};
-use crate::simd::ops::each;
+use crate::simd::ops::array_of;
 use core::arch::x86_64::*;
 
 /// B's panel on its way: `[column group][step][vector of 16 columns][product][column]`.
@@ -22,7 +22,7 @@ impl Columns<'_> {
         let (l, place, n) = (self.fda.block, to.at_b(g, s), NR.min(self.columns - g * NR));
         // What becomes of vectors without a column goes nowhere.
         let vectors = n.div_ceil(16);
-        let shifts: [_; 4] = each(|t| self.shifts(g, t, s, to));
+        let shifts: [_; 4] = array_of(|t| self.shifts(g, t, s, to));
         let exponents = to.exponents.view_mut::<u8>()[place * NR * l..][..NR * l].as_mut_ptr();
         let (mut signs, mut special, mut tiny) = ([_mm512_setzero_si512(); 4], [0; 4], [0; 4]);
         for (i, p) in self.fda.positions(s).enumerate() {

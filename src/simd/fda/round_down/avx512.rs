@@ -9,7 +9,7 @@ use crate::simd::fda::finish::{accumulators, low_halves, negatives};
 use crate::simd::fda::step::{Consts, EXP32, Step};
 use crate::simd::fda::stream::broad;
 use crate::simd::fda::{MR, NR, out};
-use crate::simd::ops::each;
+use crate::simd::ops::array_of;
 use core::arch::x86_64::*;
 
 /// Toward minus infinity.
@@ -164,7 +164,7 @@ unsafe fn products(
     for (i, best) in best.into_iter().enumerate() {
         next[2 * t + i] = exponent_fields(best, q);
     }
-    each(|r| {
+    array_of(|r| {
         let negative = unsafe { negatives(p.a_sign.add(r), p.b_sign.add(t * 16)) };
         _mm512_add_epi32(low_halves(even[r], odd[r]), negative)
     })

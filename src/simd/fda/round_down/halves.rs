@@ -19,7 +19,7 @@ use crate::simd::fda::finish::{accumulators, low_halves};
 use crate::simd::fda::step::{Consts, Step};
 use crate::simd::fda::stream::place;
 use crate::simd::fda::{GROUPS, MR, NR};
-use crate::simd::ops::each;
+use crate::simd::ops::array_of;
 use core::arch::asm;
 use core::arch::x86_64::*;
 use core::ops::Range;
@@ -278,7 +278,7 @@ unsafe fn alone<const L: usize>(p: &Step, q: &Consts, mut visits: u32, skip: u32
         each_row!([0, 1, 2, 3, 4, 5, 6, 7], U => {
             (sums[0][U], sums[1][U]) = (low_halves(e0[U], o0[U]), low_halves(e1[U], o1[U]));
         });
-        let near = each(|u| unsafe { end(&here, u, !here.leaves(u), &sums, &begun, q) });
+        let near = array_of(|u| unsafe { end(&here, u, !here.leaves(u), &sums, &begun, q) });
         unsafe { end_far(&here, &near, &sums, &begun, q) };
     }
 }

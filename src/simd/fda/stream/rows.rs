@@ -4,7 +4,7 @@ use super::super::finish::{finish, negatives, overflowed, start, truncated};
 use super::super::step::Consts;
 use super::super::{NR, out};
 use super::{OFFSET, OR, OVER, ROWS};
-use crate::simd::ops::each;
+use crate::simd::ops::array_of;
 use std::arch::x86_64::*;
 
 /// What takes a column's exponent field from its byte to its place, for vector `t` of columns.
@@ -67,7 +67,7 @@ pub(super) unsafe fn begin<const OUT: u8>(
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn get(from: *const f32) -> [__m512; ROWS] {
     // SAFETY: the caller's promise.
-    each(|r| unsafe { _mm512_load_ps(from.add(r * NR)) })
+    array_of(|r| unsafe { _mm512_load_ps(from.add(r * NR)) })
 }
 
 /// Writes a piece's states but for rows to `leave`, every fourth bit.
