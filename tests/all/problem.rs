@@ -88,10 +88,8 @@ impl Problem {
         let both = |first| isas.iter().flat_map(move |isa| [(isa, false, first), (isa, true, first)]);
         for (&isa, narrow, first) in both(true).chain(both(false)) {
             let kernel = assume_processor(true, true, || Gemm::on(&self.unit).isa(isa).kernel_for(self.size[0]));
-            // Chains of FMA do something about slow subnormal numbers, f64 accumulators and few products about two
-            // multipliers.
-            let two =
-                ["fda-f64", "round-down-f64"].contains(&kernel.name) || kernel.name == "fda-i32" && isa == Isa::Avx512;
+            // Chains of FMA do something about slow subnormal numbers, integer dot products about two multipliers.
+            let two = ["fda-f64", "round-down-f64"].contains(&kernel.name) && self.unit.a.storage_bits <= 8;
             if !first && self.unit.a.fraction_bits < 23 && !two {
                 continue;
             }

@@ -49,7 +49,6 @@ mod wide_plain;
 pub(super) use round_down::select as select_round_down;
 
 use super::buffer::Buffer;
-use super::processor::two_multipliers;
 use super::{Avx2, Avx512, Isa, Sse2};
 use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe};
 use crate::format::{F16, F32, FormatSpec};
@@ -62,14 +61,14 @@ use crate::unit::Unit;
 use core::ops::Range;
 use fixed::{Integers, Tables};
 use micro::Micro;
+use run::InVain;
 use std::sync::{Arc, OnceLock};
 
 /// Rows of a micro-tile.
 const MR: usize = 8;
 /// Row groups of `MR` whose states are kept together while the steps go by.
 const GROUPS: usize = 8;
-/// Steps of fewer products are aligned one by one on AVX-512, too; of four, where pieces are broad, those that are rounded
-/// toward zero to f32.
+/// Steps of fewer products are aligned one by one on AVX-512, too; of four those that are rounded toward zero to f32.
 const FEW: usize = 8;
 /// Columns of a micro-tile: four vectors of 16.
 const NR: usize = 64;
@@ -166,10 +165,10 @@ struct Fda {
     narrow: bool,
     /// Products are aligned one by one (`aligned`).
     aligned: bool,
-    /// Pieces of 32 columns are better than such of 16 (`stream::broad`).
-    broad: bool,
     /// Operands as integers, for steps that truncate nothing.
     fixed: Option<Tables>,
+    /// When to do without them.
+    in_vain: InVain,
     /// The widths of [`out::ROUND_DOWN`], and what computes its hard pieces.
     round_down: Option<hard::Hard>,
     /// How A and B are read where tiles are computed side by side.
@@ -268,10 +267,9 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let narrow = sums_fit && small(a) && small(b) && unit.scale.is_none() && !matches!(set, Set::Sse2(_));
     let wide = matches!(set, Set::Avx512(_)) && !narrow;
     let fixed = if wide { Tables::new(unit, block, f) } else { None };
-    let broad = matches!(set, Set::Avx512(proof) if two_multipliers(proof));
     // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings. Of
-    // four, where there are two multipliers, only `few`'s two passes are faster (docs/kernels.md), and these round to f32.
-    let few = block < FEW && f <= 25 && fixed.is_none() && !(broad && block == 4 && (out != out::F32_RZ || keep != -1));
+    // four only `few`'s two passes are faster than broad pieces (docs/kernels.md), and these round toward zero to f32.
+    let few = block < FEW && f <= 25 && fixed.is_none() && (block != 4 || (out == out::F32_RZ && keep == -1));
     let aligned = (!wide || few) && !narrow && fits_f32(unit);
     if matches!(set, Set::Sse2(_)) && !aligned {
         return None;
@@ -287,8 +285,8 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         keep,
         narrow,
         aligned,
-        broad,
         fixed,
+        in_vain: InVain::on(set),
         a,
         b,
         via_f16: g.via_f16,

@@ -9,7 +9,7 @@
 //! decides how d is rounded. From `3 * 2^30 q` on, where totals may reach `2^32 q`, floors are taken in f64,
 //! or as below.
 //!
-//! Where pieces are broad (`stream::broad`) there is no such boundary below `2^35 q`: from `2^30 q` on c is a whole number of q with
+//! In broad pieces (`stream::broad`; one sum of 8 products) there is no such boundary below `2^35 q`: from `2^30 q` on c is a whole number of q with
 //! 24 bits, and so is the sum, at most `2^29 q`, once it is rounded to odd at `2^5 q`; d's last place is `2^7 q` or more, so that
 //! their f32 sum to nearest is the total rounded once. What a total drops from `2^32 q` on is cut off the sum first.
 //!
@@ -21,13 +21,13 @@ mod halves;
 
 use super::fixed::Tables;
 use super::hard::Hard;
+use super::run::InVain;
 use super::{Fda, Reach, Set, out, same};
 use crate::format::F32;
 use crate::gemm::kernel::Kernel;
 use crate::simd::Isa;
 use crate::simd::decode::{Decoder, Reading};
 use crate::simd::lanes::power;
-use crate::simd::processor::two_multipliers;
 use crate::simd::round_down::Sums;
 use crate::unit::Unit;
 use std::sync::{Arc, OnceLock};
@@ -35,7 +35,7 @@ use std::sync::{Arc, OnceLock};
 /// c in units of q from which on sums could pass 2^31: with the products at most 2^30; and from which on 2^32.
 pub(super) const LARGE: f32 = 1_073_741_824.0;
 pub(super) const FAR: f32 = 3_221_225_472.0;
-/// The same where pieces are broad, which drop up to five places of a total themselves.
+/// The same in broad pieces, which drop up to five places of a total themselves.
 pub(super) const FAR_IN_BROAD: f32 = 32.0 * LARGE;
 
 /// Where sums and totals are rounded down.
@@ -54,6 +54,8 @@ pub(super) struct Floors {
     /// How far the exponent may lie below c's of the F-th place below which a sum of products has nothing, and no floor
     /// takes a bit of the sum or the total.
     pub(super) below_c: i32,
+    /// Sums are such as `stream::broad` does.
+    pub(super) broad: bool,
 }
 
 /// The kernel for both recipes, for results in f32.
@@ -80,7 +82,6 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     // Totals drop all places that sums do (a total is at least half of such a c), and sums have 24 bits in units of 32 q.
     let total = r.total_bits.filter(|bits| *bits < r.sum_bits);
     let short = most <= (1 << 29) << (unit.a.fraction_bits + unit.b.fraction_bits);
-    let two = matches!(set, Set::Avx512(proof) if two_multipliers(proof));
     let floors = Floors {
         sum: magic(r.sum_bits),
         total: magic(r.total_bits.unwrap_or(50)),
@@ -89,6 +90,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         kept: r.total_bits.unwrap_or(128).min(128) as u8,
         kept_of_sum: r.sum_bits.min(128) as u8,
         below_c: 30 - f.min(24) as i32,
+        broad: block == 8 && short && total.is_some() && sums.reach.is_none(),
     };
     // Integer sums take c where it is a multiple of `2^(e_max - F)`: then it is not out of reach.
     let exact_c = sums.reach.is_none_or(|reach| reach >= f as i32);
@@ -105,12 +107,12 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         keep: -1,
         narrow: false,
         aligned: !matches!(set, Set::Avx512(_)),
-        broad: two && block == 8 && short && total.is_some() && sums.reach.is_none(),
         a,
         b,
         via_f16: false,
         c_last: false,
         fixed: if exact_c && matches!(set, Set::Avx512(_)) { Tables::new(unit, block, f.min(24)) } else { None },
+        in_vain: InVain::on(set),
         round_down: Some(Hard { sums, decoders, floors }),
         small: None,
         anew: OnceLock::new(),

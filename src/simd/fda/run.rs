@@ -12,8 +12,9 @@ use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
 use super::state::{MC, Tile, copy_in, copy_out};
 use super::step::{Consts, Step};
-use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY, out};
+use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, Set, TINY, out};
 use crate::gemm::kernel::{Exact, Panel};
+use crate::simd::processor::two_multipliers;
 use core::cell::RefCell;
 use core::ops::Range;
 
@@ -33,7 +34,8 @@ struct Work {
 }
 
 /// What pieces that integer dot products leave to others may cost.
-struct InVain {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InVain {
     /// How many of a row group's cost what is gained.
     worth: i32,
     /// How many more let a tile do without.
@@ -41,9 +43,12 @@ struct InVain {
 }
 
 impl InVain {
-    const fn of(broad: bool) -> Self {
-        // Broad pieces then do them all, which takes less than pieces of 16 columns do for what is left of a step.
-        if broad { Self { worth: 3, most: 32 } } else { Self { worth: 12, most: 128 } }
+    /// Two multipliers do in half of the time what integers might have saved them.
+    pub(super) fn on(set: Set) -> Self {
+        match set {
+            Set::Avx512(proof) if two_multipliers(proof) => Self { worth: 3, most: 32 },
+            _ => Self { worth: 9, most: 96 },
+        }
     }
 }
 
@@ -119,7 +124,6 @@ impl Fda {
             zero_c: if self.zero_c { !0 } else { 0 },
             narrow: self.narrow,
             aligned: self.aligned,
-            broad: self.broad,
             floor_field: (self.e_zero + 127).max(ground) as u8,
             tiny: 0,
             fixed,
@@ -461,7 +465,7 @@ impl<M: Micro> TileRun<'_, M> {
         // SAFETY: the caller's promise.
         let (left, again) = unsafe { self.micro.step_fixed::<OUT>(p, q, *redo) };
         *redo = left;
-        let InVain { worth, most } = InVain::of(self.fda.broad);
+        let InVain { worth, most } = self.fda.in_vain;
         let balance = &mut self.work.balance;
         *balance = (*balance).max(-most) + again as i32 - worth;
         if *balance > most {

@@ -100,8 +100,6 @@ pub(super) struct Consts {
     pub(super) narrow: bool,
     /// Whether products are aligned one by one: values are f32, and signs are for the wide kernel alone, if at all.
     pub(super) aligned: bool,
-    /// Whether pieces of 32 columns are better than such of 16.
-    pub(super) broad: bool,
     /// Subtracted from a byte sum to give the f32 exponent field of 2^e.
     pub(super) bias_sub: u8,
     /// -1 keeps 23 fraction bits, 0xFFFF_FC00 13.

@@ -22,7 +22,7 @@
 //! and begins       lower, 0: loaded   upper, 1   lower, 1         the next pair's upper, 0: loaded
 //! ```
 //!
-//! Where two FMAs of 512 bits go each cycle, `broad` does this for whole row groups in larger pieces.
+//! Whole row groups go in larger pieces (`broad`); this does what is left of others, and steps of other lengths.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
 

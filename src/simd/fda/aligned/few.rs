@@ -1,5 +1,5 @@
 //! Steps of few products on AVX-512, for F up to 25: what `aligned` does in passes, here in registers; of four
-//! products, where two FMAs go each cycle, in two passes.
+//! products, whose results are rounded toward zero, in two passes.
 //!
 //! Where a step has eight products or more, f64 accumulators (`stream`) take fewer operations.
 
@@ -33,14 +33,13 @@ pub(in crate::simd::fda) unsafe fn steps_few<const OUT: u8>(
     unsafe {
         match q.block {
             _ if is_cut::<OUT>(q) => steps_few::<{ out::F32_CUT }>(p, q, skip, steps),
-            4 if OUT == out::F32_RZ && q.broad => four(p, q, skip, steps),
-            4 => run::<OUT, 4>(p, q, skip, steps),
-            _ => run::<OUT, 0>(p, q, skip, steps),
+            4 if OUT == out::F32_RZ => four(p, q, skip, steps),
+            _ => run::<OUT>(p, q, skip, steps),
         }
     }
 }
 
-/// Blocks of four, where two FMAs go each cycle, rounded toward zero: all that begins first, then products and ends.
+/// Blocks of four, rounded toward zero: all that begins first, then products and ends.
 ///
 /// # Safety
 /// As `steps_few`; blocks have four products.
@@ -156,7 +155,7 @@ unsafe fn group_of_four<const SHIFT: bool>(p: &Step, q: &Consts, mut skip: u32) 
 /// As `steps_few`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn run<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
+unsafe fn run<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
     each_step(
         p,
         q,
@@ -165,7 +164,7 @@ unsafe fn run<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut [u
         #[inline(always)]
         |p, q, skip| {
             // SAFETY: the caller's promise, handed on.
-            unsafe { group::<OUT, L>(p, q, skip) }
+            unsafe { group::<OUT>(p, q, skip) }
         },
     )
 }
@@ -176,8 +175,8 @@ unsafe fn run<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut [u
 /// As `steps_few`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn group<const OUT: u8, const L: usize>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
-    let (l, zero) = (q.length::<L>(), _mm512_setzero_si512());
+unsafe fn group<const OUT: u8>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
+    let (l, zero) = (q.block, _mm512_setzero_si512());
     // What a product is multiplied by is this less `1.5 * 2^e_max`, as codes.
     let up = _mm512_set1_epi32(((254 + q.frac_bits) << 23) + (1 << 22));
     // The piece before ends while the next one begins: its sums, where they began, and the rows that stay as they were. At
@@ -187,7 +186,7 @@ unsafe fn group<const OUT: u8, const L: usize>(p: &Step, q: &Consts, mut skip: u
     // SAFETY (whole function): panels and states are as large as the step; B's and states are aligned to 64 bytes.
     for row in (0..MR).step_by(ROWS) {
         let here = p.row(row, l);
-        let (largest, doubt) = unsafe { max_exponents::<L, ROWS, false>(&here, q, 0..l) };
+        let (largest, doubt) = unsafe { max_exponents::<0, ROWS, false>(&here, q, 0..l) };
         skip |= doubt << (4 * row);
         for t in 0..p.vectors {
             let leaves = skip >> (4 * row + t);

@@ -1,11 +1,12 @@
-//! Steps of row groups as a stream of pieces of 4 rows by 32 columns: for processors that do two FMAs of 512 bits a cycle.
+//! Steps of row groups as a stream of pieces of 4 rows by 32 columns.
 //!
-//! Such a processor needs as many sums under way as two multipliers have stages, eight; `stream`'s pieces have just these,
-//! and every delay of one is lost. Here there are sixteen, and where a piece begins waits for it in memory. What counts then
-//! is the number of instructions: a Zen 5 gets five or six a cycle from its cache of decoded ones, and fewer where code is long
-//! and straight. So one function of some 2 to 9 KiB, made for one kind of results and one length of steps, does piece after
-//! piece (`piece`), step after step, until something has to be looked at: the first infinite f16, a sum beyond 31 bits,
-//! exponents near operands below the window, or, where results are rounded down, a c far above the products.
+//! A processor that does two FMAs of 512 bits a cycle (Zen 5) needs as many sums under way as two multipliers have stages,
+//! eight; `stream`'s pieces have just these, and every delay of one is lost. Here there are sixteen, and where a piece begins
+//! waits for it in memory. What counts then is the number of instructions: a Zen 5 gets five or six a cycle from its cache of
+//! decoded ones, and fewer where code is long and straight. So one function of some 2 to 9 KiB, made for one kind of results
+//! and one length of steps, does piece after piece (`piece`), step after step, until something has to be looked at: the first
+//! infinite f16, a sum beyond 31 bits, exponents near operands below the window, or, where results are rounded down, a c far
+//! above the products. With one such FMA a cycle (Zen 4) this is faster, too, if by less.
 //!
 //! Only row groups of which all pieces are wanted are done here, by steps that nothing has to be left out of; the others are
 //! `stream`'s, or `round_down`'s.
