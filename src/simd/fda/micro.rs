@@ -83,7 +83,7 @@ pub(super) trait Micro: Copy {
 
     /// Moves what is not finite in 16 states to `parked`, unless something stands there already, and puts 0 for it.
     #[inline(always)]
-    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled {
+    fn settle(self, states: &mut [f32; 16], parked: &mut [f32; 16], nan: f32, low: u32) -> Settled {
         self.vectorise(
             #[inline(always)]
             || settle(states, parked, nan, low),
@@ -145,7 +145,7 @@ impl Micro for Avx512 {
     }
 
     #[inline(always)]
-    fn settle(self, states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled {
+    fn settle(self, states: &mut [f32; 16], parked: &mut [f32; 16], nan: f32, low: u32) -> Settled {
         // SAFETY: `self` is the proof that the instructions are there.
         unsafe { settle_avx512(states, parked, nan, low) }
     }
@@ -162,8 +162,7 @@ impl Micro for Avx512 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn settle_avx512(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled {
-    assert!(states.len() == 16 && parked.len() == 16, "a piece");
+fn settle_avx512(states: &mut [f32; 16], parked: &mut [f32; 16], nan: f32, low: u32) -> Settled {
     let exponent = _mm512_set1_epi32(EXP32);
     // SAFETY: 16 floats.
     let mut x = unsafe { _mm512_loadu_ps(states.as_ptr()) };
@@ -268,12 +267,9 @@ impl Micro for Sse2 {
 
 /// [`Micro::settle`] in plain code: conditions are all ones in a lane or none, so that lanes stay side by side.
 #[inline(always)]
-fn settle(states: &mut [f32], parked: &mut [f32], nan: f32, low: u32) -> Settled {
+fn settle(states: &mut [f32; 16], parked: &mut [f32; 16], nan: f32, low: u32) -> Settled {
     const MAGNITUDE: i32 = i32::MAX;
     let mask = |x: bool| -i32::from(x);
-    let (Ok(states), Ok(parked)) = (<&mut [f32; 16]>::try_from(states), <&mut [f32; 16]>::try_from(parked)) else {
-        unreachable!("a piece")
-    };
     let (mut x, mut any) = (states.map(|x| x.to_bits() as i32), 0);
     for x in x {
         any |= mask(x & MAGNITUDE >= EXP32);

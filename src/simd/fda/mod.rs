@@ -68,7 +68,7 @@ use std::sync::{Arc, OnceLock};
 const MR: usize = 8;
 /// Row groups of `MR` whose states are kept together while the steps go by.
 const GROUPS: usize = 8;
-/// Steps of fewer products are aligned one by one on AVX-512, too; of four those that are rounded toward zero to f32.
+/// Steps of fewer products are aligned one by one on AVX-512, too; of four those rounded toward zero to all bits of f32.
 const FEW: usize = 8;
 /// Columns of a micro-tile: four vectors of 16.
 const NR: usize = 64;

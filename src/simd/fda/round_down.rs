@@ -9,9 +9,9 @@
 //! decides how d is rounded. From `3 * 2^30 q` on, where totals may reach `2^32 q`, floors are taken in f64,
 //! or as below.
 //!
-//! In broad pieces (`stream::broad`; one sum of 8 products) there is no such boundary below `2^35 q`: from `2^30 q` on c is a whole number of q with
-//! 24 bits, and so is the sum, at most `2^29 q`, once it is rounded to odd at `2^5 q`; d's last place is `2^7 q` or more, so that
-//! their f32 sum to nearest is the total rounded once. What a total drops from `2^32 q` on is cut off the sum first.
+//! In broad pieces (`stream::broad`; one sum of 8 products) there is no such boundary below `2^35 q`: from `2^30 q` on c is a
+//! whole number of q with 24 bits, and so is the sum, at most `2^29 q`, once it is rounded to odd at `2^5 q`; d's last place is
+//! `2^7 q` or more, so that their f32 sum to nearest is the total rounded once. What a total drops from `2^32 q` on is cut off the sum first.
 //!
 //! `avx512` has accumulators of f64, `halves` those of two sums, with the latter idea wherever c is, and `aligned` sums of
 //! products truncated one by one.
@@ -54,8 +54,8 @@ pub(super) struct Floors {
     /// How far the exponent may lie below c's of the F-th place below which a sum of products has nothing, and no floor
     /// takes a bit of the sum or the total.
     pub(super) below_c: i32,
-    /// Sums are such as `stream::broad` does.
-    pub(super) broad: bool,
+    /// `stream::broad`, on AVX-512, has such sums.
+    pub(super) fits_broad: bool,
 }
 
 /// The kernel for both recipes, for results in f32.
@@ -90,7 +90,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         kept: r.total_bits.unwrap_or(128).min(128) as u8,
         kept_of_sum: r.sum_bits.min(128) as u8,
         below_c: 30 - f.min(24) as i32,
-        broad: block == 8 && short && total.is_some() && sums.reach.is_none(),
+        fits_broad: block == 8 && short && total.is_some() && sums.reach.is_none(),
     };
     // Integer sums take c where it is a multiple of `2^(e_max - F)`: then it is not out of reach.
     let exact_c = sums.reach.is_none_or(|reach| reach >= f as i32);

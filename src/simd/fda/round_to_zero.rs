@@ -188,38 +188,34 @@ struct Aligned {
     saved: u32,
     /// The f32 code from which what scales products is taken to scale results.
     down: u32,
-    /// Pairs of rows.
-    pairs: u32,
-    /// Bytes from the end of 16 columns to the next 16.
+    rows: u32,
+    /// Bytes from the end of 32 columns to the next 32.
     back: usize,
     /// Bytes of the rows of A.
     back_in_a: usize,
 }
 
-/// Two rows by 16 columns times a step of K, scaled, truncated and added up: the bodies of the loop, `$i` steps on. Few
+/// A row by 32 columns times a step of K, scaled, truncated and added up: the bodies of the loop, `$i` steps on. Few
 /// operations of one kind follow one another, for each kind has its own ports.
 macro_rules! aligned_products {
     ($($i:literal)*) => { concat!($(
-        "vmovaps ymm8, [{b} + 64*", $i, "]\n",
-        "vmovaps ymm9, [{b} + 64*", $i, " + 32]\n",
-        "vbroadcastss ymm14, [{a} + 4*", $i, "]\n",
-        "vmulps ymm10, ymm14, ymm8\n",
-        "vmulps ymm11, ymm14, ymm9\n",
-        scaled!("ymm10", "ymm10", "ymm4"),
-        scaled!("ymm11", "ymm11", "ymm5"),
+        "vbroadcastss ymm12, [{a} + 4*", $i, "]\n",
+        "vmulps ymm8, ymm12, [{b} + 64*", $i, "]\n",
+        "vmulps ymm9, ymm12, [{b} + 64*", $i, " + 32]\n",
+        scaled!("ymm8", "ymm8", "ymm4"),
+        scaled!("ymm9", "ymm9", "ymm5"),
+        "vcvttps2dq ymm8, ymm8\n",
+        "vcvttps2dq ymm9, ymm9\n",
+        "vpaddd ymm0, ymm0, ymm8\n",
+        "vpaddd ymm1, ymm1, ymm9\n",
+        "vmulps ymm10, ymm12, [{b} + 64*{l} + 64*", $i, "]\n",
+        "vmulps ymm11, ymm12, [{b} + 64*{l} + 64*", $i, " + 32]\n",
+        scaled!("ymm10", "ymm10", "ymm6"),
+        scaled!("ymm11", "ymm11", "ymm7"),
         "vcvttps2dq ymm10, ymm10\n",
         "vcvttps2dq ymm11, ymm11\n",
-        "vpaddd ymm0, ymm0, ymm10\n",
-        "vpaddd ymm1, ymm1, ymm11\n",
-        "vbroadcastss ymm14, [{a} + {s} + 4*", $i, "]\n",
-        "vmulps ymm12, ymm14, ymm8\n",
-        "vmulps ymm13, ymm14, ymm9\n",
-        scaled!("ymm12", "ymm12", "ymm6"),
-        scaled!("ymm13", "ymm13", "ymm7"),
-        "vcvttps2dq ymm12, ymm12\n",
-        "vcvttps2dq ymm13, ymm13\n",
-        "vpaddd ymm2, ymm2, ymm12\n",
-        "vpaddd ymm3, ymm3, ymm13\n",
+        "vpaddd ymm2, ymm2, ymm10\n",
+        "vpaddd ymm3, ymm3, ymm11\n",
     )*) };
 }
 
@@ -239,7 +235,7 @@ pub(super) unsafe fn mode() -> u32 {
 /// of two, `2^(F - e_max)`, or, to `SHIFT`, their exponent fields less that of 1.
 ///
 /// # Safety
-/// AVX2 is there; `rows` is even, `L` a multiple of 4, neither 0. There are as many of all, `b` by 16 columns; it, `by` and
+/// AVX2 is there; `L` is 4, 8 or 16, `rows` not 0. There are as many of all, `b` by 16 columns; it, `by` and
 /// `states` are aligned to 32 bytes.
 #[inline]
 pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
@@ -254,11 +250,12 @@ pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
         mxcsr: ROUND_TO_ZERO,
         saved: mode,
         down: if SHIFT { 127 } else { 254 } << 23,
-        pairs: rows as u32 / 2,
-        back: 4 * rows * NR - 64,
+        rows: rows as u32,
+        back: 4 * rows * NR - 128,
         back_in_a: 4 * rows * L,
     };
-    debug_assert!(rows > 0 && rows.is_multiple_of(2));
+    debug_assert!(rows > 0);
+    debug_assert!(matches!(L, 4 | 8 | 16));
     // SAFETY: reads and writes within bounds, as the caller promises. MXCSR's control bits are on exit what they were on
     // entry; flags of exceptions since `mode` was read are lost, which the language allows. The integers and scaled products
     // are the same under every mode.
@@ -266,34 +263,29 @@ pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
         asm!(
             "vldmxcsr [{ctl}]",
             "vbroadcastss ymm15, [{ctl} + 8]",
-            "mov {t:e}, 4",
+            "mov {t:e}, 2",
             "2:",
             "mov {r:e}, [{ctl} + 12]",
             "3:",
             "vmovaps ymm4, [{by}]",
             "vmovaps ymm5, [{by} + 32]",
-            "vmovaps ymm6, [{by} + 256]",
-            "vmovaps ymm7, [{by} + 288]",
+            "vmovaps ymm6, [{by} + 64]",
+            "vmovaps ymm7, [{by} + 96]",
             scaled!("ymm0", "[{c}]", "ymm4"),
             scaled!("ymm1", "[{c} + 32]", "ymm5"),
-            scaled!("ymm2", "[{c} + 256]", "ymm6"),
-            scaled!("ymm3", "[{c} + 288]", "ymm7"),
+            scaled!("ymm2", "[{c} + 64]", "ymm6"),
+            scaled!("ymm3", "[{c} + 96]", "ymm7"),
             "vcvttps2dq ymm0, ymm0",
             "vcvttps2dq ymm1, ymm1",
             "vcvttps2dq ymm2, ymm2",
             "vcvttps2dq ymm3, ymm3",
-            ".if {l} > 4",
-            "mov {k:e}, {l} / 4",
-            "4:",
-            ".endif",
             aligned_products!("0" "1" "2" "3"),
-            "add {a}, 16",
-            "add {b}, 256",
             ".if {l} > 4",
-            "dec {k:e}",
-            "jnz 4b",
+            aligned_products!("4" "5" "6" "7"),
             ".endif",
-            "sub {b}, 64 * {l}",
+            ".if {l} > 8",
+            aligned_products!("8" "9" "10" "11" "12" "13" "14" "15"),
+            ".endif",
             "vcvtdq2ps ymm0, ymm0",
             "vcvtdq2ps ymm1, ymm1",
             "vcvtdq2ps ymm2, ymm2",
@@ -308,22 +300,21 @@ pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
             "vmulps ymm3, ymm3, ymm7",
             "vmovaps [{c}], ymm0",
             "vmovaps [{c} + 32], ymm1",
-            "vmovaps [{c} + 256], ymm2",
-            "vmovaps [{c} + 288], ymm3",
-            "add {a}, {s}",
-            "add {by}, 512",
-            "add {c}, 512",
+            "vmovaps [{c} + 64], ymm2",
+            "vmovaps [{c} + 96], ymm3",
+            "add {a}, 4 * {l}",
+            "add {by}, 256",
+            "add {c}, 256",
             "dec {r:e}",
             "jnz 3b",
             "sub {a}, [{ctl} + 24]",
-            "add {b}, 64 * {l}",
+            "add {b}, 128 * {l}",
             "sub {by}, [{ctl} + 16]",
             "sub {c}, [{ctl} + 16]",
             "dec {t:e}",
             "jnz 2b",
             "vldmxcsr [{ctl} + 4]",
             l = const L,
-            s = const 4 * L,
             shift = const SHIFT as usize,
             ctl = in(reg) &raw mut control,
             a = inout(reg) a => _,
@@ -332,10 +323,9 @@ pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
             c = inout(reg) states => _,
             t = out(reg) _,
             r = out(reg) _,
-            k = out(reg) _,
             out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _, out("ymm4") _, out("ymm5") _, out("ymm6") _,
             out("ymm7") _, out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _, out("ymm12") _,
-            out("ymm13") _, out("ymm14") _, out("ymm15") _,
+            out("ymm15") _,
             options(nostack),
         );
     }

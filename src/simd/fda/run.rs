@@ -33,7 +33,7 @@ struct Work {
     balance: i32,
 }
 
-/// What pieces that integer dot products leave to others may cost.
+/// What pieces that integer dot products leave to others may cost, in such pieces: a row group has 32 at a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InVain {
     /// How many of a row group's cost what is gained.
@@ -452,8 +452,7 @@ impl<M: Micro> TileRun<'_, M> {
         if redo & live == live { !0 } else { redo }
     }
 
-    /// Integer dot products for one group, until too many have been done again: a third of the pieces costs what is
-    /// gained.
+    /// Integer dot products for one group, until too many have been done again (`InVain`).
     ///
     /// # Safety
     /// As `dispatch`; `p` is this step of this group.

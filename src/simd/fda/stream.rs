@@ -22,7 +22,8 @@
 //! and begins       lower, 0: loaded   upper, 1   lower, 1         the next pair's upper, 0: loaded
 //! ```
 //!
-//! Whole row groups go in larger pieces (`broad`); this does what is left of others, and steps of other lengths.
+//! Whole row groups go in larger pieces (`broad`); this is for fewer than 64 columns, where pieces are to be left, and for
+//! steps of other lengths.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
 

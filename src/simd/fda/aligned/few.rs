@@ -1,7 +1,7 @@
 //! Steps of few products on AVX-512, for F up to 25: what `aligned` does in passes, here in registers; of four
-//! products, whose results are rounded toward zero, in two passes.
+//! products, whose results are rounded toward zero to all bits of f32, in two passes.
 //!
-//! Where a step has eight products or more, f64 accumulators (`stream`) take fewer operations.
+//! Where a step has eight products or more, or four and other results, f64 accumulators (`stream`) take fewer operations.
 
 use super::super::avx512::{RZ, is_cut, max_exponents, powers};
 use super::super::finish::{finish, overflowed, start};
@@ -151,6 +151,8 @@ unsafe fn group_of_four<const SHIFT: bool>(p: &Step, q: &Consts, mut skip: u32) 
     skip
 }
 
+/// Steps in registers.
+///
 /// # Safety
 /// As `steps_few`.
 #[inline]

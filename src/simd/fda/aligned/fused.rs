@@ -1,4 +1,4 @@
-//! Steps from products to results in one loop of assembly (`round_to_zero.rs`), for all row groups together: the rounding
+//! Steps from products to results in one loop of assembly (`round_to_zero.rs`), for some row groups together: the rounding
 //! mode is changed once for them. On Zen 5 that takes some 15 cycles each way, and six times that in some builds
 //! (docs/kernels.md).
 
@@ -13,9 +13,13 @@ use core::ops::Range;
 /// So many steps are worth a look at all states.
 const SHIFTS: usize = 8;
 
-/// What products and states of all row groups are scaled by.
+/// So many row groups at a time: the states of a tile, 16 KiB, and what these are scaled by leave room for a step's panels in 32
+/// KiB of first-level cache.
+const TOGETHER: usize = 4;
+
+/// What products and states of such row groups are scaled by.
 #[repr(C, align(64))]
-struct All([MaybeUninit<u32>; GROUPS * MR * NR]);
+struct All([MaybeUninit<u32>; TOGETHER * MR * NR]);
 
 /// Whether the set has a way of its own from products to results.
 pub(super) const fn fuses<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>() -> bool {
@@ -80,11 +84,11 @@ pub(super) unsafe fn steps<S: Vectors, const L: usize>(
             let (p, q) = (here.group(g, q), q.group(g));
             let mut late = *skip | unsafe { exponents::<S, L>(set, &p, &q, 0..L, to) };
             if late == 0 && p.vectors == 4 {
-                if ready.end != g {
+                if ready.end != g || ready.len() == TOGETHER {
                     unsafe { together::<S, L>(set, &here, shift, ready, all, mode) }
                     ready = g..g;
                 }
-                let to = Places { by: all.wrapping_add(g * MR * NR), ..to };
+                let to = Places { by: all.wrapping_add((g - ready.start) * MR * NR), ..to };
                 for row in 0..MR {
                     unsafe { begin::<S, { out::F32_RZ }, false>(set, &p, &q, row, shift, to) }
                 }
@@ -102,7 +106,7 @@ pub(super) unsafe fn steps<S: Vectors, const L: usize>(
     Advance::by(steps)
 }
 
-/// Row groups that follow one another, none of whose pieces are left to others.
+/// Row groups that follow one another, none of whose pieces are left to others; `all` begins with the first one's.
 ///
 /// # Safety
 /// As `steps_fast`.
@@ -115,11 +119,11 @@ unsafe fn together<S: Vectors, const L: usize>(
     all: *const u32,
     mode: u32,
 ) {
-    debug_assert!(groups.end <= GROUPS);
+    debug_assert!(groups.end <= GROUPS && groups.len() <= TOGETHER);
     if !groups.is_empty() {
         let (rows, at) = (groups.start * MR, groups.start * MR * NR);
         let (a, c) = (p.a_val32.wrapping_add(rows * L), p.c.wrapping_add(at));
         // SAFETY: the caller's promise; results are 0 or at least 2^-122.
-        unsafe { set.products_and_ends::<L>(shift, groups.len() * MR, [a, p.b_val32], all.wrapping_add(at), c, mode) }
+        unsafe { set.products_and_ends::<L>(shift, groups.len() * MR, [a, p.b_val32], all, c, mode) }
     }
 }

@@ -27,7 +27,7 @@ const LAST_OR: i32 = 0xEC;
 pub(in crate::simd::fda) unsafe fn steps_fast(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
     // SAFETY: the caller's promise, handed on: whatever the proof of AVX-512 is for.
     unsafe {
-        if q.floors.broad {
+        if q.floors.fits_broad {
             return broad::steps::<{ out::ROUND_DOWN }, false, 8>(p, q, skip, steps).steps;
         }
         match (q.floors.halves, q.block) {

@@ -50,7 +50,8 @@ impl<M: Micro> TileRun<'_, M> {
     #[inline]
     pub(super) fn settle(&mut self, g: usize, piece: u32) -> bool {
         let at = Self::piece(g, piece);
-        let (x, parked) = (&mut self.work.tile.0[at..at + 16], &mut self.work.parked.0[at..at + 16]);
+        let [x, parked] =
+            [&mut self.work.tile, &mut self.work.parked].map(|states| &mut states.0.as_chunks_mut().0[at / 16]);
         let Settled { special, all, nan, ordinary } = self.micro.settle(x, parked, self.nan, self.q.lowest());
         self.any_parked |= special;
         // A product that overflows counts as an infinity where sums round down: there only NaN stays.

@@ -8,8 +8,8 @@
 //! infinite f16, a sum beyond 31 bits, exponents near operands below the window, or, where results are rounded down, a c far
 //! above the products. With one such FMA a cycle (Zen 4) this is faster, too, if by less.
 //!
-//! Only row groups of which all pieces are wanted are done here, by steps that nothing has to be left out of; the others are
-//! `stream`'s, or `round_down`'s.
+//! Only whole row groups of 64 columns are done here. A call with fewer columns, with a row group of which some pieces are to be
+//! left, or with f16 results of F below 2 goes to `stream`, or `round_down`, and so does a row group in doubt at a step.
 
 mod ends;
 mod piece;
