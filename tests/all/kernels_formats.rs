@@ -125,6 +125,25 @@ fn units_of_unlisted_formats_are_the_references() {
     assert!(taken > 300 && fast > 100, "{fast} of {taken} units have a fast kernel");
 }
 
+/// Operands with numbers just below f32's normal ones, or just above its largest: panels of f32 do not hold them.
+#[test]
+fn operands_beyond_the_exponents_of_f32() {
+    for (bias, specials) in [(128, Specials::Ieee), (126, Specials::Ieee), (128, Specials::None), (127, Specials::None)]
+    {
+        for (block, fraction_bits) in [(4, 7), (8, 10), (16, 3), (6, 7)] {
+            let storage_bits = if fraction_bits == 10 { 32 } else { 16 };
+            let base =
+                FormatSpec { name: "mine", storage_bits, exponent_bits: 8, fraction_bits, bias, specials, ..F32 };
+            let g = GenericDot { block, frac_bits: 24, ..GenericDot::default() };
+            let unit = Unit::custom(g, Shape::new(1, 1, 2 * block), [base, base, F32, F32], None).unwrap();
+            for (seed, &kind) in (0..).zip(KINDS) {
+                Problem::new(&unit, &[kind], seed, [6, 19, 3]).check(&isas());
+            }
+            Problem::new(&unit, KINDS, 1, [9, 70, 12]).check(&isas());
+        }
+    }
+}
+
 /// Formats with all the numbers of f32 or f64, and a bit that is nobody's in the place of the sign.
 #[test]
 fn unsigned_operands_of_chains() {

@@ -55,8 +55,9 @@ struct Start {
 struct Units([__m512; UNITS]);
 
 /// What pieces read and write besides panels and states. `piece` goes from one `Start` to the other by one bit of the
-/// address.
-#[repr(C, align(2048))]
+/// address. It begins with a page: where it lay in a page's second half, by chance of each process, Zen 4 had a tenth less at
+/// L = 8 (docs/kernels.md).
+#[repr(C, align(4096))]
 struct Work {
     /// Those of even pieces, and of odd ones.
     starts: [Start; 2],
