@@ -98,7 +98,7 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     }
 
     /// From what products and states are multiplied by, `by`, or to `shift` them what is added to their codes, to results
-    /// rounded toward zero: a step of `L` products of so many rows, an even number but 0, by 64 columns. `mode` is
+    /// rounded toward zero: a step of `L` products, 4, 8 or 16, of so many rows, but not 0, by 64 columns. `mode` is
     /// `Self::mode`'s.
     ///
     /// # Safety
