@@ -11,7 +11,8 @@
 //!
 //! In broad pieces (`stream::broad`; one sum of 8 products) there is no such boundary below `2^35 q`: from `2^30 q` on c is a
 //! whole number of q with 24 bits, and so is the sum, at most `2^29 q`, once it is rounded to odd at `2^5 q`; d's last place is
-//! `2^7 q` or more, so that their f32 sum to nearest is the total rounded once. What a total drops from `2^32 q` on is cut off the sum first.
+//! `2^7 q` or more, so that their f32 sum to nearest is the total rounded once. What a total drops from `2^32 q` on is cut off
+//! the sum first.
 //!
 //! `avx512` has accumulators of f64, `halves` those of two sums, with the latter idea wherever c is, and `aligned` sums of
 //! products truncated one by one.

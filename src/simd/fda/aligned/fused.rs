@@ -13,8 +13,8 @@ use core::ops::Range;
 /// So many steps are worth a look at all states.
 const SHIFTS: usize = 8;
 
-/// So many row groups at a time: the states of a tile, 16 KiB, and what these are scaled by leave room for a step's panels in 32
-/// KiB of first-level cache.
+/// So many row groups at a time: a tile's states, 16 KiB, and what four groups' are scaled by, 8 KiB, leave room for a step's
+/// panels in 32 KiB of first-level cache.
 const TOGETHER: usize = 4;
 
 /// What products and states of such row groups are scaled by.
