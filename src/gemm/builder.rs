@@ -243,7 +243,7 @@ impl<'a, D: Format> Gemm<'a, D> {
     }
 
     /// The kernel for products of `rows` rows: packing B is most of the work of few, so some units have another kernel
-    /// for one to four. Small products may be computed side by side, by the kernel for many rows, and a
+    /// for up to eight. Small products may be computed side by side, by the kernel for many rows, and a
     /// matrix by a vector as a vector by a matrix, by the kernel for one row.
     pub fn kernel_for(&self, rows: usize) -> KernelChoice {
         simd::choice(self.unit, self.isa, rows)

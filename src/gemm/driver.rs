@@ -359,6 +359,19 @@ impl<W: Wide> Product<'_, W> {
             }
         };
         debug_assert_eq!(down * across, tiles.len());
+        if !threaded && down == 1 {
+            // Every panel of B meets one of A: it is used while it is in a near cache, and the next one takes its place.
+            if k > 0 {
+                self.pack_a(&mut a[0], tiles[0].rows.clone(), chunk);
+            }
+            for tile in tiles {
+                if k > 0 && !meter.stopped() {
+                    self.pack_b(&mut b[0], tile.columns.clone(), chunk);
+                }
+                advance(tile, [&a[0], &b[0]]);
+            }
+            return;
+        }
         let columns = |j: usize| tiles[j].columns.clone();
         if k > 0 {
             for_each(threaded, b, |j, panel| self.pack_b(panel, columns(j), chunk));

@@ -352,6 +352,12 @@ pub(super) struct Seen {
 impl Seen {
     pub(super) const NOTHING: Self = Self { flags: 0, low: u16::MAX, high: LOW };
 
+    /// Flags, and exponents as they are kept here.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) const fn of(flags: u8, low: u16, high: i16) -> Self {
+        Self { flags, low, high }
+    }
+
     #[inline(always)]
     pub(super) fn take(&mut self, exponents: &[i16], flags: u8, spans: bool) {
         self.flags |= flags;

@@ -2,13 +2,13 @@
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
-use super::Isa;
 use super::decode::{Reading, SPECIAL, WIDE, in_f32};
 use super::general_body::special;
 use super::lanes::{Lane, any_endless, each, odd, power, two_sum};
 use super::rows::{Block, Body, Rows, Side};
 use super::values::Layout;
 use super::wide::{in_order, over};
+use super::{Isa, limit};
 use crate::accumulate::{CPosition, GenericDot, Recipe};
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
@@ -30,8 +30,10 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
 }
 
 /// The same for a few rows, where a vector's 16 columns outweigh what tiles waste.
-pub(crate) fn select_few_rows(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
-    (isa == Isa::Avx512).then(|| select(unit, isa)).flatten()
+pub(crate) fn select_few_rows(unit: &Unit, isa: Isa, rows: usize) -> Option<Arc<dyn Kernel>> {
+    let (body, ..) = body(unit)?;
+    let few = limit(isa, if body.group < 4 { [1; 3] } else { [4, 2, 1] });
+    (rows <= few).then(|| select(unit, isa)).flatten()
 }
 
 /// The same on register tiles: of two products or of bounded ones.

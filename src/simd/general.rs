@@ -1,13 +1,13 @@
 //! The generic dot-add with every parameter (docs/numerics.md, 4.12), on any instruction set: the
 //! kernel of custom units, and FDA's where no sharper one is.
 
-use super::Isa;
 use super::decode::{Reading, in_f32};
 use super::exact;
 use super::general_body::{self, Finish, Params, Sums};
 use super::lanes::{Encode, ToInt};
 use super::rows::Rows;
 use super::values::Layout;
+use super::{Isa, limit};
 use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, SubnormalC};
 use crate::format::{FormatSpec, Specials};
 use crate::gemm::kernel::Kernel;
@@ -20,16 +20,19 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     kernel(unit, isa, |_, _| true)
 }
 
-/// The same of single blocks if it computes in f32 lanes, with little to do at the end of a step.
-pub(crate) fn select_single_blocks(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+/// The same for a few rows, if it computes in f32 lanes. The more products a step has and the more of an operand's time
+/// goes to packing for tiles, as with 8 bits, the more rows are few.
+pub(crate) fn select_few_rows(unit: &Unit, isa: Isa, rows: usize) -> Option<Arc<dyn Kernel>> {
     kernel(unit, isa, |g, params| {
-        params.chunk > 0 && matches!(params.finish, Finish::Cut { .. }) && g.block >= unit.shape.k
+        let bytes = unit.a.storage_bits <= 8 && unit.b.storage_bits <= 8;
+        let few = match g.block.min(unit.shape.k) {
+            block if bytes && block == unit.shape.k => [6, 6, 2],
+            16.. => [4, 4, 2],
+            8.. => [2, 3, 2],
+            _ => [1, 2, 1],
+        };
+        params.chunk > 0 && rows <= limit(isa, few)
     })
-}
-
-/// The same if it computes in f32 lanes.
-pub(crate) fn select_narrow(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
-    kernel(unit, isa, |_, params| params.chunk > 0)
 }
 
 fn kernel(unit: &Unit, isa: Isa, wanted: impl FnOnce(&GenericDot, &Params) -> bool) -> Option<Arc<dyn Kernel>> {

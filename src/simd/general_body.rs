@@ -7,7 +7,7 @@ use super::decode::{FAR, LOW, SPECIAL};
 use super::exact;
 use super::lanes::{Encode, Lane, ToInt, any, any_endless, each, exponent, narrow_power, odd, power, to_int, two_sum};
 use super::rows::{Block, Body, Side};
-use super::wide::{in_order, over, truncate};
+use super::wide::{in_order, over, truncate, whole};
 use crate::accumulate::CPosition;
 use num_traits::{AsPrimitive, PrimInt};
 
@@ -142,7 +142,7 @@ pub(super) fn largest<const N: usize, A: Side<N>>(k: &Block<'_, N, A>) -> [i16; 
             }
         },
     );
-    e
+    whole(e)
 }
 
 /// Powers of two for every lane.
@@ -294,7 +294,7 @@ fn integer<const N: usize, A: Side<N>>(
         // SAFETY: c is below 2^(e_max + 1), scaled below 2^(F + 1).
         total[j] += unsafe { truncate(term[j]) };
     }
-    Some(total)
+    Some(whole(total))
 }
 
 /// Sums, if none is above `room`; no sum is above `i32::MAX`, which need not be asked.

@@ -30,6 +30,8 @@ mod round_down;
 mod rows;
 #[cfg(target_arch = "x86_64")]
 mod sfma;
+#[cfg(target_arch = "x86_64")]
+mod sixteen;
 mod software;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
@@ -248,24 +250,33 @@ const TILES: &[Select] = &[
     groups::select_bytes,
 ];
 
-/// Array code that does better than tiles for at most so many rows, as its panels cost less to make:
-/// docs/performance.md, Growth.
-const FEW_ROWS: &[(usize, Select)] = &[
-    (4, pairwise::select),
-    (4, exact::select_few_rows),
-    (2, general::select_single_blocks),
-    (2, round_down::select_two_rows),
-    (1, general::select_narrow),
-    (1, round_down::select),
-    (1, exact::select),
-];
+/// The same, for products of so many rows.
+type SelectFew = fn(&Unit, Isa, usize) -> Option<Arc<dyn Kernel>>;
+
+/// Array code where it does better than tiles, as its panels cost less to make: docs/performance.md, Growth, has what the
+/// limits come of.
+const FEW_ROWS: &[SelectFew] =
+    &[pairwise::select_few_rows, exact::select_few_rows, general::select_few_rows, round_down::select_few_rows];
+
+/// Numbers of rows up to which some of these do better.
+const LIMITS: [usize; 6] = [8, 6, 4, 3, 2, 1];
 
 /// Numbers of rows with kernels of their own, at most: [`row_class`] is below.
-pub(crate) const ROW_CLASSES: usize = FEW_ROWS.len() + 1;
+pub(crate) const ROW_CLASSES: usize = LIMITS.len() + 1;
 
 /// A number for all numbers of rows that have the same kernel.
 pub(crate) fn row_class(rows: usize) -> usize {
-    FEW_ROWS.iter().filter(|(most, _)| rows <= *most).count()
+    LIMITS.iter().filter(|most| rows <= **most).count()
+}
+
+/// How many rows are few on a set: AVX-512, AVX2, or another.
+fn limit(isa: Isa, [avx512, avx2, others]: [usize; 3]) -> usize {
+    debug_assert!([avx512, avx2, others].iter().all(|rows| LIMITS.contains(rows)));
+    match isa {
+        Isa::Avx512 => avx512,
+        Isa::Avx2 => avx2,
+        _ => others,
+    }
 }
 
 /// Every family's array code, the faster of two that might accept first.
@@ -286,21 +297,22 @@ fn first<'a>(
     unit: &Unit,
     best: Option<Isa>,
     families: impl Iterator<Item = &'a Select> + Clone,
+    rows: usize,
 ) -> Option<(Arc<dyn Kernel>, Isa)> {
     let allowed = |isa: &Isa| best.is_none_or(|b| b <= *isa) && isa.is_available() && *isa != Isa::Reference;
     Isa::ALL.iter().copied().filter(allowed).find_map(|isa| {
-        let kernel = families.clone().find_map(|select| select(unit, isa));
+        let few = FEW_ROWS.iter().filter(|_| rows <= LIMITS[0]).find_map(|select| select(unit, isa, rows));
+        let kernel = few.or_else(|| families.clone().find_map(|select| select(unit, isa)));
         kernel.map(|kernel| (kernel, isa))
     })
 }
 
 /// The kernel for a unit and products of so many rows; in the end the reference.
 pub(crate) fn select(unit: &Unit, force: Option<Isa>, rows: usize) -> (Arc<dyn Kernel>, Isa) {
-    let few = FEW_ROWS.iter().filter(|(most, _)| rows <= *most).map(|(_, select)| select);
     if !in_range(unit) {
         return (Arc::new(Reference::new(unit)), Isa::Reference);
     }
-    let kernel = first(unit, force.or_else(environment), few.chain(TILES).chain(ARRAYS));
+    let kernel = first(unit, force.or_else(environment), TILES.iter().chain(ARRAYS), rows);
     kernel.unwrap_or_else(|| (Arc::new(Reference::new(unit)), Isa::Reference))
 }
 
@@ -315,7 +327,7 @@ pub(crate) fn select_single(unit: &Unit, force: Option<Isa>) -> Option<Arc<dyn K
     if !in_range(unit) {
         return None;
     }
-    first(unit, force.or_else(environment), ARRAYS.iter()).map(|(kernel, _)| kernel)
+    first(unit, force.or_else(environment), ARRAYS.iter(), usize::MAX).map(|(kernel, _)| kernel)
 }
 
 /// [`select`], for people.

@@ -2,12 +2,12 @@
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
-use super::Isa;
 use super::decode::{FAR, Reading, in_f32};
 use super::lanes::{Lane, each};
 use super::rows::{Block, Body, Rows, Side};
 use super::values::Layout;
 use super::wide::in_order;
+use super::{Isa, limit};
 use crate::accumulate::Recipe;
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
@@ -22,6 +22,13 @@ const MOST: usize = 64;
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let (body, reading, nan) = body(unit)?;
     Rows::kernel(unit, isa, body, Layout::runs(unit.shape.k, unit.shape.k), reading, nan)
+}
+
+/// The same for a few rows.
+pub(crate) fn select_few_rows(unit: &Unit, isa: Isa, rows: usize) -> Option<Arc<dyn Kernel>> {
+    let (body, ..) = body(unit)?;
+    let few = if body.group < 4 { [8, 3, 2] } else { [8, 8, 2] };
+    (rows <= limit(isa, few)).then(|| select(unit, isa)).flatten()
 }
 
 /// The same on register tiles, of whole groups of 1, 2, 4 or 8.

@@ -2,13 +2,13 @@
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
-use super::Isa;
 use super::decode::{FAR, Reading, SPECIAL, in_f32};
 use super::general_body::{HIGHEST, LOWEST, largest, special, sum};
 use super::lanes::{Encode, Lane, ToInt, any, any_endless, each, exponent, floor, narrow_power, power, to_int};
 use super::rows::{Block, Body, Rows, Side};
 use super::values::Layout;
 use super::wide::in_order;
+use super::{Isa, limit};
 use crate::accumulate::{BlockedC, OverflowBesideC, Pattern, Recipe, RoundDown};
 use crate::format::{F32, FormatSpec};
 use crate::gemm::kernel::Kernel;
@@ -23,9 +23,15 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     Rows::kernel(unit, isa, body, Layout::new(unit.shape.k, &blocks), Reading::default(), nan)
 }
 
-/// The same where tiles are of narrower vectors: two rows do better without one of eight.
-pub(crate) fn select_two_rows(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
-    (isa != Isa::Avx512).then(|| select(unit, isa)).flatten()
+/// The same for a few rows.
+pub(crate) fn select_few_rows(unit: &Unit, isa: Isa, rows: usize) -> Option<Arc<dyn Kernel>> {
+    let (body, _) = Sums::new(unit)?;
+    let few = match body.reach {
+        Some(_) => [3, 3, 2],
+        None if body.r.group < 8 => [1; 3],
+        None => [2; 3],
+    };
+    (rows <= limit(isa, few)).then(|| select(unit, isa)).flatten()
 }
 
 /// The recipe.

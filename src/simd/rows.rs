@@ -1,9 +1,10 @@
 //! The loops around kernels of plain array code: rows of 16 columns, or of a single one, through all steps of K.
 
 use super::Isa;
+use super::buffer::Plain;
 use super::decode::{Decoder, Reading};
 use super::lanes::{Lane, each};
-use super::values::{Columns, Layout, Lines, NR, Short, State, Values};
+use super::values::{Columns, Layout, Lines, NR, Short, Sixteen, State, Values};
 use super::wide::{self, Work};
 use crate::gemm::Codes;
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Line, Panel};
@@ -92,6 +93,8 @@ pub(super) struct Rows<B> {
     state: State,
     a: Decoder,
     b: Decoder,
+    /// For columns of B.
+    sixteen: Option<Sixteen>,
 }
 
 impl<B: Body + 'static> Rows<B> {
@@ -107,15 +110,21 @@ impl<B: Body + 'static> Rows<B> {
         let narrow = unit.a.storage_bits <= 32 && unit.b.storage_bits <= 32;
         let state = State::new(unit.c, unit.d, nan).filter(|_| narrow)?;
         let (a, b) = (Decoder::new(unit.a, reading), Decoder::new(unit.b, reading));
-        Some(Arc::new(Self { unit: unit.clone(), isa, body, layout, state, a, b }))
+        let sixteen = Sixteen::new(isa, &b);
+        Some(Arc::new(Self { unit: unit.clone(), isa, body, layout, state, a, b, sixteen }))
     }
 
     /// Packs columns of B from where they are, if those at a position of K are together.
-    fn pack_view<T: Copy + Into<u32>>(&self, panel: &mut Panel, view: &View<'_, T>) -> bool {
+    fn pack_view<T: Plain + Into<u32>>(&self, panel: &mut Panel, view: &View<'_, T>) -> bool {
         let Some(codes) = view.rows().filter(|_| panel.lines > 1) else { return false };
-        wide::on(self.isa, PackColumns { panel, codes, decoder: &self.b, layout: &self.layout });
+        self.pack_columns(panel, codes);
         self.pack_scales(panel, true);
         true
+    }
+
+    fn pack_columns<T: Plain + Into<u32>>(&self, panel: &mut Panel, codes: view::Rows<'_, T>) {
+        let (decoder, sixteen, layout) = (&self.b, self.sixteen.as_ref(), &self.layout);
+        wide::on(self.isa, PackColumns { panel, codes, decoder, sixteen, layout });
     }
 
     /// Exponents of block scales; a NaN scale makes its elements NaN.
@@ -146,13 +155,14 @@ struct PackColumns<'a, T> {
     panel: &'a mut Panel,
     codes: view::Rows<'a, T>,
     decoder: &'a Decoder,
+    sixteen: Option<&'a Sixteen>,
     layout: &'a Layout,
 }
 
-impl<T: Copy + Into<u32>> Work for PackColumns<'_, T> {
+impl<T: Plain + Into<u32>> Work for PackColumns<'_, T> {
     #[inline(always)]
     fn run<const NATIVE: bool>(self) {
-        Values::pack_columns(self.panel, self.codes, self.decoder, self.layout);
+        Values::pack_columns(self.panel, self.codes, self.decoder, self.sixteen, self.layout);
     }
 }
 
@@ -358,14 +368,12 @@ impl<B: Body + 'static> Kernel for Rows<B> {
     }
 
     fn pack_b(&self, panel: &mut Panel) {
-        let (decoder, layout, lines) = (&self.b, &self.layout, panel.lines);
-        if lines == 1 {
+        if panel.lines == 1 {
             // A single column is a row.
-            wide::on(self.isa, PackRows { panel, decoder, layout });
+            wide::on(self.isa, PackRows { panel, decoder: &self.b, layout: &self.layout });
         } else {
             let staged = core::mem::take(&mut panel.codes);
-            let codes = view::Rows::of(staged.narrow(), lines);
-            wide::on(self.isa, PackColumns { panel, codes, decoder, layout });
+            self.pack_columns(panel, view::Rows::of(staged.narrow(), panel.lines));
             panel.codes = staged;
         }
         self.pack_scales(panel, true);

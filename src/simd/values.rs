@@ -1,9 +1,11 @@
 //! Operands as kernels of f32 and f64 lanes take them: exact f32 values beside the exponents that
 //! alignment sees.
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Plain};
 use super::decode::{Decoder, LOW, Reader, SPECIAL, Seen, TOGETHER, WIDE, f32_power, from_ieee, is_ieee, of_any};
 use super::lanes::each;
+#[cfg(target_arch = "x86_64")]
+pub(super) use super::sixteen::Sixteen;
 use super::wide;
 use crate::format::FormatSpec;
 use crate::gemm::kernel::{Line, Panel};
@@ -309,10 +311,11 @@ impl Values {
     /// Packs columns of B, whose codes at a position of K are a row; those beyond the last are like it, so
     /// that they take no other way than the rest.
     #[inline(always)]
-    pub(super) fn pack_columns<T: Copy + Into<u32>>(
+    pub(super) fn pack_columns<T: Plain + Into<u32>>(
         panel: &mut Panel,
         codes: Rows<'_, T>,
         decoder: &Decoder,
+        sixteen: Option<&Sixteen>,
         layout: &Layout,
     ) {
         let mut to = panel.take_packed::<Self>();
@@ -320,18 +323,18 @@ impl Values {
         let size = [panel.lines, panel.k];
         // What is read by fields has them in registers for all of the panel.
         match decoder.fields {
-            Some(fields) => to.fill_columns(codes, size, decoder, layout, &fields),
-            None => to.fill_columns(codes, size, decoder, layout, decoder),
+            Some(fields) => to.fill_columns(codes, size, (decoder, sixteen), layout, &fields),
+            None => to.fill_columns(codes, size, (decoder, None), layout, decoder),
         }
         panel.put_packed(to);
     }
 
     #[inline(always)]
-    fn fill_columns<T: Copy + Into<u32>>(
+    fn fill_columns<T: Plain + Into<u32>>(
         &mut self,
         codes: Rows<'_, T>,
         [lines, k]: [usize; 2],
-        decoder: &Decoder,
+        (decoder, sixteen): (&Decoder, Option<&Sixteen>),
         layout: &Layout,
         reader: &impl Reader,
     ) {
@@ -347,6 +350,13 @@ impl Values {
             }
             let to_group = (group * k + start)..(group * k + start + layout.step);
             let (values, exponents) = (&mut all_values[to_group.clone()], &mut all_exponents[to_group]);
+            if let Some(sixteen) = sixteen.filter(|_| width == NR) {
+                let flags = sixteen.read(&codes, [start, first], &layout.order, &decoder.spec, (values, exponents));
+                if let Some(flags) = flags {
+                    self.flags[group * steps + step] = flags;
+                    continue;
+                }
+            }
             for &[from, to, length] in &layout.runs {
                 let places = values[to..to + length].iter_mut().zip(&mut exponents[to..to + length]);
                 for (p, (values, exponents)) in (start + from..).zip(places) {
@@ -367,6 +377,29 @@ impl Values {
             }
             self.flags[group * steps + step] = of_any(flags) | seen.flags(&decoder.spec);
         }
+    }
+}
+
+/// No processor here has it.
+#[cfg(not(target_arch = "x86_64"))]
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sixteen {}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Sixteen {
+    pub(super) const fn new(_: super::Isa, _: &Decoder) -> Option<Self> {
+        None
+    }
+
+    fn read<T>(
+        &self,
+        _: &Rows<'_, T>,
+        _: [usize; 2],
+        _: &[usize],
+        _: &FormatSpec,
+        _: (&mut [[f32; NR]], &mut [[i16; NR]]),
+    ) -> Option<u8> {
+        match *self {}
     }
 }
 

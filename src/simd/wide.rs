@@ -52,6 +52,26 @@ pub(super) fn in_order() {
     }
 }
 
+/// The same, once it has been in memory as a whole: keeps compilers from taking lanes apart for the sake of what follows
+/// (what looked at all of them made vectors of 8, 4, 2, 1 and 1 lanes of the loop before it).
+#[inline(always)]
+pub(super) fn whole<T>(x: T) -> T {
+    /// No load or store of it meets two cache lines.
+    #[repr(C, align(64))]
+    struct Line<T>(T);
+    #[cfg_attr(
+        not(any(target_arch = "x86_64", target_arch = "aarch64")),
+        allow(unused_mut, reason = "nothing is done")
+    )]
+    let mut x = Line(x);
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    // SAFETY: no instruction.
+    unsafe {
+        core::arch::asm!("/* {0} */", in(reg) &raw mut x, options(nostack, preserves_flags));
+    }
+    x.0
+}
+
 /// Asks for memory to be brought into the second-level cache (the first may have no room for rows so far apart that
 /// they share its sets); any address will do.
 #[inline(always)]

@@ -16,6 +16,7 @@ mod gemm_api;
 mod generic;
 mod kernels;
 mod kernels_broad;
+mod kernels_columns;
 mod kernels_edges;
 mod kernels_families;
 mod kernels_fma;
