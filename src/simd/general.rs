@@ -7,6 +7,8 @@ use super::general_body::{self, Finish, Params, Sums};
 use super::lanes::{Encode, ToInt};
 use super::rows::Rows;
 use super::values::Layout;
+#[cfg(target_arch = "x86_64")]
+use super::{Avx2, Avx512, processor};
 use super::{Isa, limit};
 use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, SubnormalC};
 use crate::format::{FormatSpec, Specials};
@@ -38,9 +40,24 @@ pub(crate) fn select_few_rows(unit: &Unit, isa: Isa, rows: usize) -> Option<Arc<
 fn kernel(unit: &Unit, isa: Isa, wanted: impl FnOnce(&GenericDot, &Params) -> bool) -> Option<Arc<dyn Kernel>> {
     let Some(Recipe::Generic(g)) = unit.recipe else { return None };
     let params = params(&g, unit).filter(|params| wanted(&g, params))?;
+    let params = Params { far: subnormals_are_fast(isa), ..params };
     let layout = Layout::new(unit.shape.k, &g.pattern.blocks(unit.shape.k, g.block));
     let reading = Reading { spans: g.exact, ..Reading::from(&g) };
     Rows::kernel(unit, isa, params, layout, reading, g.nan)
+}
+
+/// Whether multiplications of subnormal numbers are known to take no longer than others.
+fn subnormals_are_fast(isa: Isa) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return Avx512::new(isa)
+        .map(Avx512::avx2)
+        .or_else(|| Avx2::new(isa))
+        .is_some_and(|proof| !processor::is_slow(proof));
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = isa;
+        false
+    }
 }
 
 /// The recipe as the body wants it, if it is one that the body computes exactly.
@@ -116,6 +133,7 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
         } else {
             i32::MAX - of_c - 128
         },
+        far: false,
     })
 }
 
@@ -137,7 +155,7 @@ fn chunk(g: &GenericDot, unit: &Unit, block: usize) -> usize {
         _ => true,
     };
     let powers = unit.scale.is_none_or(|rule| is_power(&rule.format));
-    if !plain || !narrow || !powers || !floor || g.frac_bits > 28 || g.c == CPosition::Late {
+    if !plain || !narrow || !powers || !floor || g.frac_bits > general_body::MOST_BITS || g.c == CPosition::Late {
         return 0;
     }
     let largest = |f: &FormatSpec| (2u64 << f.fraction_bits) - 1;

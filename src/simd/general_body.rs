@@ -14,6 +14,9 @@ use num_traits::{AsPrimitive, PrimInt};
 /// Exponents within which f32 lanes need no care: scales and results are normal f32.
 pub(super) const LOWEST: i16 = -90;
 pub(super) const HIGHEST: i16 = 60;
+/// F in f32 lanes, at most: with it the truncation step is still a normal f32.
+pub(super) const MOST_BITS: u32 = 28;
+const _: () = assert!(LOWEST as i32 - MOST_BITS as i32 > -126);
 /// The exponent of a sum without terms: low, and a power of two in f64 still.
 const NOTHING: i32 = -900;
 
@@ -46,6 +49,8 @@ pub(super) struct Params {
     pub(super) finish: Finish,
     /// What a sum of products may be beside c's term; `i32::MAX` where all are less.
     pub(super) room: i32,
+    /// Whether operands far from 1, subnormal ones among them, go that way as well.
+    pub(super) far: bool,
 }
 
 /// Sums in f64 lanes.
@@ -119,7 +124,10 @@ impl Params {
 fn block<const NATIVE: bool, const N: usize, A: Side<N>>(k: &Block<'_, N, A>, c: [f32; N], p: &Params) -> [f32; N] {
     let products = if p.needs_exponents() { largest(k) } else { [0; N] };
     let c = if p.c_flush > 0.0 { flushed(c, p) } else { c };
-    if p.chunk > 0 && k.flags & (SPECIAL | FAR) == 0 {
+    // Far operands are as good as others: as e_max is at least `LOWEST`, what f32 rounds of a product is less than the truncation
+    // step. But some processors take long for them.
+    let never = if p.far { SPECIAL } else { SPECIAL | FAR };
+    if p.chunk > 0 && k.flags & never == 0 {
         let done = narrow::<NATIVE, N, A>(k, c, products, p);
         if let Some(d) = done {
             return d;

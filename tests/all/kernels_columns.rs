@@ -45,7 +45,7 @@ fn codes(spec: &FormatSpec, draw: &mut Rng) -> Vec<u64> {
     let places = 32 - 9;
     let mut all: Vec<u64> = (0..1 << 9)
         .flat_map(|field| {
-            let mut of_field = vec![field << places, field << places | 1 << 13, (field + 1) << places - 1];
+            let mut of_field = vec![field << places, field << places | 1 << 13, ((field + 1) << places) - 1];
             of_field.extend((0..13).map(|_| field << places | draw.below(1u64 << places)));
             of_field
         })

@@ -88,8 +88,13 @@ impl Problem {
         let both = |first| isas.iter().flat_map(move |isa| [(isa, false, first), (isa, true, first)]);
         for (&isa, narrow, first) in both(true).chain(both(false)) {
             let kernel = assume_processor(true, true, || Gemm::on(&self.unit).isa(isa).kernel_for(self.size[0]));
-            // Chains of FMA do something about slow subnormal numbers, integer dot products about two multipliers.
-            let two = ["fda-f64", "round-down-f64"].contains(&kernel.name) && self.unit.a.storage_bits <= 8;
+            // Chains of FMA and aligned sums do something about slow subnormal numbers, integer dot products about two
+            // multipliers.
+            let two = match kernel.name {
+                "aligned, f32 lanes" => true,
+                "fda-f64" | "round-down-f64" => self.unit.a.storage_bits <= 8,
+                _ => false,
+            };
             if !first && self.unit.a.fraction_bits < 23 && !two {
                 continue;
             }
