@@ -359,21 +359,10 @@ impl<W: Wide> Product<'_, W> {
             }
         };
         debug_assert_eq!(down * across, tiles.len());
-        if !threaded && down == 1 {
-            // Every panel of B meets one of A: it is used while it is in a near cache, and the next one takes its place.
-            if k > 0 {
-                self.pack_a(&mut a[0], tiles[0].rows.clone(), chunk);
-            }
-            for tile in tiles {
-                if k > 0 && !meter.stopped() {
-                    self.pack_b(&mut b[0], tile.columns.clone(), chunk);
-                }
-                advance(tile, [&a[0], &b[0]]);
-            }
-            return;
-        }
+        // Where there is one panel of A, each of B is met once: right after it was packed, in the same place as all others.
+        let once = !threaded && down == 1;
         let columns = |j: usize| tiles[j].columns.clone();
-        if k > 0 {
+        if k > 0 && !once {
             for_each(threaded, b, |j, panel| self.pack_b(panel, columns(j), chunk));
         }
         if threaded {
@@ -390,7 +379,13 @@ impl<W: Wide> Product<'_, W> {
             if k > 0 && !meter.stopped() {
                 self.pack_a(a, tiles[0].rows.clone(), chunk);
             }
-            tiles.iter_mut().zip(&*b).for_each(|(tile, b)| advance(tile, [a, b]));
+            for (j, tile) in tiles.iter_mut().enumerate() {
+                let b = &mut b[if once { 0 } else { j }];
+                if once && k > 0 && !meter.stopped() {
+                    self.pack_b(b, tile.columns.clone(), chunk);
+                }
+                advance(tile, [a, b]);
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use super::decode::{FAR, LOW, SPECIAL};
 use super::exact;
 use super::lanes::{Encode, Lane, ToInt, any, any_endless, each, exponent, narrow_power, odd, power, to_int, two_sum};
 use super::rows::{Block, Body, Side};
-use super::wide::{in_order, over, truncate, whole};
+use super::wide::{in_order, over, through_memory, truncate};
 use crate::accumulate::CPosition;
 use num_traits::{AsPrimitive, PrimInt};
 
@@ -150,7 +150,7 @@ pub(super) fn largest<const N: usize, A: Side<N>>(k: &Block<'_, N, A>) -> [i16; 
             }
         },
     );
-    whole(e)
+    through_memory(e)
 }
 
 /// Powers of two for every lane.
@@ -302,7 +302,7 @@ fn integer<const N: usize, A: Side<N>>(
         // SAFETY: c is below 2^(e_max + 1), scaled below 2^(F + 1).
         total[j] += unsafe { truncate(term[j]) };
     }
-    Some(whole(total))
+    Some(through_memory(total))
 }
 
 /// Sums, if none is above `room`; no sum is above `i32::MAX`, which need not be asked.

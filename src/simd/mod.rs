@@ -32,6 +32,9 @@ mod rows;
 mod sfma;
 #[cfg(target_arch = "x86_64")]
 mod sixteen;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "sixteen_missing.rs"]
+mod sixteen;
 mod software;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
@@ -149,7 +152,7 @@ impl Avx512 {
         (isa == Isa::Avx512 && isa.is_available()).then_some(Self(()))
     }
 
-    /// AVX2 and FMA are there, too: `has_avx512` asks for them.
+    /// AVX2, FMA and F16C are there, too: `has_avx512` asks for them.
     pub(crate) fn avx2(self) -> Avx2 {
         Avx2(())
     }
@@ -250,7 +253,7 @@ const TILES: &[Select] = &[
     groups::select_bytes,
 ];
 
-/// The same, for products of so many rows.
+/// As [`Select`], for products of so many rows.
 type SelectFew = fn(&Unit, Isa, usize) -> Option<Arc<dyn Kernel>>;
 
 /// Array code where it does better than tiles, as its panels cost less to make: docs/performance.md, Growth, has what the
@@ -301,8 +304,9 @@ fn first<'a>(
 ) -> Option<(Arc<dyn Kernel>, Isa)> {
     let allowed = |isa: &Isa| best.is_none_or(|b| b <= *isa) && isa.is_available() && *isa != Isa::Reference;
     Isa::ALL.iter().copied().filter(allowed).find_map(|isa| {
-        let few = FEW_ROWS.iter().filter(|_| rows <= LIMITS[0]).find_map(|select| select(unit, isa, rows));
-        let kernel = few.or_else(|| families.clone().find_map(|select| select(unit, isa)));
+        let few = || FEW_ROWS.iter().find_map(|select| select(unit, isa, rows));
+        let kernel =
+            (rows <= LIMITS[0]).then(few).flatten().or_else(|| families.clone().find_map(|select| select(unit, isa)));
         kernel.map(|kernel| (kernel, isa))
     })
 }

@@ -30,8 +30,10 @@ mod how {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sixteen {
     _set: Avx2,
+    spec: FormatSpec,
     how: u8,
-    fraction_bits: u32,
+    /// Bits below the exponent field.
+    below: u32,
     /// The bits below the sign, and the sign's, where they count.
     magnitude: u32,
     sign: u32,
@@ -63,10 +65,11 @@ impl Sixteen {
         if reading.via_f16 && spec.emin() != F16.emin() {
             how = if how == how::NARROW { how::VIA_HALF } else { return None };
         }
-        // Exponents of zeros that count are those of numbers, which tells none apart.
         let tracks = matches!(how, how::UPPER | how::WHOLE) || reading.spans;
-        let flushes = reading.flush && how == how::WHOLE;
-        if reading.flush != reading.positive_zero || flushes || (tracks && reading.zeros_count) {
+        // What `row` has no operations for: only one of the two for numbers that are flushed and for zeros, either of f32's
+        // width, and zeros with an exponent, which the lowest exponent could not tell from small numbers.
+        let flushes_wide = reading.flush && how == how::WHOLE;
+        if reading.flush != reading.positive_zero || flushes_wide || (tracks && reading.zeros_count) {
             return None;
         }
         let ieee = ((1 << spec.exponent_bits) - 1) << spec.fraction_bits;
@@ -77,15 +80,16 @@ impl Sixteen {
         };
         Some(Self {
             _set: set,
+            spec: *spec,
             how,
-            fraction_bits: spec.fraction_bits + spec.ignored_low_bits,
+            below: spec.fraction_bits + spec.ignored_low_bits,
             magnitude: ((1 << width) - 1) << spec.ignored_low_bits,
             sign: u32::from(spec.signed) << (width + spec.ignored_low_bits),
             sign_up: 15u32.saturating_sub(width),
             up: 10u32.saturating_sub(spec.fraction_bits),
             factor: if matches!(how, how::NARROW | how::VIA_HALF) { f32_power(15 - spec.bias) } else { 1.0 },
             special: special << spec.ignored_low_bits,
-            nan: (spec.specials == Specials::NanNegativeZero).then_some(1 << width),
+            nan: (spec.specials == Specials::NanNegativeZero).then(|| 1 << width),
             flush: reading.flush,
             bias: spec.bias as i16,
             zero_exponent: match () {
@@ -104,20 +108,19 @@ impl Sixteen {
     ///
     /// Called where AVX2 and F16C are enabled, as it is inlined there.
     #[inline(always)]
-    pub(super) fn read<T: Plain>(
+    pub(super) fn read<T: Plain + Into<u32>>(
         &self,
         codes: &Rows<'_, T>,
         at: [usize; 2],
         order: &[usize],
-        spec: &FormatSpec,
         to: (&mut [[f32; NR]], &mut [[i16; NR]]),
     ) -> Option<u8> {
         match self.how {
-            how::HALF => self.read_as::<T, { how::HALF }>(codes, at, order, spec, to),
-            how::NARROW => self.read_as::<T, { how::NARROW }>(codes, at, order, spec, to),
-            how::VIA_HALF => self.read_as::<T, { how::VIA_HALF }>(codes, at, order, spec, to),
-            how::UPPER => self.read_as::<T, { how::UPPER }>(codes, at, order, spec, to),
-            _ => self.read_as::<T, { how::WHOLE }>(codes, at, order, spec, to),
+            how::HALF => self.read_as::<T, { how::HALF }>(codes, at, order, to),
+            how::NARROW => self.read_as::<T, { how::NARROW }>(codes, at, order, to),
+            how::VIA_HALF => self.read_as::<T, { how::VIA_HALF }>(codes, at, order, to),
+            how::UPPER => self.read_as::<T, { how::UPPER }>(codes, at, order, to),
+            _ => self.read_as::<T, { how::WHOLE }>(codes, at, order, to),
         }
     }
 }
@@ -155,12 +158,11 @@ struct Met {
 
 impl Sixteen {
     #[inline(always)]
-    fn read_as<T: Plain, const HOW: u8>(
+    fn read_as<T: Plain + Into<u32>, const HOW: u8>(
         &self,
         codes: &Rows<'_, T>,
         [start, first]: [usize; 2],
         order: &[usize],
-        spec: &FormatSpec,
         (values, exponents): (&mut [[f32; NR]], &mut [[i16; NR]]),
     ) -> Option<u8> {
         // SAFETY: `self` has the proof that the set is there.
@@ -172,14 +174,14 @@ impl Sixteen {
                 let row: &[T; NR] = codes.row(start + from)[first..].first_chunk()?;
                 self.row::<T, HOW>(row, values, exponents, &mut met);
             }
-            self.flags::<HOW>(&met, spec)
+            self.flags::<HOW>(&met)
         }
     }
 
     /// # Safety
     /// AVX2 and F16C are there.
     #[inline(always)]
-    unsafe fn row<T: Plain, const HOW: u8>(
+    unsafe fn row<T: Plain + Into<u32>, const HOW: u8>(
         &self,
         row: &[T; NR],
         values: &mut [f32; NR],
@@ -188,7 +190,7 @@ impl Sixteen {
     ) {
         // SAFETY: the caller's promise; loads and stores are of arrays as long as they are.
         unsafe {
-            let (zero, shift) = (_mm256_setzero_si256(), _mm_cvtsi32_si128(self.fraction_bits as i32));
+            let (zero, shift) = (_mm256_setzero_si256(), _mm_cvtsi32_si128(self.below as i32));
             let (lower, upper, field, none);
             if HOW == how::WHOLE {
                 let [x, y] = words(row);
@@ -212,7 +214,7 @@ impl Sixteen {
                 }
                 if self.flush {
                     // Both are below 2^15.
-                    let least = _mm256_set1_epi16(1 << self.fraction_bits);
+                    let least = _mm256_set1_epi16(1 << self.below);
                     let keep = _mm256_cmpgt_epi16(magnitude, _mm256_sub_epi16(least, _mm256_set1_epi16(1)));
                     (x, magnitude) = (_mm256_and_si256(x, keep), _mm256_and_si256(magnitude, keep));
                 }
@@ -265,7 +267,7 @@ impl Sixteen {
     /// # Safety
     /// AVX2 is there.
     #[inline(always)]
-    unsafe fn flags<const HOW: u8>(&self, met: &Met, spec: &FormatSpec) -> Option<u8> {
+    unsafe fn flags<const HOW: u8>(&self, met: &Met) -> Option<u8> {
         // SAFETY: the caller's promise.
         unsafe {
             // Magnitudes and this are no negative integers.
@@ -290,7 +292,7 @@ impl Sixteen {
             // Where all are zeros, `low` is no number's.
             let far = i32::from(high) > WINDOW || (low != u16::MAX && i32::from(low) + i32::from(LOW) + 1 < -WINDOW);
             let flags = if far { FAR } else { 0 };
-            Some(if self.spans { Seen::of(flags, low, high).flags(spec) } else { flags })
+            Some(if self.spans { Seen::of(flags, low, high).flags(&self.spec) } else { flags })
         }
     }
 }
@@ -298,9 +300,9 @@ impl Sixteen {
 /// Codes as words of 16 bits; of wider ones, their lower halves.
 ///
 /// # Safety
-/// AVX2 is there, and T is an unsigned integer of 1, 2 or 4 bytes.
+/// AVX2 is there. (T is `u8`, `u16` or `u32`: no other plain number becomes a `u32`.)
 #[inline(always)]
-unsafe fn halves<T: Plain>(row: &[T; NR]) -> __m256i {
+unsafe fn halves<T: Plain + Into<u32>>(row: &[T; NR]) -> __m256i {
     let from = row.as_ptr();
     // SAFETY: the caller's promise; there are `NR` codes.
     unsafe {
@@ -340,7 +342,7 @@ unsafe fn place(x: __m256i) -> __m256i {
 /// # Safety
 /// As `halves`.
 #[inline(always)]
-unsafe fn words<T: Plain>(row: &[T; NR]) -> [__m256i; 2] {
+unsafe fn words<T: Plain + Into<u32>>(row: &[T; NR]) -> [__m256i; 2] {
     let from = row.as_ptr();
     // SAFETY: the caller's promise; there are `NR` codes.
     unsafe {
@@ -355,6 +357,107 @@ unsafe fn words<T: Plain>(row: &[T; NR]) -> [__m256i; 2] {
                 [_mm256_cvtepu16_epi32(_mm256_castsi256_si128(codes)), _mm256_cvtepu16_epi32(upper)]
             }
             _ => [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.cast::<__m256i>().add(1))],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::*;
+    use crate::simd::decode::{Fields, Reader, Reading, SPECIAL, of_any};
+    use crate::simd::wide::{self, Work};
+
+    const STEP: usize = 7;
+
+    /// A step, read on its instruction set.
+    struct Step<'a, T> {
+        by: &'a Sixteen,
+        codes: Rows<'a, T>,
+        order: &'a [usize],
+        values: [[f32; NR]; STEP],
+        exponents: [[i16; NR]; STEP],
+    }
+
+    /// Where it goes, for `Work` gives nothing back.
+    struct Call<'a, 'b, T>(&'a mut Step<'b, T>, &'a mut Option<u8>);
+
+    impl<T: Plain + Into<u32>> Work for Call<'_, '_, T> {
+        #[inline(always)]
+        fn run<const NATIVE: bool>(self) {
+            let Self(Step { by, codes, order, values, exponents }, flags) = self;
+            *flags = by.read(codes, [0, 1], order, (values, exponents));
+        }
+    }
+
+    /// All codes in steps of seven positions by seventeen columns, of which the last sixteen are read: the array code's
+    /// values, exponents and flags.
+    fn check<T: Plain + Into<u32>>(isa: Isa, by: &Sixteen, decoder: &Decoder, fields: &Fields, codes: &[T]) -> usize {
+        let (width, mut ordinary) = (NR + 1, 0);
+        for order in [&[][..], &[3, 1, 6, 0, 2, 5, 4]] {
+            for codes in codes.chunks_exact(STEP * width) {
+                let codes = Rows::of(codes, width);
+                let (values, exponents) = ([[0.0; NR]; STEP], [[0; NR]; STEP]);
+                let (mut step, mut found) = (Step { by, codes, order, values, exponents }, None);
+                wide::on(isa, Call(&mut step, &mut found));
+                let (mut flags, mut seen) = (0, Seen::NOTHING);
+                let mut expected = Vec::new();
+                for to in 0..STEP {
+                    let row = codes.row(if order.is_empty() { to } else { order[to] });
+                    let (values, exponents, of_row) = fields.lanes::<NR>(&core::array::from_fn(|j| row[j + 1].into()));
+                    flags |= of_any(of_row);
+                    seen.take(&exponents, 0, decoder.reading.spans);
+                    expected.push((values.map(f32::to_bits), exponents));
+                }
+                let special = flags & SPECIAL != 0;
+                assert_eq!(found, (!special).then(|| flags | seen.flags(&decoder.spec)), "{decoder:?}");
+                if !special {
+                    let here = step.values.map(|x| x.map(f32::to_bits)).into_iter().zip(step.exponents);
+                    assert!(here.eq(expected), "{decoder:?}");
+                    ordinary += 1;
+                }
+            }
+        }
+        ordinary
+    }
+
+    #[test]
+    fn sixteen_columns_are_read_as_one_by_one() {
+        let (mut ways, mut steps) = ([0; 5], 0);
+        let unsigned = FormatSpec { signed: false, ..E4M3 };
+        let (low, high) = (FormatSpec { bias: 20, ..E5M2 }, FormatSpec { bias: -9, ..E3M2 });
+        let formats = [F16, BF16, TF32, F32, E4M3, E5M2, E4M3FNUZ, E5M2FNUZ, E3M2, E2M3, E2M1, unsigned, low, high];
+        for (spec, choices) in formats.into_iter().flat_map(|spec| (0..32).map(move |choices| (spec, choices))) {
+            let chosen = |i: u32| choices >> i & 1 != 0;
+            let reading = Reading {
+                flush: chosen(0),
+                positive_zero: chosen(1),
+                via_f16: chosen(2),
+                zeros_count: chosen(3),
+                spans: chosen(4),
+            };
+            let decoder = Decoder::new(spec, reading);
+            for isa in [Isa::Avx512, Isa::Avx2] {
+                let (Some(by), Some(fields)) = (Sixteen::new(isa, &decoder), &decoder.fields) else { continue };
+                ways[usize::from(by.how)] += 1;
+                // Of wider formats every so many-th; between them lie all fields with fractions of few bits and many.
+                let wide = (0..1 << 16).map(|i: u32| i << 16 | i.wrapping_mul(0x9E37) & 0xFFFF);
+                let codes: Vec<u32> = if spec.storage_bits > 16 { wide.collect() } else { (0..1 << 16).collect() };
+                steps += check(isa, &by, &decoder, fields, &codes);
+                if spec.storage_bits <= 16 {
+                    let narrower: Vec<u16> = codes.iter().map(|code| *code as u16).collect();
+                    steps += check(isa, &by, &decoder, fields, &narrower);
+                }
+                if spec.storage_bits <= 8 {
+                    let narrower: Vec<u8> = codes.iter().map(|code| *code as u8).collect();
+                    steps += check(isa, &by, &decoder, fields, &narrower);
+                }
+            }
+        }
+        if Isa::Avx2.is_available() {
+            assert!(ways.iter().all(|n| *n > 0) && steps > 100_000, "{ways:?}, {steps}");
+        } else {
+            eprintln!("left out: this machine lacks AVX2");
         }
     }
 }

@@ -4,8 +4,7 @@
 use super::buffer::{Buffer, Plain};
 use super::decode::{Decoder, LOW, Reader, SPECIAL, Seen, TOGETHER, WIDE, f32_power, from_ieee, is_ieee, of_any};
 use super::lanes::each;
-#[cfg(target_arch = "x86_64")]
-pub(super) use super::sixteen::Sixteen;
+use super::sixteen::Sixteen;
 use super::wide;
 use crate::format::FormatSpec;
 use crate::gemm::kernel::{Line, Panel};
@@ -351,7 +350,7 @@ impl Values {
             let to_group = (group * k + start)..(group * k + start + layout.step);
             let (values, exponents) = (&mut all_values[to_group.clone()], &mut all_exponents[to_group]);
             if let Some(sixteen) = sixteen.filter(|_| width == NR) {
-                let flags = sixteen.read(&codes, [start, first], &layout.order, &decoder.spec, (values, exponents));
+                let flags = sixteen.read(&codes, [start, first], &layout.order, (values, exponents));
                 if let Some(flags) = flags {
                     self.flags[group * steps + step] = flags;
                     continue;
@@ -377,29 +376,6 @@ impl Values {
             }
             self.flags[group * steps + step] = of_any(flags) | seen.flags(&decoder.spec);
         }
-    }
-}
-
-/// No processor here has it.
-#[cfg(not(target_arch = "x86_64"))]
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Sixteen {}
-
-#[cfg(not(target_arch = "x86_64"))]
-impl Sixteen {
-    pub(super) const fn new(_: super::Isa, _: &Decoder) -> Option<Self> {
-        None
-    }
-
-    fn read<T>(
-        &self,
-        _: &Rows<'_, T>,
-        _: [usize; 2],
-        _: &[usize],
-        _: &FormatSpec,
-        _: (&mut [[f32; NR]], &mut [[i16; NR]]),
-    ) -> Option<u8> {
-        match *self {}
     }
 }
 

@@ -52,10 +52,10 @@ pub(super) fn in_order() {
     }
 }
 
-/// The same, once it has been in memory as a whole: keeps compilers from taking lanes apart for the sake of what follows
+/// `x`, once it has been in memory as a whole: keeps compilers from taking lanes apart for the sake of what follows
 /// (what looked at all of them made vectors of 8, 4, 2, 1 and 1 lanes of the loop before it).
 #[inline(always)]
-pub(super) fn whole<T>(x: T) -> T {
+pub(super) fn through_memory<T>(x: T) -> T {
     /// No load or store of it meets two cache lines.
     #[repr(C, align(64))]
     struct Line<T>(T);

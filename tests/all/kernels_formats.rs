@@ -125,6 +125,30 @@ fn units_of_unlisted_formats_are_the_references() {
     assert!(taken > 300 && fast > 100, "{fast} of {taken} units have a fast kernel");
 }
 
+/// Numbers below f16's normal ones that are normal in their own format: in f16 they end at the same place, with a larger exponent.
+#[test]
+fn operands_by_way_of_f16_below_its_normal_numbers() {
+    for (exponent_bits, fraction_bits, bias) in [(5, 3, 16), (4, 4, 18), (3, 2, 20), (5, 8, 16), (4, 3, 15)] {
+        let storage_bits = if exponent_bits + fraction_bits < 8 { 8 } else { 16 };
+        let of =
+            |specials| FormatSpec { name: "mine", storage_bits, exponent_bits, fraction_bits, bias, specials, ..F16 };
+        for (block, frac_bits) in [(1, 9), (4, 23), (8, 12), (16, 25), (32, 13)] {
+            let g = GenericDot { block, frac_bits, via_f16: true, ..GenericDot::default() };
+            let mine = of(Specials::None);
+            let unit = Unit::custom(g, Shape::new(1, 1, block), [mine, mine, F32, F32], None).unwrap();
+            for (seed, &kind) in (0..).zip(KINDS) {
+                Problem::new(&unit, &[kind], seed, [9, 17, 2]).check(&isas());
+                Problem::new(&unit, &[kind], seed, [1, 17, 2]).check_from(Start::Zero, &isas());
+            }
+            // All of them small.
+            let small = |n: usize| (0..n).map(|i| i as u64 * 7 % (5 << fraction_bits)).collect();
+            let (a, b, c) = (small(9 * block), small(17 * block), vec![0; 9 * 17]);
+            let problem = Problem { unit, size: [9, 17, block], a, b, c, scale_a: vec![], scale_b: vec![] };
+            problem.check_from(Start::Zero, &isas());
+        }
+    }
+}
+
 /// Operands with numbers just below f32's normal ones, or just above its largest: panels of f32 do not hold them.
 #[test]
 fn operands_beyond_the_exponents_of_f32() {

@@ -204,8 +204,9 @@ impl Reach {
         let plain = spec.signed && spec.subnormals && spec.storage_bits <= 32 && (1..=8).contains(&spec.exponent_bits);
         let (mut emin, emax) = (spec.emin(), spec.max().exponent);
         if via_f16 {
-            // Every number must be one of f16's, exactly.
-            if spec.fraction_bits > 10 || emax > 15 || emin - (spec.fraction_bits as i32) < -24 {
+            // Every number must be one of f16's, exactly, and subnormal there only where it is here: last places are told by
+            // exponents.
+            if spec.fraction_bits > 10 || emax > 15 || emin < F16.emin() || emin - (spec.fraction_bits as i32) < -24 {
                 return None;
             }
             emin = F16.emin();
