@@ -163,7 +163,9 @@ struct PackColumns<'a, T> {
 impl<T: Plain + Into<u32>> Work for PackColumns<'_, T> {
     #[inline(always)]
     fn run<const NATIVE: bool>(self) {
-        Values::pack_columns(self.panel, self.codes, self.decoder, self.sixteen, self.layout);
+        // Without it the instructions would be functions, if never called.
+        let sixteen = if NATIVE { self.sixteen } else { None };
+        Values::pack_columns(self.panel, self.codes, self.decoder, sixteen, self.layout);
     }
 }
 
