@@ -1,5 +1,5 @@
 //! Sixteen columns' codes at a position of K, read together on AVX2 with F16C (which AVX-512 has, too): what
-//! `decode::Fields` says of each of them, in a quarter of its operations. Narrow formats become f16, which the processor
+//! `decode::Fields` says of each of them, in a third to a half of its operations. Narrow formats become f16, which the processor
 //! converts, subnormal numbers included; exponents stay words of 16 bits.
 
 #![allow(unsafe_code, reason = "vector instructions")]

@@ -323,6 +323,7 @@ impl Values {
         // What is read by fields has them in registers for all of the panel.
         match decoder.fields {
             Some(fields) => to.fill_columns(codes, size, (decoder, sixteen), layout, &fields),
+            // `Sixteen` is for formats that are read by fields.
             None => to.fill_columns(codes, size, (decoder, None), layout, decoder),
         }
         panel.put_packed(to);
