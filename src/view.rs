@@ -1,6 +1,9 @@
 //! Strided views of matrices: any layout, reversed and broadcast ones included, without copies.
 #![allow(unsafe_code, reason = "elements are reached by strides; every view proves its bounds when it is made")]
 
+#[cfg(target_arch = "x86_64")]
+mod squares;
+
 use crate::error::Error;
 use core::any::TypeId;
 use core::fmt;
@@ -149,6 +152,53 @@ impl<'a, T> View<'a, T> {
         }
     }
 
+    /// Copies a block of codes, their low 32 bits, as [`View::read_block`] does; where columns are each in one piece, a
+    /// square after another.
+    ///
+    /// # Panics
+    /// As there.
+    pub(crate) fn read_words(&self, [rows, columns]: [Range<usize>; 2], into: &mut [u32], ld: usize)
+    where
+        T: Word,
+    {
+        #[cfg(target_arch = "x86_64")]
+        if self.strides[0] == 1 && self.strides[1] != 1 && size_of::<T>() <= 4 {
+            use squares::SIDE;
+            assert!(rows.end <= self.shape[0] && columns.end <= self.shape[1] && columns.len() <= ld);
+            let [m, n] = [rows.len() / SIDE * SIDE, columns.len() / SIDE * SIDE];
+            if m > 0 && n > 0 {
+                assert!((rows.len() - 1) * ld + columns.len() <= into.len());
+                for j in (0..n).step_by(SIDE) {
+                    for i in (0..m).step_by(SIDE) {
+                        // Lines of the columns that come next: they are too far apart for a processor to expect them.
+                        if (i * size_of::<T>()).is_multiple_of(64) {
+                            for next in j + SIDE..n.min(j + 2 * SIDE) {
+                                let at = (rows.start + i) as isize + (columns.start + next) as isize * self.strides[1];
+                                crate::simd::prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }, _>(
+                                    self.first.as_ptr().wrapping_offset(at),
+                                );
+                            }
+                        }
+                        let from = (rows.start + i) as isize + (columns.start + j) as isize * self.strides[1];
+                        // SAFETY: T is an integer. Its elements lie in the shape, as `get` argues, and its words in `into`: the
+                        // last one is the last row's of these columns at most.
+                        unsafe {
+                            let (from, to) = (self.first.as_ptr().offset(from), into.as_mut_ptr().add(i * ld + j));
+                            squares::turn(from, self.strides[1], to, ld);
+                        }
+                    }
+                }
+                self.read_block([rows.clone(), columns.start + n..columns.end], &mut into[n..], ld, T::word);
+                if m < rows.len() {
+                    let below = [rows.start + m..rows.end, columns.start..columns.start + n];
+                    self.read_block(below, &mut into[m * ld..], ld, T::word);
+                }
+                return;
+            }
+        }
+        self.read_block([rows, columns], into, ld, T::word);
+    }
+
     /// Asks for the elements, row by row where rows follow one another, to be brought into the caches.
     pub(crate) fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]
@@ -263,6 +313,21 @@ pub(crate) fn words_mut<T: 'static, U: 'static>(elements: &mut [T]) -> Option<&m
     are_words::<T, U>()
         .then(|| unsafe { core::slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), elements.len()) })
 }
+
+/// An unsigned integer that holds a code.
+pub(crate) trait Word: Copy {
+    /// Its low 32 bits.
+    fn word(self) -> u32;
+}
+
+macro_rules! words {
+    ($($ty:ty),*) => { $(impl Word for $ty {
+        #[inline]
+        #[allow(clippy::unnecessary_cast, reason = "one body for all widths")]
+        fn word(self) -> u32 { self as u32 }
+    })* };
+}
+words!(u8, u16, u32, u64);
 
 /// Rows and columns of a square whose lines the first-level cache holds in either direction.
 const SQUARE: usize = 16;
@@ -453,5 +518,33 @@ mod tests {
         assert!(View::from_slice(&data, [usize::MAX, 2], [isize::MAX, 1], 0).is_err());
         assert!(View::from_slice(&data, [0, 5], [4, 1], 99).is_ok());
         assert!(ViewMut::from_slice(&mut [0; 12], [3, 4], [0, 1], 0).is_err());
+    }
+
+    /// Blocks of columns that are each in one piece, forwards, backwards and of one column, against one element after another.
+    #[test]
+    fn words_are_read_by_squares() {
+        fn check<T: Word>(codes: &[T]) {
+            for strides in [[1, 61], [1, -61], [1, 0], [61, 1], [-61, 1], [1, 61 * 2]] {
+                let first = if strides.contains(&-61) { 61 * 40 } else { 0 };
+                let [m, n] = [41, if strides[1] == 122 { 20 } else { 40 }];
+                let view = View::from_slice(codes, [m, n], strides, first).unwrap();
+                for (i, j, rows, columns) in
+                    [(0, 0, m, n), (3, 1, 8, 8), (5, 2, 17, 9), (1, 0, 7, 16), (2, 3, 30, 15), (9, 9, 9, 1)]
+                {
+                    let ld = columns + 3;
+                    let mut words = vec![7; (rows - 1) * ld + columns];
+                    view.read_words([i..i + rows, j..j + columns], &mut words, ld);
+                    for (at, word) in words.into_iter().enumerate() {
+                        let expected = (at % ld < columns).then(|| view.get(i + at / ld, j + at % ld).unwrap().word());
+                        assert_eq!(word, expected.unwrap_or(7), "{strides:?} {i} {j} {rows} {columns}");
+                    }
+                }
+            }
+        }
+        let word = |n: u32| n.wrapping_mul(0x9E37_79B9) >> 3;
+        check::<u8>(&(0..61 * 41).map(|n| word(n) as u8).collect::<Vec<_>>());
+        check::<u16>(&(0..61 * 41).map(|n| word(n) as u16).collect::<Vec<_>>());
+        check::<u32>(&(0..61 * 41).map(word).collect::<Vec<_>>());
+        check::<u64>(&(0..61 * 41).map(|n| u64::from(word(n)) << 17).collect::<Vec<_>>());
     }
 }

@@ -35,7 +35,10 @@ impl<T: Format> Source for View<'_, T> {
     }
 
     fn read_narrow(&self, block: [Range<usize>; 2], into: &mut [u32], ld: usize) {
-        self.read_block(block, into, ld, |x| x.to_bits() as u32);
+        match self.codes() {
+            Some(codes) => codes.read_narrow(block, into, ld),
+            None => self.read_block(block, into, ld, |x| x.to_bits() as u32),
+        }
     }
 
     fn codes(&self) -> Option<Codes<'_>> {
@@ -57,20 +60,6 @@ pub enum Codes<'a> {
     /// Eight bytes per code.
     U64(View<'a, u64>),
 }
-
-/// The low 32 bits.
-trait Narrow {
-    fn narrow(self) -> u32;
-}
-
-macro_rules! narrow {
-    ($($ty:ty),*) => { $(impl Narrow for $ty {
-        #[inline]
-        #[allow(clippy::unnecessary_cast, reason = "one body for all widths")]
-        fn narrow(self) -> u32 { self as u32 }
-    })* };
-}
-narrow!(u8, u16, u32, u64);
 
 macro_rules! each_width {
     ($codes:expr, $view:ident => $body:expr) => {
@@ -129,7 +118,7 @@ impl Source for Codes<'_> {
     }
 
     fn read_narrow(&self, block: [Range<usize>; 2], into: &mut [u32], ld: usize) {
-        each_width!(self, view => view.read_block(block, into, ld, Narrow::narrow));
+        each_width!(self, view => view.read_words(block, into, ld));
     }
 
     fn codes(&self) -> Option<Codes<'_>> {

@@ -1,0 +1,111 @@
+//! Squares of 8 x 8 codes whose columns are each in one piece in memory, turned to rows of words: by SSE2, which every
+//! x86-64 processor has.
+#![allow(unsafe_code, reason = "vector instructions")]
+
+use core::arch::x86_64::*;
+
+/// Rows and columns of a square.
+pub(super) const SIDE: usize = 8;
+
+/// Eight columns of eight codes, `apart` elements from one to the next, as eight rows of words, `ld` words apart.
+///
+/// # Safety
+/// `T` is an unsigned integer of at most 32 bits. All of these elements exist, and all of these words.
+#[inline]
+#[target_feature(enable = "sse2")]
+pub(super) unsafe fn turn<T>(from: *const T, apart: isize, to: *mut u32, ld: usize) {
+    // SAFETY: the caller's promise; no load or store is aligned.
+    unsafe {
+        match size_of::<T>() {
+            1 => put(&rows_of_bytes(core::array::from_fn(|j| _mm_loadl_epi64(column(from, apart, j)))), to, ld),
+            2 => put(&rows_of_halves(core::array::from_fn(|j| _mm_loadu_si128(column(from, apart, j)))), to, ld),
+            _ => {
+                for (i, j) in [(0, 0), (0, 4), (4, 0), (4, 4)] {
+                    let part = from.offset(j as isize * apart).add(i);
+                    let rows = rows_of_words(core::array::from_fn(|j| _mm_loadu_si128(column(part, apart, j))));
+                    for (k, row) in rows.into_iter().enumerate() {
+                        _mm_storeu_si128(to.add((i + k) * ld + j).cast(), row);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Where column `j` begins.
+///
+/// # Safety
+/// It exists.
+#[inline(always)]
+unsafe fn column<T>(from: *const T, apart: isize, j: usize) -> *const __m128i {
+    // SAFETY: the caller's promise.
+    unsafe { from.offset(j as isize * apart).cast() }
+}
+
+/// Rows of eight words of 16 bits as words of 32.
+///
+/// # Safety
+/// There is room for them.
+#[inline]
+#[target_feature(enable = "sse2")]
+unsafe fn put(rows: &[__m128i; SIDE], to: *mut u32, ld: usize) {
+    let zero = _mm_setzero_si128();
+    for (k, row) in rows.iter().enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let to = to.add(k * ld).cast::<__m128i>();
+            _mm_storeu_si128(to, _mm_unpacklo_epi16(*row, zero));
+            _mm_storeu_si128(to.add(1), _mm_unpackhi_epi16(*row, zero));
+        }
+    }
+}
+
+/// Columns of eight bytes, in the lower halves, as rows of words of 16 bits.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn rows_of_bytes(x: [__m128i; SIDE]) -> [__m128i; SIDE] {
+    let zero = _mm_setzero_si128();
+    // Pairs of columns, then four of them at four positions, then two whole rows.
+    let pairs: [_; 4] = core::array::from_fn(|j| _mm_unpacklo_epi8(x[2 * j], x[2 * j + 1]));
+    let first = [_mm_unpacklo_epi16(pairs[0], pairs[1]), _mm_unpackhi_epi16(pairs[0], pairs[1])];
+    let second = [_mm_unpacklo_epi16(pairs[2], pairs[3]), _mm_unpackhi_epi16(pairs[2], pairs[3])];
+    core::array::from_fn(|k| {
+        let (x, y) = (first[k / 4], second[k / 4]);
+        let two = if k % 4 < 2 { _mm_unpacklo_epi32(x, y) } else { _mm_unpackhi_epi32(x, y) };
+        if k % 2 == 0 { _mm_unpacklo_epi8(two, zero) } else { _mm_unpackhi_epi8(two, zero) }
+    })
+}
+
+/// Columns of eight words of 16 bits as rows of them.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn rows_of_halves(x: [__m128i; SIDE]) -> [__m128i; SIDE] {
+    // Pairs of columns at the first and the last four positions, then four columns at two positions.
+    let pairs: [_; SIDE] = core::array::from_fn(|n| {
+        let (x, y) = (x[n / 2 * 2], x[n / 2 * 2 + 1]);
+        if n % 2 == 0 { _mm_unpacklo_epi16(x, y) } else { _mm_unpackhi_epi16(x, y) }
+    });
+    core::array::from_fn(|k| {
+        let half = k / 4;
+        let four = |n: usize| {
+            let (x, y) = (pairs[2 * n + half], pairs[2 * n + 2 + half]);
+            if k % 4 < 2 { _mm_unpacklo_epi32(x, y) } else { _mm_unpackhi_epi32(x, y) }
+        };
+        let (x, y) = (four(0), four(2));
+        if k % 2 == 0 { _mm_unpacklo_epi64(x, y) } else { _mm_unpackhi_epi64(x, y) }
+    })
+}
+
+/// Columns of four words as rows of them.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn rows_of_words(x: [__m128i; 4]) -> [__m128i; 4] {
+    let lower = [_mm_unpacklo_epi32(x[0], x[1]), _mm_unpacklo_epi32(x[2], x[3])];
+    let upper = [_mm_unpackhi_epi32(x[0], x[1]), _mm_unpackhi_epi32(x[2], x[3])];
+    [
+        _mm_unpacklo_epi64(lower[0], lower[1]),
+        _mm_unpackhi_epi64(lower[0], lower[1]),
+        _mm_unpacklo_epi64(upper[0], upper[1]),
+        _mm_unpackhi_epi64(upper[0], upper[1]),
+    ]
+}
