@@ -92,6 +92,7 @@ impl<W: Wide> Product<'_, W> {
     ) {
         let ([m, _], ks, [height, width]) = (a.shape(), chunk.from..chunk.to, self.shared.kernel.tile());
         let threaded = self.threaded && m * columns.len() * ks.len() > SERIAL;
+        let height = if threaded { even_height(m, height, rayon::current_num_threads()) } else { height };
         panels.resize_with(columns.len().div_ceil(width), Panel::default);
         for_each(threaded, panels, |j, panel| {
             let j = columns.start + j * width;
@@ -113,5 +114,33 @@ impl<W: Wide> Product<'_, W> {
         } else {
             d.chunks_mut(height * ld).take(count).enumerate().for_each(|(i, d)| band(i, d));
         }
+    }
+}
+
+/// Rows of a band, at most `height` and at least half of it, of which the busiest of some threads has as few rows as can be:
+/// 1024 rows in bands of 96 are eleven, six of them one of two threads'.
+fn even_height(m: usize, height: usize, threads: usize) -> usize {
+    // Kernels' register tiles divide it.
+    let step = (height / 16).max(1);
+    let most = |height: &usize| m.div_ceil(*height).div_ceil(threads.max(1)) * height;
+    (height / 2..=height).rev().step_by(step).filter(|h| *h > 0).min_by_key(most).unwrap_or(height)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::even_height;
+
+    #[test]
+    fn bands_are_even() {
+        for m in 1..2000 {
+            for threads in [1, 2, 3, 16] {
+                let height = even_height(m, 96, threads);
+                assert!((48..=96).contains(&height) && height.is_multiple_of(6), "{m} {threads}: {height}");
+                let most = |height: usize| m.div_ceil(height).div_ceil(threads) * height;
+                assert!(most(height) <= most(96), "{m} {threads}: {height}");
+            }
+        }
+        assert_eq!(even_height(1024, 96, 2), 66);
+        assert_eq!(even_height(5, 1, 4), 1);
     }
 }
