@@ -73,6 +73,11 @@ architectures! {
     Cdna3 = "cdna3", "gfx942", ["MI300X", "MI300A", "MI325X", "MI300"];
 }
 
+/// Whether one of these names is that of AMD's.
+pub(crate) fn is_amd(name: &str) -> bool {
+    ARCHITECTURES.iter().any(|known| known.name == name && known.target.starts_with("gfx"))
+}
+
 /// The architecture that a name starts with, and the rest: a canonical name, a target, or a
 /// product ("H100 ...", "rtx 4090 ...", "A100-SXM4-80GB ..."), in any case, ended by a blank or a slash.
 pub fn split_architecture(text: &str) -> Option<(&'static ArchInfo, &str)> {

@@ -1,6 +1,7 @@
 //! What can go wrong at the edges: shapes, names, text. Arithmetic itself is total.
 
 use crate::format::EncodeError;
+use crate::vectors::LineError;
 
 /// Every error of the library.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -151,6 +152,20 @@ pub enum Error {
     },
 }
 
+/// Of a single value, as [`Format::from_f64`](crate::format::Format::from_f64) takes one.
+impl From<EncodeError> for Error {
+    fn from(source: EncodeError) -> Self {
+        Self::Encode { operand: "the value".into(), source }
+    }
+}
+
+/// Of a line that is in no file; [`LineError::at`] names one.
+impl From<LineError> for Error {
+    fn from(error: LineError) -> Self {
+        Self::Data { file: "a line".into(), line: None, column: Some(error.column), why: error.why }
+    }
+}
+
 /// The first of many names.
 fn some(names: &[String]) -> String {
     const SHOWN: usize = 12;
@@ -161,7 +176,7 @@ fn some(names: &[String]) -> String {
 
 fn suggest(names: &[String]) -> String {
     if names.is_empty() {
-        "; `Unit::all` and `gemmulate units` list them".into()
+        "; `gemmulate units` (in Rust `Unit::all`) lists them".into()
     } else {
         format!("; the nearest names are {}", names.join(", "))
     }

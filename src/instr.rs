@@ -76,7 +76,8 @@ pub trait Instruction: Send + Sync + 'static {
     type RowA: AsRef<[Self::A]>;
     /// A column of B: an array of K elements.
     type ColB: AsRef<[Self::B]>;
-    /// The shape of one block.
+    /// The shape of one block; 1 x 1 x 1 for those of [`MmaUnit::custom`](crate::MmaUnit::custom), known at run time only:
+    /// `unit.unit().shape` is that of any.
     const SHAPE: Shape;
     /// Independent blocks per instruction.
     const BLOCKS: usize = 1;

@@ -209,13 +209,23 @@ impl<A: Arch, I: Instruction, Acc> MmaUnit<A, I, Acc> {
 }
 
 impl<A: Arch, I: Instruction, Acc: Accumulator> MmaUnit<A, I, Acc> {
-    /// One dot-add without block scales; rows and columns are arrays of the instruction's K, so
-    /// that a wrong length does not compile. A block-scaled unit takes all scales as 1.
+    /// One dot-add; rows and columns are arrays of the instruction's K, so that a wrong length does not compile. Nor does
+    /// this on a block-scaled instruction, whose [`MmaUnit::dot_add_scaled`] takes its scales:
+    ///
+    /// ```compile_fail,E0080
+    /// use gemmulate::prelude::*;
+    /// use gemmulate::types::{E2M1, Ue4m3};
+    /// let unit = MmaUnit::<RtxBlackwell, MmaScaled<16, 8, 64, 16, E2M1, E2M1, f32, f32, Ue4m3>>::new();
+    /// let one = E2M1::from_f64(1.0)?;
+    /// unit.dot_add(&[one; 64], &[one; 64], 1.0);
+    /// # Ok::<(), gemmulate::Error>(())
+    /// ```
     pub fn dot_add(&self, a: &I::RowA, b: &I::ColB, c: I::C) -> I::D
     where
         I::RowA: FixedRow,
         I::ColB: FixedRow,
     {
+        const { assert!(I::SCALE_BLOCK.is_none(), "a block-scaled instruction: `dot_add_scaled` takes its scales") };
         let (a, b) = (a.as_ref(), b.as_ref());
         let k = a.len().min(b.len());
         let a: Vec<_> = a[..k].iter().map(|x| I::A::SPEC.decode(x.to_bits())).collect();

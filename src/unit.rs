@@ -4,6 +4,7 @@ mod arrays;
 mod bits;
 
 use crate::accumulate::{Accumulator, Recipe, Signature};
+use crate::arch::is_amd;
 use crate::catalogue;
 use crate::error::Error;
 use crate::format::{F64, Format, FormatSpec, format_named};
@@ -154,7 +155,7 @@ impl Unit {
             return Err(Error::Unit(format!("dimensions above {MAX_DIMENSION} are not supported")));
         }
         check_operands(k, &[info.a, info.b, info.c, info.d], info.scale)?;
-        info.accumulator.check(&signature(&info)).map_err(Error::Unit)?;
+        info.accumulator.check(&signature(&info)).map_err(|why| Error::Unit(why.to_string()))?;
         info.recipe = info.accumulator.recipe(k, &info.d);
         Ok(Self(Arc::new(info)))
     }
@@ -219,7 +220,7 @@ impl Unit {
     /// # Errors
     /// When the accumulator refuses the unit's formats.
     pub fn with_accumulator(&self, accumulator: impl Accumulator) -> Result<Self, Error> {
-        accumulator.check(&self.signature()).map_err(Error::Unit)?;
+        accumulator.check(&self.signature()).map_err(|why| Error::Unit(why.to_string()))?;
         Ok(self.with_accumulator_unchecked(accumulator))
     }
 
@@ -291,7 +292,7 @@ impl Unit {
     /// Whether the bits of its NaNs are this library's choice: no source says which ones f64 instructions and AMD's give,
     /// so recorded output may hold any (docs/numerics.md, section 3).
     pub fn has_any_nan(&self) -> bool {
-        self.d == F64 || self.arch.starts_with("cdna")
+        self.d == F64 || is_amd(self.arch)
     }
 
     /// Scales per operand and dot-add; 0 without block scales.

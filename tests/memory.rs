@@ -85,6 +85,6 @@ fn a_large_product_takes_64_mib_besides_operands_and_result() {
     let unit = Unit::find("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3").unwrap();
     let quantise = |axis| quantise::for_unit(&a, &unit, Axis(axis), Rounding::NearestEven).unwrap();
     let (qa, qb) = (quantise(1), quantise(0));
-    let taken = extra(N * N * 4, || Gemm::on(&unit).quantised(&qa, &qb).progress(&soon).run(&qa, &qb).map(drop));
+    let taken = extra(N * N * 4, || Gemm::on(&unit).progress(&soon).run_quantised(&qa, &qb).map(drop));
     assert!((MIB..=64 * MIB).contains(&taken), "{unit}: {taken} bytes");
 }

@@ -3,14 +3,15 @@
 use crate::io::{self, Failure, Outcome};
 use gemmulate::Unit;
 use gemmulate::arch::split_architecture;
-use gemmulate::vectors::{Expected, Line, Vector, draw};
+use gemmulate::vectors::{Line, Vector, draw};
+use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Compare units with the d of lines.
 ///
-/// With a unit and a file, every line's last column is compared. With a folder, every
+/// With a unit, every line's last column is compared, of a file or of standard input. With a folder, every
 /// ARCH/INSTRUCTION.tsv in it is (of a folder ARCH, every INSTRUCTION.tsv), each with the unit of
 /// that name. The first differing lines are drawn as `trace` draws them; the last line says `N
 /// passed, M failed`.
@@ -19,16 +20,20 @@ use std::path::{Path, PathBuf};
 Examples:
   gemmulate check tests/data/vectors
   gemmulate check hopper/wgmma.m64n8k16.f32.f16.f16 my-gpu-output.tsv
-  gemmulate generate UNIT --count 1000 | gemmulate check UNIT -")]
+  gemmulate generate UNIT --count 1000 | gemmulate check UNIT
+  gemmulate check FOLDER --json | jq '.files[] | select(.failed > 0)'")]
 pub(crate) struct Args {
     /// A unit by any of its names, or a folder
     #[arg(value_name = "UNIT|DIR")]
     what: String,
-    /// The unit's lines; `-` for standard input
+    /// The unit's lines; `-` or nothing for standard input
     file: Option<PathBuf>,
     /// How many differing lines are drawn
     #[arg(long, default_value_t = 3)]
     show: u64,
+    /// {passed, failed, files: [{file, unit, passed, failed, differing: [{line, vector, d}]}]}, of the first --show lines
+    #[arg(long)]
+    json: bool,
 }
 
 /// What has been compared so far.
@@ -36,20 +41,34 @@ pub(crate) struct Args {
 struct Tally {
     passed: u64,
     failed: u64,
+    /// For programs: files, and the differing lines of the one at hand.
+    files: Vec<Value>,
+    differing: Vec<Value>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let jobs = match &args.file {
         Some(file) => vec![(Unit::find(&args.what)?, file.clone())],
-        None => files(Path::new(&args.what))?,
+        None if Path::new(&args.what).is_dir() => files(Path::new(&args.what))?,
+        None => vec![(Unit::find(&args.what).map_err(|error| neither(&args.what, &error))?, "-".into())],
     };
     let mut out = io::output();
     let mut all = Tally::default();
     let outcome = jobs.iter().try_for_each(|(unit, file)| {
-        let failed = all.failed;
-        let result = check(unit, file, args.show, &mut all, &mut out);
-        if jobs.len() > 1 && all.failed > failed {
-            writeln!(out, "{}: {} failed", file.display(), all.failed - failed)?;
+        let (passed, failed) = (all.passed, all.failed);
+        let result = check(unit, file, args, &mut all, &mut out);
+        let (passed, failed) = (all.passed - passed, all.failed - failed);
+        if args.json {
+            let (file, differing) = (file.display().to_string(), core::mem::take(&mut all.differing));
+            all.files.push(json!({
+                "file": file,
+                "unit": unit.name,
+                "passed": passed,
+                "failed": failed,
+                "differing": differing,
+            }));
+        } else if jobs.len() > 1 && failed > 0 {
+            writeln!(out, "{}: {failed} failed", file.display())?;
         }
         result
     });
@@ -58,14 +77,22 @@ pub(crate) fn run(args: &Args) -> Outcome {
             "there are no lines to compare: is this the output of a program that failed?".into(),
         ));
     }
-    if outcome.is_ok() {
+    if outcome.is_ok() && args.json {
+        writeln!(out, "{:#}", json!({ "passed": all.passed, "failed": all.failed, "files": all.files }))?;
+    } else if outcome.is_ok() {
         writeln!(out, "{} passed, {} failed", all.passed, all.failed)?;
     }
     out.flush()?;
     outcome.map(|()| all.failed == 0)
 }
 
-fn check(unit: &Unit, file: &Path, show: u64, tally: &mut Tally, out: &mut impl Write) -> Result<(), Failure> {
+/// Of a word that is no folder and names no unit.
+fn neither(what: &str, error: &gemmulate::Error) -> Failure {
+    let wanted = "expected a folder of ARCH/INSTRUCTION.tsv, or a UNIT and a FILE";
+    Failure::Message(format!("{what}: {wanted}. No such folder; {error}"))
+}
+
+fn check(unit: &Unit, file: &Path, args: &Args, tally: &mut Tally, out: &mut impl Write) -> Result<(), Failure> {
     let mut lines = io::lines(unit, Some(file))?;
     let mut vector = Vector::default();
     loop {
@@ -79,13 +106,14 @@ fn check(unit: &Unit, file: &Path, show: u64, tally: &mut Tally, out: &mut impl 
             return Err(Failure::Message(format!("{place}: expected a last column, d, to compare with")));
         };
         let d = vector.eval(unit)?;
-        let is_nan = |code: u64| unit.d.decode(code).is_nan();
-        let any_nan = matches!(expected, Expected::Bits(theirs) if unit.has_any_nan() && is_nan(theirs) && is_nan(d));
-        if any_nan || expected.accepts(d, &unit.d) {
+        if expected.accepts(d, unit) {
             tally.passed += 1;
             continue;
         }
-        if tally.failed < show {
+        if tally.failed < args.show && args.json {
+            let (line, vector, d) = (lines.number(), vector.to_string(), format!("{d:x}"));
+            tally.differing.push(json!({ "line": line, "vector": vector, "d": d }));
+        } else if tally.failed < args.show {
             writeln!(out, "{place}: {unit}\n{}", draw(unit, &vector)?)?;
         }
         tally.failed += 1;
@@ -95,12 +123,6 @@ fn check(unit: &Unit, file: &Path, show: u64, tally: &mut Tally, out: &mut impl 
 /// The vector files of a folder, each with its unit.
 fn files(root: &Path) -> Result<Vec<(Unit, PathBuf)>, Failure> {
     let mut found = Vec::new();
-    if !root.is_dir() {
-        let what = root.display();
-        return Err(Failure::Message(format!(
-            "{what}: expected a folder of ARCH/INSTRUCTION.tsv, or a UNIT and a FILE"
-        )));
-    }
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // `lab/capture/run` writes its counts beside the vectors.
     let is_vectors = |file: &PathBuf| file.extension().is_some_and(|e| e == "tsv") && name(file) != "summary.tsv";

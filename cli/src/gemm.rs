@@ -47,8 +47,9 @@ Plans: a preset, then key=value in any order.
   promote=I|none       every I of K the unit's sum is added to one in f32 and starts again
   scales=RxKxC|none    promotion multiplies by one scale per R rows of A, K, and C columns of B
   start=zero|c         whether the first sum starts at 0 or at C
-  epilogue=FORM        2x: fma(alpha, sum, beta C); 3x: fma(beta, C, alpha sum); rounded: alpha sum is
-                       rounded to D's type before C is added; plain: neither alpha nor beta
+  epilogue=FORM        2x: fma(alpha, sum, beta C); 3x: fma(beta, C, alpha sum);
+                       rounded: alpha sum is rounded to D's type before C is added;
+                       plain: neither alpha nor beta
   out=TYPE             D's type
 
 Which one a library uses: cuBLAS and PyTorch on an H100 were seen to use \"in-order\" for most shapes,
@@ -65,13 +66,7 @@ Examples:
   gemmulate gemm \"a100 HMMA.16816.F32\" a.npy b.npy --trace 3,17
   gemmulate gemm rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3 \\
     x.npy w.npy --transposed b --packed --scale-a xs.npy --scale-b ws.npy \\
-    --swizzled --alpha 3.1e-5 --out bf16 -o y.npy
-
-JSON: {unit, plan, m, n, k, seconds, gmacs}; with a batch also {batch}, with
-operands quantised, rounded or overflowed {notes}, with --compare {errors}
-(null where nothing is finite), with --expect {expect: {differ, of, first,
-nan_codes}}: nan_codes counts what is NaN in both, by other bits (that is in
-differ, too, where the unit's NaN is known).")]
+    --swizzled --alpha 3.1e-5 --out bf16 -o y.npy")]
 pub(crate) struct Args {
     /// The unit, by any of its names
     #[arg(value_parser = Unit::find)]

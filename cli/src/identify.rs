@@ -238,7 +238,7 @@ impl<'a> Question<'a> {
                 continue;
             }
             let function = unit.recipe.as_ref().map_or_else(|| unit.name.clone(), ToString::to_string);
-            let (promotion, nan) = (Plan::cutlass3().promotion_on(&unit), unit.arch.starts_with("cdna"));
+            let (promotion, nan) = (Plan::cutlass3().promotion_on(&unit), unit.has_any_nan());
             let formats = [unit.a, unit.b, unit.c, unit.d].map(|f| f.name);
             let key = format!("{function} {} {formats:?} {:?} {promotion:?} {nan}", unit.shape.k, unit.scale);
             groups.entry(key).or_default().push(unit);

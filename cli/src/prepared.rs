@@ -134,7 +134,7 @@ impl Side<'_> {
 
     fn operand(&self, t: usize) -> Result<AnyMatrix<'_>, Failure> {
         match self.quantised(t) {
-            Some(q) => Ok(AnyMatrix::Typed(Codes::U8(View::from(&q.codes)), q.format)),
+            Some(q) => Ok(q.element_codes()),
             None => self.array().operand(t, &self.format),
         }
     }
@@ -142,7 +142,7 @@ impl Side<'_> {
     /// Block scales in `format`, if there are any.
     fn block_scales(&self, t: usize, format: &FormatSpec) -> Result<Option<AnyMatrix<'_>>, Failure> {
         Ok(match (self.quantised(t), &self.ready.unswizzled, self.scales) {
-            (Some(q), ..) => Some(AnyMatrix::Typed(q.scale_codes(), q.scale_format)),
+            (Some(q), ..) => Some(q.scale_codes()),
             (_, Some(codes), _) => Some(AnyMatrix::Codes(Codes::U8(View::from(codes)))),
             (.., Some(file)) => Some(file.operand(t, format)?),
             _ => None,

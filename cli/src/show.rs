@@ -1,7 +1,7 @@
 //! `gemmulate show`: a unit in words.
 
 use crate::io::{self, Outcome};
-use crate::units::accumulator;
+use crate::units::{accumulator, object};
 use crate::words;
 use gemmulate::Unit;
 use gemmulate::vectors::{Generator, Kind, draw};
@@ -46,16 +46,27 @@ docs/numerics.md, section 4, has the equations; `probe` and `fit` find them in a
 Examples:
   gemmulate show \"MI300X v_mfma_f32_32x32x8_f16\"
   gemmulate show hopper/wgmma.m64n8k16.f32.f16.f16/dot:block=16:F=24
-  gemmulate show custom/m16n8k16.f32.bf16.bf16.f32/dot:block=8:F=27")]
+  gemmulate show custom/m16n8k16.f32.bf16.bf16.f32/dot:block=8:F=27
+  gemmulate show UNIT --json | jq -r .accumulator")]
 pub(crate) struct Args {
     /// The unit, by any of its names
     #[arg(value_parser = Unit::find)]
     unit: Unit,
+    /// An object: what `units --json` has of a unit, its equation, and steps, what it computes in words
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let unit = &args.unit;
     let mut out = io::output();
+    if args.json {
+        let mut all = object(unit);
+        (all["equation"], all["steps"]) = (unit.equation().into(), words::steps(unit).into());
+        writeln!(out, "{all:#}")?;
+        out.flush()?;
+        return Ok(true);
+    }
     writeln!(out, "{unit}\n\n  {}", unit.equation())?;
     shape(unit, &mut out)?;
     writeln!(out, "\nWhat it computes")?;

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 writeln!(out, "{}", draw(&args.unit, &vector)?)?;
                 drawn = true;
                 if let Some(expected) = vector.d {
-                    as_expected &= expected.accepts(vector.eval(&args.unit)?, &args.unit.d);
+                    as_expected &= expected.accepts(vector.eval(&args.unit)?, &args.unit);
                 }
             }
             Ok(Line::Blank) => {}

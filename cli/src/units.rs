@@ -75,7 +75,8 @@ pub(crate) fn accumulator(unit: &Unit) -> String {
     unit.recipe.map_or_else(|| format!("{:?}", unit.accumulator), |recipe| recipe.to_string())
 }
 
-fn object(unit: &Unit) -> Value {
+/// A unit for programs.
+pub(crate) fn object(unit: &Unit) -> Value {
     json!({
         "name": unit.name,
         "arch": unit.arch,

@@ -58,7 +58,7 @@ fn compare(recording: Recording, show: usize, drawings: &mut Vec<String>) -> Res
     let mut mismatches = 0;
     for (row, vector) in vectors.iter().enumerate() {
         let d = vector.eval(&recording.unit)?;
-        if vector.d.is_some_and(|expected| expected.accepts(d, &recording.unit.d)) {
+        if vector.d.is_some_and(|expected| expected.accepts(d, &recording.unit)) {
             continue;
         }
         mismatches += 1;

@@ -126,6 +126,31 @@ fn units_by_any_name() {
     }
 }
 
+/// A NaN is any other where nothing says which one a unit gives, for every command; else it is not.
+#[test]
+fn nans_are_the_same_for_check_and_trace() {
+    let generate = |unit: &str| gemmulate(&["generate", unit, "--kinds", "specials", "-n", "60"], b"").out;
+    let cdna3 = "cdna3/v_mfma_f32_32x32x8_f16";
+    let any = generate(cdna3);
+    assert!(any.contains("\tnan\n"));
+    let ours = any.replace("\tnan\n", "\t7fffffff\n");
+    for (command, lines) in [("check", &any), ("trace", &any), ("check", &ours), ("trace", &ours)] {
+        let run = gemmulate(&[command, cdna3], lines.as_bytes());
+        assert_eq!(run.code, 0, "{command}: {}", run.out);
+    }
+    // A unit of one's own says which NaN it gives.
+    let ones = "custom/m1n1k4.f32.f16.f16.f32/dot:block=4:F=25";
+    let quiet = format!("{ones}:nan=quiet");
+    for (unit, other, code) in [(ones, quiet.as_str(), "7fffffff"), (&quiet, ones, "7fc00000")] {
+        let lines = generate(unit);
+        assert!(lines.contains(&format!("\t{code}\n")) && !lines.contains("nan"), "{lines}");
+        for command in ["check", "trace"] {
+            assert_eq!(gemmulate(&[command, unit], lines.as_bytes()).code, 0);
+            assert_eq!(gemmulate(&[command, other], lines.as_bytes()).code, 1, "{command} {other}");
+        }
+    }
+}
+
 #[test]
 fn generate_is_a_stable_sequence() {
     let generate = |more: &[&str]| lines(&[&["generate", UNIT], more].concat());
@@ -152,6 +177,19 @@ fn check_draws_what_differs() {
         let run = gemmulate(&["check", folder], b"");
         assert!(run.code == code && (code == 2 || run.out.ends_with(" passed, 0 failed\n")), "{}{}", run.out, run.err);
     }
+    // Without a file, from standard input; for programs.
+    let run = gemmulate(&["check", UNIT], wrong.as_bytes());
+    assert!(run.out.ends_with("1 passed, 1 failed\n") && run.code == 1, "{}{}", run.out, run.err);
+    let run = gemmulate(&["check", UNIT, "--json"], wrong.as_bytes());
+    let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!((json["passed"].as_u64(), json["failed"].as_u64(), run.code), (Some(1), Some(1), 1), "{json}");
+    let file = &json["files"][0];
+    assert!(file["unit"].as_str().unwrap().starts_with("volta/") && file["failed"] == 1, "{file}");
+    let differing = &file["differing"][0];
+    assert!(differing["line"] == 2 && differing["d"] == "40a00000", "{differing}");
+    assert!(differing["vector"].as_str().unwrap().ends_with("\t40a00001"), "{differing}");
+    let run = gemmulate(&["check", "hopper/mma.m16n8k16.f32.f16.f16.f23"], b"");
+    assert!(run.err.contains("f16.f16.f32") && run.err.contains("expected a folder") && run.code == 2, "{}", run.err);
     // The program whose output this should be has failed.
     for nothing in ["", "# a comment\n\n"] {
         let run = gemmulate(&["check", UNIT, "-"], nothing.as_bytes());

@@ -1,7 +1,7 @@
 //! CDNA1's 16-bit matrix cores: exact sums of small groups, each rounded once.
 
 use super::generic::{GenericDot, exact_sum};
-use super::{Accumulator, Dot, Finish, Floor, PairwiseSum, Recipe, Signature, fused};
+use super::{Accumulator, Dot, Finish, Floor, PairwiseSum, Recipe, Refusal, Signature, fused};
 use crate::format::FormatSpec;
 use crate::num::Num;
 use crate::round::Rounding;
@@ -96,7 +96,7 @@ impl Accumulator for ExactSum {
         })
     }
 
-    fn check(&self, _signature: &Signature) -> Result<(), String> {
+    fn check(&self, _signature: &Signature) -> Result<(), Refusal> {
         if self.group == 0 { Err("a group needs at least one product".into()) } else { Ok(()) }
     }
 }

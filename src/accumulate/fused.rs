@@ -1,6 +1,6 @@
 //! FDA, the fused dot-add of NVIDIA tensor cores, and the two ways in which it is composed.
 
-use super::{Accumulator, CPosition, Dot, Finish, GenericDot, Pattern, Recipe, Signature, gather, ieee};
+use super::{Accumulator, CPosition, Dot, Finish, GenericDot, Pattern, Recipe, Refusal, Signature, gather, ieee};
 use crate::format::{F16, FormatSpec};
 use crate::num::{Fixed, Num, Term};
 use crate::round::{self, Rounding};
@@ -250,17 +250,17 @@ pub(super) const MAX_FRAC_BITS: u32 = 100;
 pub(super) const MAX_FLOOR: i32 = 4096;
 
 /// A check of floors shared by all aligned sums.
-pub(super) fn check_floor(floor: Floor) -> Result<(), String> {
+pub(super) fn check_floor(floor: Floor) -> Result<(), Refusal> {
     match floor {
         Floor::BelowEmin(n) if n.unsigned_abs() > MAX_FLOOR.unsigned_abs() => {
-            Err(format!("a floor {} from emin is more than the {MAX_FLOOR} supported", n.unsigned_abs()))
+            Err(format!("a floor {} from emin is more than the {MAX_FLOOR} supported", n.unsigned_abs()).into())
         }
         _ => Ok(()),
     }
 }
 
 /// A check of how sums become results.
-pub(super) fn check_output(rounding: Rounding, frac_bits: Option<u32>) -> Result<(), String> {
+pub(super) fn check_output(rounding: Rounding, frac_bits: Option<u32>) -> Result<(), Refusal> {
     check_rounding(rounding)?;
     if frac_bits == Some(0) {
         return Err("an output needs at least one fraction bit".into());
@@ -269,7 +269,7 @@ pub(super) fn check_output(rounding: Rounding, frac_bits: Option<u32>) -> Result
 }
 
 /// A check of roundings inside units.
-pub(super) fn check_rounding(rounding: Rounding) -> Result<(), String> {
+pub(super) fn check_rounding(rounding: Rounding) -> Result<(), Refusal> {
     if matches!(rounding, Rounding::Stochastic { .. }) {
         return Err("stochastic rounding inside a unit is not modelled".into());
     }
@@ -277,20 +277,20 @@ pub(super) fn check_rounding(rounding: Rounding) -> Result<(), String> {
 }
 
 /// A check of F alone, which an exact sum has too, without a meaning.
-pub(super) fn check_frac_bits(frac_bits: u32) -> Result<(), String> {
+pub(super) fn check_frac_bits(frac_bits: u32) -> Result<(), Refusal> {
     if frac_bits > MAX_FRAC_BITS {
-        return Err(format!("{frac_bits} fraction bits are more than the {MAX_FRAC_BITS} supported"));
+        return Err(format!("{frac_bits} fraction bits are more than the {MAX_FRAC_BITS} supported").into());
     }
     Ok(())
 }
 
 /// A width check shared by all aligned sums.
-pub(super) fn check_width(frac_bits: u32, signature: &Signature) -> Result<(), String> {
+pub(super) fn check_width(frac_bits: u32, signature: &Signature) -> Result<(), Refusal> {
     check_frac_bits(frac_bits)?;
     let scale = signature.scale.map_or(0, |s| 2 * s.fraction_bits + 2);
     let product = signature.a.fraction_bits + signature.b.fraction_bits + 2 + scale;
     if product > 120 {
-        return Err(format!("products of {product} bits are wider than the 120 supported"));
+        return Err(format!("products of {product} bits are wider than the 120 supported").into());
     }
     Ok(())
 }
@@ -318,7 +318,7 @@ impl Accumulator for FusedDotAdd {
         }))
     }
 
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         check_floor(self.floor)?;
         check_output(self.output.rounding(&signature.d), self.output.frac_bits)?;
         check_width(self.frac_bits, signature)
@@ -380,7 +380,7 @@ impl<A: Accumulator> Accumulator for Chain<A> {
         }
     }
 
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         if self.parts == 0 {
             return Err("a chain needs at least one part".into());
         }
@@ -448,7 +448,7 @@ impl<A: Accumulator> Accumulator for Interleave<A> {
         }
     }
 
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         self.each.check(signature)
     }
 }

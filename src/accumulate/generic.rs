@@ -1,7 +1,9 @@
 //! The parametrised accumulator: units that do not exist, and the FDA family as settings of it.
 
 use super::fused::{self, check_floor, check_frac_bits, check_output, check_rounding, check_width};
-use super::{Accumulator, Dot, Finish, Floor, FusedDotAdd, Recipe, Signature, SubnormalC, ZeroProducts, gather, ieee};
+use super::{
+    Accumulator, Dot, Finish, Floor, FusedDotAdd, Recipe, Refusal, Signature, SubnormalC, ZeroProducts, gather, ieee,
+};
 use crate::format::FormatSpec;
 use crate::num::{self, Fixed, Num, Term};
 use crate::round::Rounding;
@@ -357,7 +359,7 @@ impl Accumulator for GenericDot {
         Some(Recipe::Generic(*self))
     }
 
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         if self.block == 0 {
             return Err("a block needs at least one product".into());
         }

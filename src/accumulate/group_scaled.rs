@@ -1,7 +1,7 @@
 //! GDFS, the block-scaled fp4 units of Blackwell: exact group sums, scaled, then aligned.
 
 use super::fused::{self, check_floor, check_rounding, check_width};
-use super::{Accumulator, Dot, Finish, Floor, Recipe, Signature, ZeroProducts};
+use super::{Accumulator, Dot, Finish, Floor, Recipe, Refusal, Signature, ZeroProducts};
 use crate::format::FormatSpec;
 use crate::num::{Fixed, Num, Term};
 use crate::round::Rounding;
@@ -103,7 +103,7 @@ impl Accumulator for GroupScaledDot {
         Some(Recipe::GroupScaled(*self))
     }
 
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         if self.group == 0 {
             return Err("a group needs at least one product".into());
         }
@@ -114,7 +114,7 @@ impl Accumulator for GroupScaledDot {
         let bits =
             span(&signature.a) + span(&signature.b) + 8 + signature.scale.map_or(0, |s| 2 * s.fraction_bits as i32 + 2);
         if bits + self.frac_bits as i32 > 120 {
-            return Err(format!("exact groups of {} x {} are wider than supported", signature.a, signature.b));
+            return Err(format!("exact groups of {} x {} are wider than supported", signature.a, signature.b).into());
         }
         Ok(())
     }

@@ -35,7 +35,8 @@ use crate::trace::{Event, Trace};
 use core::fmt::Debug;
 use std::sync::Arc;
 
-/// The operands of one dot-add, unpacked.
+/// The operands of one dot-add, unpacked: numbers as formats decode them. Products are those that all operands, and
+/// all scales there are, have a number for.
 #[derive(Clone, Copy, Debug)]
 pub struct Dot<'a> {
     /// The row of A: K numbers.
@@ -55,19 +56,21 @@ pub struct Dot<'a> {
 
 impl<'a> Dot<'a> {
     /// How many products there are.
-    pub const fn len(&self) -> usize {
-        self.a.len()
+    pub fn len(&self) -> usize {
+        let scaled = |n: usize, scales: &[Num]| if scales.is_empty() { n } else { n.min(scales.len()) };
+        scaled(scaled(self.a.len().min(self.b.len()), self.scale_a), self.scale_b)
     }
 
     /// True for K = 0.
-    pub const fn is_empty(&self) -> bool {
-        self.a.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
-    /// The same operands restricted to products `from..to`, with another c.
+    /// The same operands restricted to products `from..to`, as far as there are such, with another c.
     #[must_use]
     pub fn part(&self, from: usize, to: usize, c: Num) -> Dot<'a> {
         let to = to.min(self.len());
+        let from = from.min(to);
         let scales = |s: &'a [Num]| if s.is_empty() { s } else { &s[from..to] };
         Dot {
             a: &self.a[from..to],
@@ -80,6 +83,9 @@ impl<'a> Dot<'a> {
     }
 
     /// The exact product k, with its block scales if there are any.
+    ///
+    /// # Panics
+    /// When k is not below [`Dot::len`].
     pub fn product(&self, k: usize) -> Term {
         let mut p = Term::product(&self.a[k], &self.b[k]);
         for scale in [self.scale_a.get(k), self.scale_b.get(k)].into_iter().flatten() {
@@ -91,8 +97,26 @@ impl<'a> Dot<'a> {
     }
 }
 
+/// Why an accumulator cannot be that of a unit, in words: what [`Error::Unit`](crate::Error::Unit) then says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(String);
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Self(why)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(why: &str) -> Self {
+        Self(why.into())
+    }
+}
+
 /// What an accumulator may assume of the unit that carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Signature {
     /// Products per dot-add.
     pub k: usize,
@@ -150,8 +174,8 @@ pub trait Accumulator: Debug + Send + Sync + 'static {
     /// Refuses parameters that make no sense for these formats, with the reason.
     ///
     /// # Errors
-    /// A sentence that says what is out of range.
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    /// What is out of range: `Err("a group needs at least one product".into())`.
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         let _ = signature;
         Ok(())
     }
@@ -170,7 +194,7 @@ impl<A: Accumulator + ?Sized> Accumulator for Arc<A> {
         (**self).recipe(k, out)
     }
 
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         (**self).check(signature)
     }
 }

@@ -1,7 +1,7 @@
 //! FDA with an adder of limited width: units that do not exist, to ask whether one could tell.
 
 use super::fused::{self, FusedDotAdd};
-use super::{Accumulator, Dot, Finish, Signature};
+use super::{Accumulator, Dot, Finish, Refusal, Signature};
 use crate::num::{Fixed, Num, Term, shift};
 use crate::round::Rounding;
 use crate::trace::Label;
@@ -127,7 +127,7 @@ impl Accumulator for NarrowSum {
         finish.apply(Fixed::from_units(units, unit), dot.out)
     }
 
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         self.base.check(signature)
     }
 }

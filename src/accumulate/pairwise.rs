@@ -1,7 +1,7 @@
 //! CDNA2's 16-bit matrix cores: f32 arithmetic without subnormals, summed in pairs.
 
 use super::sequential::check_ieee;
-use super::{Accumulator, Dot, Recipe, Signature, ieee};
+use super::{Accumulator, Dot, Recipe, Refusal, Signature, ieee};
 use crate::format::FormatSpec;
 use crate::num::{Num, Term};
 use crate::round::Rounding;
@@ -99,7 +99,7 @@ impl Accumulator for PairwiseSum {
         Some(Recipe::Pairwise(*self))
     }
 
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         if self.group == 0 {
             return Err("a group needs at least one product".into());
         }

@@ -1,9 +1,10 @@
 //! What an accumulator computes, as data: the text form of units, the input of fast kernels and
 //! solvers, and the meaning of "the same function".
 
+use super::fused::MAX_FLOOR;
 use super::{
     Accumulator, BlockedC, CPosition, Dot, Floor, GenericDot, GroupScaledDot, GroupedRoundDown, OverflowBesideC,
-    PairwiseSum, Pattern, RoundDown, SequentialFma, Signature, SoftwareDot, SubnormalC, ZeroProducts,
+    PairwiseSum, Pattern, Refusal, RoundDown, SequentialFma, Signature, SoftwareDot, SubnormalC, ZeroProducts,
 };
 use crate::error::Error;
 use crate::format::FormatSpec;
@@ -114,7 +115,7 @@ impl Accumulator for Recipe {
         Some(*self)
     }
 
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         self.accumulator().check(signature)
     }
 }
@@ -222,10 +223,10 @@ impl Text for Floor {
         }
         let offset = text.strip_prefix("emin")?;
         let n: i32 = if offset.is_empty() { 0 } else { offset.parse().ok()? };
-        (n.unsigned_abs() <= 4096).then_some(Self::BelowEmin(-n))
+        (n.unsigned_abs() <= MAX_FLOOR.unsigned_abs()).then_some(Self::BelowEmin(-n))
     }
     fn values() -> String {
-        "none or zero-c or emin, emin-N or emin+N with N up to 4096".into()
+        format!("none or zero-c or emin, emin-N or emin+N with N up to {MAX_FLOOR}")
     }
 }
 

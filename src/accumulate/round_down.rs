@@ -2,7 +2,7 @@
 
 use super::fused;
 use super::generic::is_beyond_limit;
-use super::{Accumulator, Dot, Finish, Recipe, Signature};
+use super::{Accumulator, Dot, Finish, Recipe, Refusal, Signature};
 use crate::format::FormatSpec;
 use crate::num::{Fixed, Num, Term};
 use crate::round::{self, Rounding};
@@ -87,6 +87,7 @@ impl RoundDown {
                 }
             }
         }
+        dot.scale_a.iter().chain(dot.scale_b).for_each(|scale| operands.scale(scale));
         if c_counts {
             operands.addend(&dot.c);
         }
@@ -146,7 +147,7 @@ impl RoundDown {
         self.total(dot, products, &dot.c.term(), seen)
     }
 
-    fn check_widths(&self, signature: &Signature) -> Result<(), String> {
+    fn check_widths(&self, signature: &Signature) -> Result<(), Refusal> {
         if self.group == 0 {
             return Err("a group needs at least one product".into());
         }
@@ -193,7 +194,7 @@ impl Accumulator for RoundDown {
         Some(Recipe::RoundDown(*self))
     }
 
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         self.check_widths(signature)
     }
 }
@@ -275,9 +276,9 @@ impl Accumulator for GroupedRoundDown {
         Some(Recipe::GroupedRoundDown(*self))
     }
 
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         if self.c_reach.unsigned_abs() > MAX_REACH.unsigned_abs() {
-            return Err(format!("c-reach {}: at most {MAX_REACH} is supported", self.c_reach));
+            return Err(format!("c-reach {}: at most {MAX_REACH} is supported", self.c_reach).into());
         }
         self.base.check_widths(signature)
     }

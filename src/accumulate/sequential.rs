@@ -1,6 +1,6 @@
 //! Chains of IEEE fused multiply-adds: every f64 unit, and AMD's f32 units.
 
-use super::{Accumulator, Dot, Recipe, Signature, ieee};
+use super::{Accumulator, Dot, Recipe, Refusal, Signature, ieee};
 use crate::format::FormatSpec;
 use crate::num::Num;
 use crate::round::Rounding;
@@ -49,12 +49,12 @@ impl Accumulator for SequentialFma {
         Some(Recipe::Sequential(*self))
     }
 
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         check_ieee(self.rounding, signature)
     }
 }
 
-pub(super) fn check_ieee(rounding: Rounding, signature: &Signature) -> Result<(), String> {
+pub(super) fn check_ieee(rounding: Rounding, signature: &Signature) -> Result<(), Refusal> {
     if matches!(rounding, Rounding::Stochastic { .. }) {
         return Err("stochastic rounding inside a unit is not modelled".into());
     }

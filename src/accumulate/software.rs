@@ -1,7 +1,7 @@
 //! f16 `mma.m8n8k4` from Ampere on: no tensor core instruction, the compiler emits FMAs.
 
 use super::sequential::check_ieee;
-use super::{Accumulator, Dot, Recipe, Signature, ieee};
+use super::{Accumulator, Dot, Recipe, Refusal, Signature, ieee};
 use crate::format::FormatSpec;
 use crate::num::Num;
 use crate::round::Rounding;
@@ -77,7 +77,7 @@ impl Accumulator for SoftwareDot {
         Some(Recipe::Software(*self))
     }
 
-    fn check(&self, signature: &Signature) -> Result<(), String> {
+    fn check(&self, signature: &Signature) -> Result<(), Refusal> {
         check_ieee(RNE, signature)
     }
 }

@@ -163,15 +163,6 @@ impl<'a, D: Format> Gemm<'a, D> {
         self
     }
 
-    /// The scales of two quantised operands, block scales and tensor scales, for the product of
-    /// their codes: `Gemm::on(&unit).quantised(&a, &b).run(&a, &b)`.
-    #[must_use]
-    pub fn quantised(self, a: &Quantised, b: &Quantised) -> Self {
-        let factor = |scale: f32| if scale == 1.0 { Scaling::One } else { Scaling::Tensor(scale) };
-        let scaled = self.block_scales(&a.scale_codes(), &b.scale_codes());
-        scaled.scale_a(factor(a.tensor_scale)).scale_b(factor(b.tensor_scale))
-    }
-
     /// The f32 scales of a plan with scaled promotion. With [`super::ScaleBlocks`] of `rows`, `k`
     /// and `columns`: for A, ceil(M / rows) x ceil(K / k); for B, ceil(K / k) x ceil(N / columns).
     #[must_use]
@@ -263,6 +254,48 @@ impl<'a, D: Format> Gemm<'a, D> {
             return Err(Error::Product(why));
         }
         self.run_as::<D>(a, b)
+    }
+
+    /// Computes D for two quantised operands: their codes, their block scales, and their tensor scales as the factors of
+    /// [`Gemm::scale_a`] and [`Gemm::scale_b`].
+    ///
+    /// ```
+    /// use gemmulate::prelude::*;
+    /// use gemmulate::gemm::quantise;
+    /// use ndarray::{Array2, Axis};
+    /// let unit = Unit::find("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3")?;
+    /// let (a, b) = (Array2::from_elem((2, 64), 6.0f32), Array2::from_elem((64, 3), 0.5f32));
+    /// let a = quantise::for_unit(&a, &unit, Axis(1), Rounding::NearestEven)?;
+    /// let b = quantise::for_unit(&b, &unit, Axis(0), Rounding::NearestEven)?;
+    /// assert!(Gemm::on(&unit).run_quantised(&a, &b)?.iter().all(|d| (d - 192.0).abs() < 0.001));
+    /// # Ok::<(), gemmulate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Gemm::run`]; where the unit's scales are of another format or for other blocks, an operand is blocked along
+    /// an axis that is not that of K, or has a tensor scale other than 1 beside a factor given here.
+    pub fn run_quantised(&self, a: &Quantised, b: &Quantised) -> Result<Array2<D>, Error> {
+        let scale_a = self.quantised_factor("A", a, &self.scale_a, Axis(1))?;
+        let scale_b = self.quantised_factor("B", b, &self.scale_b, Axis(0))?;
+        let scaled = self.clone().block_scales(&a.scale_codes(), &b.scale_codes());
+        scaled.scale_a(scale_a).scale_b(scale_b).run(&a.element_codes(), &b.element_codes())
+    }
+
+    /// The factor of an operand whose blocks are what the unit takes.
+    fn quantised_factor(&self, name: &str, x: &Quantised, given: &Scaling, axis: Axis) -> Result<Scaling, Error> {
+        let (unit, kind) = (self.unit, |format, block| format!("{format} scales in blocks of {block}"));
+        let theirs = kind(x.scale_format, x.block);
+        let why = match unit.scale {
+            None => format!("{unit} takes no block scales, {name} has {theirs}"),
+            Some(rule) if (rule.format, rule.block) != (x.scale_format, x.block) => {
+                format!("{unit} takes {}, {name} has {theirs}", kind(rule.format, rule.block))
+            }
+            _ if x.axis != axis => format!("{name} is quantised along {:?}, K is {axis:?}", x.axis),
+            _ if x.tensor_scale == 1.0 => return Ok(given.clone()),
+            _ if *given == Scaling::One => return Ok(Scaling::Tensor(x.tensor_scale)),
+            _ => format!("{name} brings a tensor scale, {}: a factor beside it must be part of it", x.tensor_scale),
+        };
+        Err(Error::Product(why))
     }
 
     /// Computes D with elements of another type. A type that holds every number of the unit's d

@@ -14,6 +14,7 @@ use rayon::prelude::*;
 
 /// The product that a unit's is measured against.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Reference {
     /// Its elements.
     pub product: Array2<f64>,

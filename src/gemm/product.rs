@@ -14,7 +14,7 @@ use super::small::{Batch, Single};
 use super::tile::Shared;
 use super::turned::Turned;
 use super::workspace::{Workspace, has_current_pool, within};
-use crate::arch::ARCHITECTURES;
+use crate::arch::{ARCHITECTURES, is_amd};
 use crate::error::Error;
 use crate::format::{F32, F64, FormatSpec, Overflow};
 use crate::round::Rounding;
@@ -439,10 +439,12 @@ fn scalar<W: Wide>(name: &str, x: f64) -> Result<W, Error> {
 /// The NaN that a unit's vendor makes outside the unit: for architectures that are none of the built-in ones the
 /// unit's own.
 fn vendor_nan(unit: &Unit) -> NanRule {
-    match ARCHITECTURES.iter().find(|known| known.name == unit.arch) {
-        Some(known) if known.target.starts_with("gfx") => NanRule::Quiet,
-        Some(_) => NanRule::AllOnes,
-        None => unit.recipe.map_or(NanRule::AllOnes, |recipe| recipe.nan()),
+    if is_amd(unit.arch) {
+        NanRule::Quiet
+    } else if ARCHITECTURES.iter().any(|known| known.name == unit.arch) {
+        NanRule::AllOnes
+    } else {
+        unit.recipe.map_or(NanRule::AllOnes, |recipe| recipe.nan())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Block-scaled matrices: quantisation to MX and NVFP4, and the layouts that checkpoints store.
 
 use super::builder::filled;
-use super::operand::{Codes, Matrix, Source};
+use super::operand::{AnyMatrix, Codes, Matrix, Source};
 use crate::error::Error;
 use crate::format::{E2M1, FormatSpec, Overflow, UE4M3, UE8M0};
 use crate::round::Rounding;
@@ -11,7 +11,7 @@ use ndarray::{Array2, ArrayBase, ArrayView2, ArrayViewMut2, Axis, Data, Ix1, Ix2
 
 /// A matrix of narrow codes with one scale per block of elements along K.
 ///
-/// As an operand it stands for its codes; [`super::Gemm::quantised`] also hands over the scales.
+/// [`super::Gemm::run_quantised`] multiplies two.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantised {
     /// The elements' codes, one per byte.
@@ -54,21 +54,14 @@ impl Quantised {
         }))
     }
 
+    /// The elements without their scales, as an operand.
+    pub fn element_codes(&self) -> AnyMatrix<'_> {
+        AnyMatrix::Typed(Codes::U8(View::from(&self.codes)), self.format)
+    }
+
     /// The scales as an operand of [`super::Gemm::block_scales`].
-    pub fn scale_codes(&self) -> Codes<'_> {
-        Codes::U8(View::from(&self.scales))
-    }
-}
-
-impl Matrix for Quantised {
-    type Reader<'s> = Codes<'s>;
-
-    fn reader(&self) -> Codes<'_> {
-        Codes::U8(View::from(&self.codes))
-    }
-
-    fn format(&self) -> Option<FormatSpec> {
-        Some(self.format)
+    pub fn scale_codes(&self) -> AnyMatrix<'_> {
+        AnyMatrix::Typed(Codes::U8(View::from(&self.scales)), self.scale_format)
     }
 }
 

@@ -104,6 +104,7 @@ pub enum Verdict {
 
 /// What a test concluded about a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Authentication {
     /// The property.
     pub property: String,

@@ -9,6 +9,7 @@ use crate::unit::Unit;
 
 /// Units that are one function: same formats, K and meaning.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Class {
     /// The units.
     pub units: Vec<Unit>,
@@ -18,6 +19,7 @@ pub struct Class {
 
 /// An input that tells two classes of equal formats and K apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Separation {
     /// The first class's number.
     pub first: usize,
@@ -29,6 +31,7 @@ pub struct Separation {
 
 /// The grouping of all units.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Classes {
     /// The functions.
     pub classes: Vec<Class>,

@@ -79,7 +79,7 @@ impl Unit {
                 let gemm = Gemm::on(self).threads(1).plan(Plan::in_order().start(Start::C)).beta(1.0);
                 gemm.c(&c).run_into(&a, &b, &mut matrix(d.view_mut(), t)?, workspace)?;
             }
-            Ok(())
+            Ok::<_, Error>(())
         })?;
         Ok(d)
     }

@@ -17,7 +17,7 @@ use core::fmt::Write;
 /// use gemmulate::{Unit, vectors::{Vector, draw}};
 /// let unit = Unit::find("volta/mma.m8n8k4.f32.f16.f16.f32")?;
 /// let mut vector = Vector::default();
-/// vector.read_line(&unit, b"3e00,8400,0,0 3e00,0c01,0,0 3f800000").unwrap();
+/// vector.read_line(&unit, b"3e00,8400,0,0 3e00,0c01,0,0 3f800000")?;
 /// println!("{}", draw(&unit, &vector)?);
 /// # Ok::<(), gemmulate::Error>(())
 /// ```
@@ -31,7 +31,7 @@ pub fn draw(unit: &Unit, vector: &Vector) -> Result<String, Error> {
     steps(unit, &trace, &mut text);
     let _ = write!(text, "d = {d:x} = {}", decimal(&unit.d.decode(d)));
     if let Some(expected) = vector.d {
-        let verdict = if expected.accepts(d, &unit.d) { "as expected" } else { "DIFFERS" };
+        let verdict = if expected.accepts(d, unit) { "as expected" } else { "DIFFERS" };
         let _ = write!(text, "; expected {expected}: {verdict}");
     }
     text.push('\n');

@@ -156,7 +156,7 @@ impl Generator {
             _ if self.random.one_in(2) => self.match_c(&unit, x),
             _ => {}
         }
-        v.d = v.eval(&unit).ok().map(|d| Expected::of(d, &unit.d));
+        v.d = v.eval(&unit).ok().map(|d| Expected::of(d, &unit));
     }
 
     pub(super) fn random(&mut self) -> &mut Random {

@@ -22,8 +22,6 @@ pub use line::{Line, LineError, Lines};
 pub use recorded::{Recording, recordings};
 
 use crate::error::Error;
-use crate::format::FormatSpec;
-use crate::special::NanRule;
 use crate::unit::Unit;
 use core::fmt;
 
@@ -38,20 +36,19 @@ pub enum Expected {
 }
 
 impl Expected {
-    /// Whether `d`, a code of `format`, is what was expected.
-    pub const fn accepts(&self, d: u64, format: &FormatSpec) -> bool {
-        match self {
-            Self::Bits(bits) => *bits == d,
-            Self::AnyNan => format.decode(d).is_nan(),
+    /// Whether `d`, a code that `unit` gave, is what was expected: any NaN is any other where nothing says which one
+    /// the unit gives ([`Unit::has_any_nan`](crate::unit::UnitInfo::has_any_nan)).
+    pub fn accepts(&self, d: u64, unit: &Unit) -> bool {
+        let is_nan = |code| unit.d.decode(code).is_nan();
+        match *self {
+            Self::Bits(bits) => bits == d || (unit.has_any_nan() && is_nan(bits) && is_nan(d)),
+            Self::AnyNan => is_nan(d),
         }
     }
 
-    /// What another implementation must give where this library gives `d`: the quiet NaN is this
-    /// library's choice where the hardware's payload is unspecified, so any NaN will do.
-    pub fn of(d: u64, format: &FormatSpec) -> Self {
-        let ours = format.nan_code(NanRule::Quiet) == Some(d);
-        let theirs = format.nan_code(NanRule::AllOnes) == Some(d);
-        if ours && !theirs { Self::AnyNan } else { Self::Bits(d) }
+    /// What another implementation of `unit` must give where this library gives `d`.
+    pub fn of(d: u64, unit: &Unit) -> Self {
+        if unit.has_any_nan() && unit.d.decode(d).is_nan() { Self::AnyNan } else { Self::Bits(d) }
     }
 }
 
@@ -73,7 +70,7 @@ impl fmt::Display for Expected {
 /// use gemmulate::{Unit, vectors::Vector};
 /// let unit = Unit::find("volta/mma.m8n8k4.f32.f16.f16.f32")?;
 /// let mut vector = Vector::default();
-/// vector.read_line(&unit, b"3c00,4000,0,0\t3c00,3e00,0,0\t3f800000").unwrap();
+/// vector.read_line(&unit, b"3c00,4000,0,0\t3c00,3e00,0,0\t3f800000")?;
 /// assert_eq!(vector.eval(&unit)?, u64::from(5f32.to_bits())); // 1 * 1 + 2 * 1.5 + 1
 /// assert_eq!(vector.to_string(), "3c00,4000,0,0\t3c00,3e00,0,0\t3f800000");
 /// # Ok::<(), gemmulate::Error>(())

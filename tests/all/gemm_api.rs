@@ -271,7 +271,7 @@ fn quantised_products_and_checkpoint_layouts() {
             None => quantise::nvfp4(x, axis, Default::default()).unwrap(),
         };
         let (qa, qb) = (quantise(&a, Axis(1)), quantise(&b, Axis(0)));
-        let d = Gemm::on(&unit).quantised(&qa, &qb).run(&qa, &qb).unwrap();
+        let d = Gemm::on(&unit).run_quantised(&qa, &qb).unwrap();
         let want = qa.values().unwrap().dot(&qb.values().unwrap());
         for (d, want) in d.iter().zip(&want) {
             assert!((f64::from(*d) - want).abs() <= want.abs() * 1e-4 + 1e-5, "{name}: {d} {want}");
@@ -298,6 +298,7 @@ fn quantised_products_and_checkpoint_layouts() {
             }
         }
     }
+    refuses_other_blocks(&a, &b);
     let mx = Unit::find("rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e2m1.f32.ue8m0").unwrap();
     let rounding = Rounding::NearestEven;
     assert_eq!(
@@ -334,6 +335,30 @@ fn quantised_products_and_checkpoint_layouts() {
         assert_eq!(quantise::unpack(&quantise::pack(&codes, bits), bits, 37).unwrap(), codes);
         assert!(quantise::unpack(&[0; 2], bits, 37).is_err());
     }
+}
+
+/// Operands quantised for another unit, or another place, are refused; a factor is never dropped.
+fn refuses_other_blocks(a: &Array2<f32>, b: &Array2<f32>) {
+    use gemmulate::gemm::{Scaling, quantise};
+    let nvfp4 = Unit::find("rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3").unwrap();
+    let mx = Unit::find("rtx-blackwell/mma.m16n8k64.block32.f32.e2m1.e2m1.f32.ue8m0").unwrap();
+    let f16 = Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32").unwrap();
+    let one = |x: &Array2<f32>, axis| quantise::nvfp4(x, axis, quantise::TensorScale::Given(1.0)).unwrap();
+    let (qa, qb) = (one(a, Axis(1)), one(b, Axis(0)));
+    for unit in [&mx, &f16] {
+        assert!(matches!(Gemm::on(unit).run_quantised(&qa, &qb), Err(Error::Product(_))), "{unit}");
+    }
+    let square = one(&Array2::ones((64, 64)), Axis(1));
+    assert!(matches!(Gemm::on(&nvfp4).run_quantised(&square, &square), Err(Error::Product(_))));
+    // A factor given here counts, whichever operand it is for; beside a tensor scale it is refused.
+    let plain = Gemm::on(&nvfp4).run_quantised(&qa, &qb).unwrap();
+    let doubled = Gemm::on(&nvfp4).scale_a(Scaling::Tensor(2.0)).run_quantised(&qa, &qb).unwrap();
+    assert_eq!(doubled, plain.mapv(|x| 2.0 * x));
+    let scaled = quantise::nvfp4(b, Axis(0), Default::default()).unwrap();
+    assert_ne!(scaled.tensor_scale, 1.0);
+    let both = Gemm::on(&nvfp4).scale_b(Scaling::Tensor(2.0)).run_quantised(&qa, &scaled);
+    assert!(matches!(both, Err(Error::Product(_))));
+    assert!(Gemm::on(&nvfp4).scale_a(Scaling::Tensor(2.0)).run_quantised(&qa, &scaled).is_ok());
 }
 
 /// A workspace, or a thread's hidden one, goes from unit to unit: scales of one product must not reach the next.

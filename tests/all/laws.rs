@@ -55,6 +55,21 @@ fn products_of_one_sum_know_no_order() {
     assert!(tried > 15_000, "{tried}");
 }
 
+/// Of every family that takes block scales, whichever operand's scale it is.
+#[test]
+fn a_scale_that_is_nan_makes_nan() {
+    let families =
+        ["dot:block=8:F=25", "dot:block=4:exact=yes", "groups:G=4", "round-down:G=4", "round-down-grouped:G=4"];
+    for (family, side) in families.iter().flat_map(|family| [0, 1].map(|side| (family, side))) {
+        let unit = Unit::find(&format!("custom/m1n1k8.block4.f32.e4m3.e4m3.f32.ue8m0/{family}")).unwrap();
+        let mut scales = [[127; 2]; 2];
+        let d = |[a, b]: &[[u64; 2]; 2]| unit.dot_add_scaled_bits(&[0x38; 8], &[0x38; 8], 0, a, b).unwrap();
+        assert_eq!(d(&scales), u64::from(8f32.to_bits()), "{unit}");
+        scales[side][1] = 0xFF;
+        assert!(unit.d.decode(d(&scales)).is_nan(), "{unit}: {:x}", d(&scales));
+    }
+}
+
 /// All but the units that round down.
 #[test]
 fn symmetric_units_know_no_sign() {

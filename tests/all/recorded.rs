@@ -60,7 +60,7 @@ fn theirs(v: &Vector) -> u64 {
 
 /// Any NaN of f64 stands for any other: this library returns one, whatever the GPU does (the last test here).
 fn agrees(unit: &Unit, ours: u64, theirs: u64) -> bool {
-    Expected::of(ours, &unit.d).accepts(theirs, &unit.d)
+    Expected::Bits(theirs).accepts(ours, unit)
 }
 
 #[test]

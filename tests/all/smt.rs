@@ -12,8 +12,11 @@ use std::time::Duration;
 /// Beyond any that is needed, on a busy machine, too.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// The solvers that are installed; says so if there is none.
+/// The solvers that are installed; says so if there is none. Those that GEMMULATE_SOLVERS names must be.
 fn solvers() -> Vec<Solver> {
+    for wanted in std::env::var("GEMMULATE_SOLVERS").unwrap_or_default().split_whitespace() {
+        Solver::named(wanted, LIMIT).unwrap_or_else(|error| panic!("GEMMULATE_SOLVERS: {error}"));
+    }
     let found: Vec<Solver> = SOLVERS.iter().filter_map(|program| Solver::named(program, LIMIT).ok()).collect();
     if found.is_empty() {
         eprintln!("left out: questions to a solver, neither of {SOLVERS:?} is installed");

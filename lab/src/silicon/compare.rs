@@ -57,7 +57,7 @@ impl Score {
     /// Takes one answer of the device into account.
     fn answer(&mut self, unit: &Unit, vector: &mut Vector, d: u64) -> Result<(), Box<dyn Error>> {
         let ours = vector.eval(unit)?;
-        let accepted = Expected::of(ours, &unit.d).accepts(d, &unit.d);
+        let accepted = Expected::Bits(d).accepts(ours, unit);
         let mut worth_keeping = !accepted || self.total.is_multiple_of(EVERY);
         for rival in &mut self.rivals {
             let other = vector.eval(&rival.unit)?;

@@ -25,6 +25,7 @@ use core::fmt;
 
 /// An input, the box's answer, and what it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Observation {
     /// The input.
     pub input: Input,
@@ -112,7 +113,6 @@ pub struct Feature {
 
 /// Everything the tests found.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Features {
     /// The box's formats and K.
     pub interface: Interface,
