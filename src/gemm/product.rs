@@ -141,18 +141,21 @@ impl<D> Gemm<'_, D> {
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
         let (small, count) = (self.compute_small(request, batch, workspace)?, batch.count());
-        let one = |t: usize| batch.product(t, &mut |sources, sink| self.compute_one(request, sources, sink, workspace));
+        let one = |t: usize| {
+            batch.product(t, &mut |sources, sink| self.compute_one(request, sources, false, sink, workspace))
+        };
         match small {
             Some(hard) => hard.into_iter().try_for_each(one),
             None => (0..count).try_for_each(one),
         }
     }
 
-    /// Runs a product block by block.
+    /// Runs a product block by block; or, `turned`, one of B^T by A^T.
     fn compute_one(
         &self,
         request: &Request<'_>,
         sources: [&dyn Source; 2],
+        turned: bool,
         sink: &mut dyn Sink,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
@@ -165,9 +168,9 @@ impl<D> Gemm<'_, D> {
         schedule.check_scalars(self.alpha, self.beta)?;
         self.check_factors(&schedule)?;
         if let Some([a, b]) = self.turned(request, sources, &schedule) {
-            return self.compute_one(request, [&a, &b], &mut Turned(sink), workspace);
+            return self.compute_one(request, [&a, &b], true, &mut Turned(sink), workspace);
         }
-        let scales = self.unit_scales(m, n, k)?;
+        let scales = if turned { self.unit_scales(n, m, k)?.map(|[a, b]| [b, a]) } else { self.unit_scales(m, n, k)? };
         let job = Job { request, sources, schedule: &schedule, scales };
         let (tracer, chosen);
         let kernel: &dyn Kernel = match request.log {

@@ -167,7 +167,8 @@ impl<D> Gemm<'_, D> {
     /// Whether the product is nothing but the unit's steps on its own formats.
     fn takes_tiles(&self, request: &Request<'_>) -> bool {
         let unit = self.unit;
-        let narrow = unit.a.storage_bits <= 16 && unit.b.storage_bits <= 16 && unit.scale.is_none();
+        let unscaled = unit.scale.is_none() && self.block_scales.is_none();
+        let narrow = unit.a.storage_bits <= 16 && unit.b.storage_bits <= 16 && unscaled;
         let at_c = self.plan.start == Start::C && self.beta == 1.0;
         let of_c = |(_, spec): &(_, _)| *spec == unit.c && unit.c == unit.d;
         let starts = self.is_plain(request) || (self.is_whole(request) && at_c && self.c.as_ref().is_some_and(of_c));
@@ -179,11 +180,11 @@ impl<D> Gemm<'_, D> {
         self.is_whole(request) && self.plan.start == Start::Zero && self.beta == 0.0
     }
 
-    /// Whether all of D is asked for, without scales and bias.
+    /// Whether all of D is asked for, without bias and any scales but the unit's own.
     fn is_whole(&self, request: &Request<'_>) -> bool {
         let whole = request.only.is_none() && request.log.is_none();
         let plain = self.scale_a == Scaling::One && self.scale_b == Scaling::One && self.bias.is_none();
-        whole && plain && self.block_scales.is_none() && self.promotion_scales.is_none()
+        whole && plain && self.promotion_scales.is_none()
     }
 
     /// M, N and K, if they are small and K is walked from one end to the other.

@@ -25,7 +25,7 @@ impl<D> Gemm<'_, D> {
     ) -> Option<[Codes<'s>; 2]> {
         let (unit, [a, b]) = (self.unit, sources);
         let matrix_by_vector = a.shape()[0] >= ROWS && b.shape()[1] == 1;
-        let symmetric = unit.a == unit.b && unit.scale.is_none();
+        let symmetric = unit.a == unit.b;
         let as_it_is = |format: &Option<FormatSpec>| format.is_none_or(|format| format == unit.a);
         let plain = request.formats.iter().all(as_it_is) && self.is_plain(request) && schedule.is_one_chain();
         if !(matrix_by_vector && symmetric && plain && self.isa != Some(Isa::Reference)) {
@@ -38,13 +38,17 @@ impl<D> Gemm<'_, D> {
     }
 }
 
-/// Whether a recipe's kernels gain by it, if A's columns are each in one piece or not. (All recipes multiply, which
-/// commutes, before they add; what an accumulator without one does, nobody knows.)
+/// Whether a recipe's kernels gain by it, if A's columns are each in one piece or not. (All recipes multiply elements, and
+/// block scales, which commutes, before they add; what an accumulator without one does, nobody knows.)
 const fn gains(recipe: &Recipe, columns: bool) -> bool {
     match recipe {
         // Chains read A's rows where they lie.
         Recipe::Sequential(_) => columns,
-        Recipe::Generic(_) | Recipe::RoundDown(_) | Recipe::GroupedRoundDown(_) | Recipe::Pairwise(_) => true,
+        Recipe::Generic(_)
+        | Recipe::RoundDown(_)
+        | Recipe::GroupedRoundDown(_)
+        | Recipe::Pairwise(_)
+        | Recipe::GroupScaled(_) => true,
         _ => false,
     }
 }
