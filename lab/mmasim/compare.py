@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same products by the mmasim package and by gemmulate: bits and time.
 
-    pip install mmasim==2.1.1 numpy
+    pip install mmasim==2.1.1 ninja numpy setuptools
     python lab/mmasim/compare.py target/release/gemmulate [SIZE]
 
 mmasim computes one instruction a call; the loop over tiles and K, in order, is this script's, and only the calls are
