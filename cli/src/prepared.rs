@@ -318,6 +318,16 @@ impl Prepared<'_> {
     ) -> Result<R, Failure> {
         let (inputs, factors) = (self.inputs, self.factors(plan, t)?);
         let [outer_a, outer_b] = factors.outer;
+        let c = match inputs.c_for(self.unit) {
+            None => None,
+            Some(c) => {
+                let format = self.c_format(c, out);
+                Some(match c.operand(t, &format)? {
+                    AnyMatrix::Codes(codes) => AnyMatrix::Typed(codes, format),
+                    values => values,
+                })
+            }
+        };
         let mut gemm = Gemm::on(self.unit)
             .plan(plan.clone())
             .alpha(inputs.alpha)
@@ -328,12 +338,8 @@ impl Prepared<'_> {
             .output(*out)
             .scale_a(outer_a)
             .scale_b(outer_b);
-        if let Some(c) = inputs.c_for(self.unit) {
-            let format = self.c_format(c, out);
-            gemm = gemm.c_any(match c.operand(t, &format)? {
-                AnyMatrix::Codes(codes) => AnyMatrix::Typed(codes, format),
-                values => values,
-            });
+        if let Some(c) = &c {
+            gemm = gemm.c(c);
         }
         if let Some(rule) = self.unit.scale {
             let scales = |side: usize| self.sides[side].block_scales(t, &rule.format);

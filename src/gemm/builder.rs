@@ -134,17 +134,11 @@ impl<'a, D: Format> Gemm<'a, D> {
         self
     }
 
-    /// C: an M x N matrix of values that widen exactly to f32 (to f64 on f64 units).
+    /// C: an M x N matrix, as A and B may be, of values that widen exactly to f32 (to f64 on f64 units); codes are in
+    /// the unit's c.
     #[must_use]
-    pub fn c<T: Format>(mut self, c: &'a ArrayBase<impl Data<Elem = T>, Ix2>) -> Self {
-        self.c = Some((Arc::new(View::from(c)), spec_of::<T>()));
-        self
-    }
-
-    /// C, of an element type known at run time only; codes are in the unit's c.
-    #[must_use]
-    pub fn c_any(mut self, c: super::AnyMatrix<'a>) -> Self {
-        self.c = Some((Arc::new(c), c.format().unwrap_or(self.unit.c)));
+    pub fn c(mut self, c: &'a impl Matrix) -> Self {
+        self.c = Some((Arc::new(c.reader()), c.format().unwrap_or(self.unit.c)));
         self
     }
 

@@ -129,7 +129,7 @@ impl Source for Codes<'_> {
 /// Anything a product takes as an operand: arrays of any layout and views, of values or of codes.
 pub trait Matrix {
     #[doc(hidden)]
-    type Reader<'s>: Source
+    type Reader<'s>: Source + Send
     where
         Self: 's;
 

@@ -102,6 +102,10 @@ impl Body for Exact {
         format!("exact sums of {}: f64 sums without error, rounded once", self.group)
     }
 
+    fn gains_by_width(&self) -> bool {
+        false
+    }
+
     #[inline(always)]
     fn begin<const N: usize>(&self, c: [f32; N]) -> [f32; N] {
         c

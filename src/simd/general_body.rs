@@ -94,6 +94,10 @@ impl Body for Params {
         format!("an aligned sum of formats that f32 holds, F = {}: {lanes}", self.frac_bits)
     }
 
+    fn gains_by_width(&self) -> bool {
+        self.chunk == 0 && !matches!(self.sums, Sums::Exact { .. })
+    }
+
     #[inline(always)]
     fn begin<const N: usize>(&self, c: [f32; N]) -> [f32; N] {
         if self.c == CPosition::Last { [0.0; N] } else { c }

@@ -73,6 +73,13 @@ pub(super) trait Body: Debug + Send + Sync {
     /// d of one block.
     fn block<const NATIVE: bool, const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>, c: [f32; N]) -> [f32; N];
 
+    /// Whether vectors of 512 bits gain where operations on them take two turns (Zen 4). Of short chains they do not: what
+    /// compilers make of the ends of steps is better in 256 bits.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "there are no such vectors"))]
+    fn gains_by_width(&self) -> bool {
+        true
+    }
+
     /// Whether beside finite operands an infinite state stays, as one of NaN does beside all. Steps of others must then be
     /// flagged as special.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "asked by register tiles alone"))]
@@ -89,6 +96,8 @@ pub(super) trait Body: Debug + Send + Sync {
 pub(super) struct Rows<B> {
     unit: Unit,
     isa: Isa,
+    /// The set that products are computed on, which may be a narrower one.
+    narrower: Isa,
     body: B,
     layout: Layout,
     state: State,
@@ -96,6 +105,18 @@ pub(super) struct Rows<B> {
     b: Decoder,
     /// For columns of B.
     sixteen: Option<Sixteen>,
+}
+
+/// The set for products by a body.
+fn narrower(isa: Isa, body: &impl Body) -> Isa {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(proof) = super::Avx512::new(isa)
+        && !body.gains_by_width()
+        && !super::processor::two_multipliers(proof)
+    {
+        return Isa::Avx2;
+    }
+    isa
 }
 
 impl<B: Body + 'static> Rows<B> {
@@ -112,7 +133,8 @@ impl<B: Body + 'static> Rows<B> {
         let state = State::new(unit.c, unit.d, nan).filter(|_| narrow)?;
         let (a, b) = (Decoder::new(unit.a, reading), Decoder::new(unit.b, reading));
         let sixteen = Sixteen::new(isa, &b);
-        Some(Arc::new(Self { unit: unit.clone(), isa, body, layout, state, a, b, sixteen }))
+        let narrower = narrower(isa, &body);
+        Some(Arc::new(Self { unit: unit.clone(), isa, narrower, body, layout, state, a, b, sixteen }))
     }
 
     /// Packs columns of B from where they are, if those at a position of K are together.
@@ -125,7 +147,7 @@ impl<B: Body + 'static> Rows<B> {
 
     fn pack_columns<T: Plain + Into<u32>>(&self, panel: &mut Panel, codes: view::Rows<'_, T>) {
         let (decoder, sixteen, layout) = (&self.b, self.sixteen.as_ref(), &self.layout);
-        wide::on(self.isa, PackColumns { panel, codes, decoder, sixteen, layout });
+        wide::on(self.narrower, PackColumns { panel, codes, decoder, sixteen, layout });
     }
 
     /// Exponents of block scales; a NaN scale makes its elements NaN.
@@ -366,14 +388,14 @@ impl<B: Body + 'static> Kernel for Rows<B> {
     }
 
     fn pack_a(&self, panel: &mut Panel) {
-        wide::on(self.isa, PackRows { panel, decoder: &self.a, layout: &self.layout });
+        wide::on(self.narrower, PackRows { panel, decoder: &self.a, layout: &self.layout });
         self.pack_scales(panel, false);
     }
 
     fn pack_b(&self, panel: &mut Panel) {
         if panel.lines == 1 {
             // A single column is a row.
-            wide::on(self.isa, PackRows { panel, decoder: &self.b, layout: &self.layout });
+            wide::on(self.narrower, PackRows { panel, decoder: &self.b, layout: &self.layout });
         } else {
             let staged = core::mem::take(&mut panel.codes);
             self.pack_columns(panel, view::Rows::of(staged.narrow(), panel.lines));
@@ -397,6 +419,6 @@ impl<B: Body + 'static> Kernel for Rows<B> {
         let scaled = self.unit.scale.map(|rule| rule.block);
         let (a, b) = (a.packed::<Values>().lines(), b.packed::<Values>().lines());
         let job = Job { body: &self.body, layout: &self.layout, state: &self.state, a, b, size, scaled, steps, tile };
-        wide::on(self.isa, job);
+        wide::on(self.narrower, job);
     }
 }

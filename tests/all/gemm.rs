@@ -267,7 +267,7 @@ fn found(rng: &mut Rng, case: &Case, threads: usize) -> Result<Vec<u64>, Error> 
     let mut gemm =
         Gemm::on(&case.unit).plan(case.plan.clone()).alpha(o.alpha).beta(o.beta).output(*out).threads(threads);
     if o.beta != 0.0 {
-        gemm = gemm.c_any(c);
+        gemm = gemm.c(&c);
     }
     if case.unit.scale.is_some() {
         let sa = View::from_slice(&case.scale_a, [m, blocks], [blocks as isize, 1], 0).unwrap();

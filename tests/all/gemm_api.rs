@@ -188,6 +188,8 @@ fn empty_products() {
     assert_eq!(Gemm::on(&unit).run(&a, &b).unwrap(), Array2::<f32>::zeros((3, 2)));
     let c = Array2::from_elem((3, 2), 5.0f32);
     assert_eq!(Gemm::on(&unit).beta(2.0).c(&c).run(&a, &b).unwrap(), Array2::from_elem((3, 2), 10.0));
+    let view = View::from(&c);
+    assert_eq!(Gemm::on(&unit).beta(2.0).c(&view).run(&a, &b).unwrap(), Array2::from_elem((3, 2), 10.0));
     assert_eq!(
         Gemm::on(&unit).run(&Array2::<f32>::zeros((0, 4)), &Array2::<f32>::zeros((4, 2))).unwrap().dim(),
         (0, 2)

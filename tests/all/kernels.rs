@@ -152,8 +152,8 @@ impl Case {
     fn fast(&self, isa: Isa, narrow: bool) -> Vec<u64> {
         let [m, n, k] = self.size;
         let row_major = |codes| View::from_slice(codes, [m, n], [n as isize, 1], 0).unwrap();
-        let mut gemm = Gemm::on(&self.unit).isa(isa).threads(1).plan(Plan::in_order().start(Start::C)).beta(1.0);
-        gemm = gemm.c_any(gemmulate::gemm::AnyMatrix::Codes(Codes::U64(row_major(&self.c))));
+        let c = Codes::U64(row_major(&self.c));
+        let mut gemm = Gemm::on(&self.unit).isa(isa).threads(1).plan(Plan::in_order().start(Start::C)).beta(1.0).c(&c);
         if self.unit.scale.is_some() {
             let blocks = self.scale_a.len() / m;
             let a = View::from_slice(&self.scale_a, [m, blocks], [blocks as isize, 1], 0).unwrap();

@@ -186,8 +186,8 @@ fn unsigned_operands_of_chains() {
             let (mut got, b) = ([0; 1], b.transposed());
             let c = View::from_slice(core::slice::from_ref(&v.input.c), [1, 1], [1, 1], 0).unwrap();
             for isa in isas() {
-                let gemm = Gemm::on(&unit).isa(isa).plan(Plan::default().start(Start::C)).beta(1.0);
-                let gemm = gemm.c_any(AnyMatrix::Typed(Codes::U64(c), spec));
+                let c = AnyMatrix::Typed(Codes::U64(c), spec);
+                let gemm = Gemm::on(&unit).isa(isa).plan(Plan::default().start(Start::C)).beta(1.0).c(&c);
                 let to = CodesMut::U64(ViewMut::from_slice(&mut got, [1, 1], [1, 1], 0).unwrap());
                 gemm.run_codes(&Codes::U64(a), &Codes::U64(b), to, &mut Workspace::new()).unwrap();
                 assert_eq!(got[0], d, "{isa}: {v}");
@@ -270,7 +270,7 @@ fn what_is_no_format_is_refused_wherever_it_comes_in() {
             features(&mut Silent(interface)).err(),
             fit(&mut Silent(interface), &FitOptions::default()).err(),
             Gemm::on(&f16).run(&typed, &ones).err(),
-            Gemm::on(&f16).c_any(typed).beta(1.0).run(&ones, &ones).err(),
+            Gemm::on(&f16).c(&typed).beta(1.0).run(&ones, &ones).err(),
             mx(&typed, &gemmulate::format::E2M1),
         ];
         // A result of any other format than the unit's few is refused for that.

@@ -54,9 +54,10 @@ impl Problem {
         let matrix = |x, rows: usize, columns: usize| -> View<'_, u64> {
             view(View::from_slice(x, [rows, columns], [columns as isize, 1], 0).unwrap())
         };
+        let c = AnyMatrix::Typed(Codes::U64(matrix(&self.c, m, n)), self.unit.c);
         let mut gemm = Gemm::on(&self.unit).plan(Plan::default().start(start)).output(self.unit.d).isa(isa);
         if start == Start::C {
-            gemm = gemm.beta(1.0).c_any(AnyMatrix::Typed(Codes::U64(matrix(&self.c, m, n)), self.unit.c));
+            gemm = gemm.beta(1.0).c(&c);
         }
         let slots = self.unit.scale.map_or(0, |rule| k / rule.block);
         let scales = [
@@ -88,10 +89,10 @@ impl Problem {
         let both = |first| isas.iter().flat_map(move |isa| [(isa, false, first), (isa, true, first)]);
         for (&isa, narrow, first) in both(true).chain(both(false)) {
             let kernel = assume_processor(true, true, || Gemm::on(&self.unit).isa(isa).kernel_for(self.size[0]));
-            // Chains of FMA and aligned sums do something about slow subnormal numbers, integer dot products about two
-            // multipliers.
+            // Chains of FMA and aligned sums do something about slow subnormal numbers, integer dot products and array code
+            // about two multipliers.
             let two = match kernel.name {
-                "aligned, f32 lanes" => true,
+                "aligned, f32 lanes" | "exact, f64 lanes" | "exact" => true,
                 "fda-f64" | "round-down-f64" => self.unit.a.storage_bits <= 8,
                 _ => false,
             };

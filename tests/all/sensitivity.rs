@@ -277,7 +277,7 @@ fn tile(unit: &Unit, inputs: &[Input], isa: Isa) -> Vec<u64> {
         |codes, count: usize| Codes::U64(View::from_slice(codes, [count, SIDE], [1, count as isize], 0).unwrap());
     let c = AnyMatrix::Typed(Codes::U64(View::from_slice(&c, [SIDE, SIDE], [1, 0], 0).unwrap()), unit.c);
     let plan = Plan::default().start(Start::C);
-    let mut gemm = Gemm::on(unit).plan(plan).beta(1.0).output(unit.d).isa(isa).c_any(c);
+    let mut gemm = Gemm::on(unit).plan(plan).beta(1.0).output(unit.d).isa(isa).c(&c);
     let scales = [rows(&scales[0], slots), columns(&scales[1], slots)];
     if slots > 0 {
         gemm = gemm.block_scales(&scales[0], &scales[1]);
