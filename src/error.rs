@@ -152,7 +152,7 @@ pub enum Error {
     },
 }
 
-/// Of a single value, as [`Format::from_f64`](crate::format::Format::from_f64) takes one.
+/// Of a single value, as `E2M1::from_f64` and its like take one.
 impl From<EncodeError> for Error {
     fn from(source: EncodeError) -> Self {
         Self::Encode { operand: "the value".into(), source }

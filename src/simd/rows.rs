@@ -75,7 +75,6 @@ pub(super) trait Body: Debug + Send + Sync {
 
     /// Whether vectors of 512 bits gain where operations on them take two turns (Zen 4). Of short chains they do not: what
     /// compilers make of the ends of steps is better in 256 bits.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "there are no such vectors"))]
     fn gains_by_width(&self) -> bool {
         true
     }
@@ -107,16 +106,20 @@ pub(super) struct Rows<B> {
     sixteen: Option<Sixteen>,
 }
 
+/// Whether an operation on the set's vectors takes two turns.
+#[cfg(target_arch = "x86_64")]
+fn takes_two_turns(isa: Isa) -> bool {
+    super::Avx512::new(isa).is_some_and(|proof| !super::processor::two_multipliers(proof))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+const fn takes_two_turns(_isa: Isa) -> bool {
+    false
+}
+
 /// The set for products by a body.
 fn narrower(isa: Isa, body: &impl Body) -> Isa {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(proof) = super::Avx512::new(isa)
-        && !body.gains_by_width()
-        && !super::processor::two_multipliers(proof)
-    {
-        return Isa::Avx2;
-    }
-    isa
+    if !body.gains_by_width() && takes_two_turns(isa) { Isa::Avx2 } else { isa }
 }
 
 impl<B: Body + 'static> Rows<B> {

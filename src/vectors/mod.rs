@@ -37,7 +37,7 @@ pub enum Expected {
 
 impl Expected {
     /// Whether `d`, a code that `unit` gave, is what was expected: any NaN is any other where nothing says which one
-    /// the unit gives ([`Unit::has_any_nan`](crate::unit::UnitInfo::has_any_nan)).
+    /// the unit gives ([`Unit::has_any_nan`]).
     pub fn accepts(&self, d: u64, unit: &Unit) -> bool {
         let is_nan = |code| unit.d.decode(code).is_nan();
         match *self {
