@@ -30,8 +30,8 @@ pub(crate) fn select_few_rows(unit: &Unit, isa: Isa, rows: usize) -> Option<Arc<
         let few = match g.block.min(unit.shape.k) {
             block if bytes && block == unit.shape.k => [6, 6, 2],
             16.. => [4, 4, 2],
-            8.. => [2, 3, 2],
-            _ => [1, 2, 1],
+            8.. => [3, 3, 2],
+            _ => [2, 2, 1],
         };
         params.chunk > 0 && rows <= limit(isa, few)
     })
