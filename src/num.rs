@@ -162,16 +162,15 @@ impl Term {
 
     /// The magnitude in units of `2^unit`, cut toward zero, and whether anything was cut off.
     ///
-    /// A left shift must fit: the callers bound widths when a unit is made.
+    /// A left shift fits: widths are bounded when a unit is made. (Of parameters that nobody checked bits above are lost.)
     pub const fn magnitude_in(&self, unit: i32) -> (u128, bool) {
         shift(self.significand, self.exponent - self.frac_bits as i32 - unit)
     }
 }
 
-/// `x * 2^by` cut toward zero, and whether anything was cut off (shift right with jam). It must fit 128 bits.
+/// `x * 2^by` cut toward zero, and whether anything was cut off (shift right with jam); its lowest 128 bits.
 pub(crate) const fn shift(x: u128, by: i32) -> (u128, bool) {
     if by >= 0 {
-        debug_assert!(x == 0 || by <= x.leading_zeros() as i32);
         return (if by > 127 { 0 } else { x << by }, false);
     }
     let right = by.unsigned_abs();

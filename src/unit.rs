@@ -290,7 +290,8 @@ impl Unit {
     }
 
     /// Whether the bits of its NaNs are this library's choice: no source says which ones f64 instructions and AMD's give,
-    /// so recorded output may hold any (docs/numerics.md, section 3).
+    /// so recorded output may hold any (docs/numerics.md, section 3). With them go all units with f64 results or of an
+    /// AMD architecture, whatever NaN a changed accumulator names.
     pub fn has_any_nan(&self) -> bool {
         self.d == F64 || is_amd(self.arch)
     }

@@ -65,7 +65,8 @@ impl<'a, T> View<'a, T> {
             let expected = format!("within its slice of {} elements", slice.len());
             return Err(Error::shape("a strided view", expected, format!("from {low} to {high}")));
         }
-        let first = NonNull::from(&slice[offset]);
+        // SAFETY: `offset` is one of the indices reached. Not of a single element: all others are reached from here, too.
+        let first = unsafe { NonNull::from(slice).cast::<T>().add(offset) };
         Ok(Self { first, shape, strides, life: PhantomData })
     }
 

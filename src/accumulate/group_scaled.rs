@@ -80,10 +80,11 @@ impl GroupScaledDot {
         let mut sum: i128 = 0;
         for (g, term) in terms.iter().enumerate() {
             if let Some(term) = term {
-                sum += fused::align(term, unit, Rounding::TowardZero, seen, || Label::Text(format!("group {g}")));
+                let label = || Label::Text(format!("group {g}"));
+                sum = sum.wrapping_add(fused::align(term, unit, Rounding::TowardZero, seen, label));
             }
         }
-        sum += fused::align(&c, unit, Rounding::TowardZero, seen, || Label::Addend);
+        sum = sum.wrapping_add(fused::align(&c, unit, Rounding::TowardZero, seen, || Label::Addend));
         let finish =
             Finish { rounding: self.output_rounding, frac_bits: None, ieee_overflow: false, negative_zero: false };
         fused::finished(Fixed::from_units(sum, unit), &finish, dot.out, seen)

@@ -85,7 +85,7 @@ impl<'a> Dot<'a> {
     /// The exact product k, with its block scales if there are any.
     ///
     /// # Panics
-    /// When k is not below [`Dot::len`].
+    /// When a or b has no number k; [`Dot::len`] says how many all operands have.
     pub fn product(&self, k: usize) -> Term {
         let mut p = Term::product(&self.a[k], &self.b[k]);
         for scale in [self.scale_a.get(k), self.scale_b.get(k)].into_iter().flatten() {

@@ -371,3 +371,16 @@ fn parameters_out_of_range_are_refused_or_harmless() {
     total(unit.with(|_| GroupedRoundDown { base, ..GroupedRoundDown::CDNA3 }).as_unit());
     total(unit.with(|_| base).as_unit());
 }
+
+/// Parameters that no unit may have give something, and no panic: products farther apart than any integer is wide.
+#[test]
+fn parameters_that_nobody_checked_do_not_panic() {
+    let unit = MmaUnit::<Hopper, Wgmma<128, bf16, bf16, f32>>::new();
+    let (mut a, mut b) = ([bf16::ONE; 16], [bf16::ONE; 16]);
+    (a[0], b[1]) = (bf16::from_bits(0x0080), bf16::from_bits(0x7F00));
+    for group in [0, 1, 16, usize::MAX] {
+        let groups = unit.clone().with(|_| GroupScaledDot { group, ..GroupScaledDot::BLACKWELL });
+        let _ = groups.dot_add(&a, &b, 1.0);
+        assert!(groups.unit().accumulator.check(&groups.unit().signature()).is_err());
+    }
+}
