@@ -73,7 +73,7 @@ architectures! {
     Cdna3 = "cdna3", "gfx942", ["MI300X", "MI300A", "MI325X", "MI300"];
 }
 
-/// Whether one of these names is that of AMD's.
+/// Whether this is the name of one of AMD's architectures here.
 pub(crate) fn is_amd(name: &str) -> bool {
     ARCHITECTURES.iter().any(|known| known.name == name && known.target.starts_with("gfx"))
 }
