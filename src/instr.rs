@@ -88,6 +88,25 @@ pub trait Instruction: Send + Sync + 'static {
     fn name(arch: &ArchInfo) -> String;
 }
 
+/// An instruction without block scales: of one's own, too, it is for [`MmaUnit::dot_add`](crate::MmaUnit::dot_add) alone.
+#[diagnostic::on_unimplemented(
+    message = "this instruction takes block scales",
+    note = "use `dot_add_scaled`, which takes them as well"
+)]
+pub trait Unscaled: Instruction {}
+impl<const M: usize, const N: usize, const K: usize, A: Format, B: Format, C: Format, D: Format> Unscaled
+    for Mma<M, N, K, A, B, C, D>
+{
+}
+impl<const N: usize, A: WideOperand, B: WideOperand, D: Format> Unscaled for Wgmma<N, A, B, D> {}
+impl<const M: usize, const N: usize, A: WideOperand, B: WideOperand, D: Format> Unscaled for Tcgen05<M, N, A, B, D> {}
+impl<const M: usize, const N: usize, const K: usize, const BLOCKS: usize, A, B, D> Unscaled
+    for Mfma<M, N, K, BLOCKS, A, B, D>
+where
+    Self: Instruction,
+{
+}
+
 /// An array whose length is known to the compiler.
 #[diagnostic::on_unimplemented(
     message = "this unit's K is known at run time only",

@@ -4,7 +4,7 @@ use crate::accumulate::{Accumulator, Dot};
 use crate::arch::{Arch, ArchInfo};
 use crate::error::Error;
 use crate::format::{Format, FormatSpec, spec_of};
-use crate::instr::{FixedRow, Instruction, MAX_DIMENSION, ScaleRule, Shape};
+use crate::instr::{FixedRow, Instruction, MAX_DIMENSION, ScaleRule, Shape, Unscaled};
 use crate::unit::{AsUnit, Evidence, Unit, UnitInfo};
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -210,22 +210,13 @@ impl<A: Arch, I: Instruction, Acc> MmaUnit<A, I, Acc> {
 
 impl<A: Arch, I: Instruction, Acc: Accumulator> MmaUnit<A, I, Acc> {
     /// One dot-add; rows and columns are arrays of the instruction's K, so that a wrong length does not compile. Nor does
-    /// this on a block-scaled instruction, whose [`MmaUnit::dot_add_scaled`] takes its scales:
-    ///
-    /// ```compile_fail,E0080
-    /// use gemmulate::prelude::*;
-    /// use gemmulate::types::{E2M1, Ue4m3};
-    /// let unit = MmaUnit::<RtxBlackwell, MmaScaled<16, 8, 64, 16, E2M1, E2M1, f32, f32, Ue4m3>>::new();
-    /// let one = E2M1::from_f64(1.0)?;
-    /// unit.dot_add(&[one; 64], &[one; 64], 1.0);
-    /// # Ok::<(), gemmulate::Error>(())
-    /// ```
+    /// this on a block-scaled instruction, whose [`MmaUnit::dot_add_scaled`] takes its scales.
     pub fn dot_add(&self, a: &I::RowA, b: &I::ColB, c: I::C) -> I::D
     where
+        I: Unscaled,
         I::RowA: FixedRow,
         I::ColB: FixedRow,
     {
-        const { assert!(I::SCALE_BLOCK.is_none(), "a block-scaled instruction: `dot_add_scaled` takes its scales") };
         let (a, b) = (a.as_ref(), b.as_ref());
         let k = a.len().min(b.len());
         let a: Vec<_> = a[..k].iter().map(|x| I::A::SPEC.decode(x.to_bits())).collect();
@@ -323,6 +314,9 @@ impl<A: Format, B: Format, C: Format, D: Format> Instruction for CustomInstr<A, 
         "custom".into()
     }
 }
+
+/// Rows of a length that the compiler knows are what it lacks for [`MmaUnit::dot_add`].
+impl<A: Format, B: Format, C: Format, D: Format> Unscaled for CustomInstr<A, B, C, D> {}
 
 /// A custom unit of given formats.
 pub type CustomUnit<A, B, C, D> = MmaUnit<Custom, CustomInstr<A, B, C, D>, Arc<dyn Accumulator>>;

@@ -1,9 +1,6 @@
 //! Strided views of matrices: any layout, reversed and broadcast ones included, without copies.
 #![allow(unsafe_code, reason = "elements are reached by strides; every view proves its bounds when it is made")]
 
-#[cfg(target_arch = "x86_64")]
-mod squares;
-
 use crate::error::Error;
 use core::any::TypeId;
 use core::fmt;
@@ -163,36 +160,24 @@ impl<'a, T> View<'a, T> {
         T: Word,
     {
         #[cfg(target_arch = "x86_64")]
-        if self.strides[0] == 1 && self.strides[1] != 1 && size_of::<T>() <= 4 {
-            use squares::SIDE;
-            assert!(rows.end <= self.shape[0] && columns.end <= self.shape[1] && columns.len() <= ld);
-            let [m, n] = [rows.len() / SIDE * SIDE, columns.len() / SIDE * SIDE];
-            if m > 0 && n > 0 {
-                assert!((rows.len() - 1) * ld + columns.len() <= into.len());
-                for j in (0..n).step_by(SIDE) {
-                    for i in (0..m).step_by(SIDE) {
-                        // Lines of the columns that come next: they are too far apart for a processor to expect them.
-                        if (i * size_of::<T>()).is_multiple_of(64) {
-                            for next in j + SIDE..n.min(j + 2 * SIDE) {
-                                let at = (rows.start + i) as isize + (columns.start + next) as isize * self.strides[1];
-                                crate::simd::prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }, _>(
-                                    self.first.as_ptr().wrapping_offset(at),
-                                );
-                            }
-                        }
-                        let from = (rows.start + i) as isize + (columns.start + j) as isize * self.strides[1];
-                        // SAFETY: T is an integer. Its elements lie in the shape, as `get` argues, and its words in `into`: the
-                        // last one is the last row's of these columns at most.
-                        unsafe {
-                            let (from, to) = (self.first.as_ptr().offset(from), into.as_mut_ptr().add(i * ld + j));
-                            squares::turn(from, self.strides[1], to, ld);
-                        }
-                    }
-                }
-                self.read_block([rows.clone(), columns.start + n..columns.end], &mut into[n..], ld, T::word);
-                if m < rows.len() {
-                    let below = [rows.start + m..rows.end, columns.start..columns.start + n];
-                    self.read_block(below, &mut into[m * ld..], ld, T::word);
+        if self.strides[1] != 1
+            && let Some(lines) = self.transposed().rows()
+        {
+            use crate::simd::squares::{SIDE, turn};
+            assert!(columns.len() <= ld);
+            let (line, squares) = (|j: usize| &lines.row(j)[rows.clone()], columns.len() / SIDE * SIDE);
+            let eight = |j: usize| core::array::from_fn::<_, SIDE, _>(|n| line(columns.start + j + n));
+            let mut done = 0;
+            for j in (0..squares).step_by(SIDE) {
+                let next = if j + SIDE < squares { eight(j + SIDE) } else { [&[][..]; SIDE] };
+                done = turn(eight(j), next, &mut into[j..], ld);
+            }
+            if done > 0 {
+                let beside = [rows.clone(), columns.start + squares..columns.end];
+                self.read_block(beside, &mut into[squares..], ld, T::word);
+                if done < rows.len() {
+                    let below = [rows.start + done..rows.end, columns.start..columns.start + squares];
+                    self.read_block(below, &mut into[done * ld..], ld, T::word);
                 }
                 return;
             }
@@ -316,7 +301,7 @@ pub(crate) fn words_mut<T: 'static, U: 'static>(elements: &mut [T]) -> Option<&m
 }
 
 /// An unsigned integer that holds a code.
-pub(crate) trait Word: Copy {
+pub(crate) trait Word: crate::simd::buffer::Plain {
     /// Its low 32 bits.
     fn word(self) -> u32;
 }

@@ -37,6 +37,8 @@ mod sixteen;
 mod sixteen;
 mod software;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod squares;
+#[cfg(target_arch = "x86_64")]
 mod tiles;
 mod values;
 mod wide;

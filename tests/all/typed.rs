@@ -372,6 +372,21 @@ fn parameters_out_of_range_are_refused_or_harmless() {
     total(unit.with(|_| base).as_unit());
 }
 
+/// The crate's other errors become its own by `?`.
+#[test]
+fn errors_become_one() {
+    fn encode(x: f64) -> Result<E2M1, Error> {
+        Ok(E2M1::from_f64(x)?)
+    }
+    fn read(line: &[u8]) -> Result<bool, Error> {
+        Ok(gemmulate::vectors::Vector::default().read_line(&Unit::find("volta/mma.m8n8k4.f32.f16.f16.f32")?, line)?)
+    }
+    assert_eq!(encode(1.0).unwrap().to_f64(), 1.0);
+    assert_eq!(encode(f64::NAN).unwrap_err().to_string(), "the value: NaN has no code in e2m1");
+    let why = read(b"3c00,4000,0,0 3c00,x").unwrap_err().to_string();
+    assert_eq!(why, "a line:20: b[1]: expected a hex code of f16, but found `x`");
+}
+
 /// Parameters that no unit may have give something, and no panic: products farther apart than any integer is wide.
 #[test]
 fn parameters_that_nobody_checked_do_not_panic() {

@@ -2,44 +2,57 @@
 //! x86-64 processor has.
 #![allow(unsafe_code, reason = "vector instructions")]
 
+use super::prefetch;
+use crate::view::Word;
 use core::arch::x86_64::*;
 
 /// Rows and columns of a square.
-pub(super) const SIDE: usize = 8;
+pub(crate) const SIDE: usize = 8;
 
-/// Eight columns of eight codes, `apart` elements from one to the next, as eight rows of words, `ld` words apart.
+/// Eight columns of one length, in as many whole squares as there are, as rows of words from the beginning of `into` on, `ld`
+/// apart; and asks for the lines of the columns that come `next`, too far apart for a processor to expect them. Returns the
+/// rows that there are then: none of codes wider than words.
+///
+/// # Panics
+/// When the columns are not of one length, or `into` is too short.
+#[inline]
+pub(crate) fn turn<T: Word>(columns: [&[T]; SIDE], next: [&[T]; SIDE], into: &mut [u32], ld: usize) -> usize {
+    let rows = if size_of::<T>() > 4 { 0 } else { columns[0].len() / SIDE * SIDE };
+    assert!(columns.iter().all(|column| column.len() >= rows));
+    assert!(rows == 0 || (ld >= SIDE && (rows - 1) * ld + SIDE <= into.len()));
+    for i in (0..rows).step_by(SIDE) {
+        if (i * size_of::<T>()).is_multiple_of(64) {
+            next.iter().filter_map(|line| line.get(i)).for_each(|code| prefetch::<_MM_HINT_T0, _>(code));
+        }
+        // SAFETY: `Word`s are plain unsigned integers, here of at most 32 bits. All columns have eight codes from `i` on, and `into`
+        // eight words of eight rows. SSE2 is part of x86-64.
+        unsafe { square(columns.map(|column| column[i..].as_ptr()), into[i * ld..].as_mut_ptr(), ld) }
+    }
+    rows
+}
+
+/// Eight columns of eight codes as eight rows of words.
 ///
 /// # Safety
-/// `T` is an unsigned integer of at most 32 bits. All of these elements exist, and all of these words.
+/// `T` is an unsigned integer of at most 32 bits. All of these codes exist, and all of these words.
 #[inline]
 #[target_feature(enable = "sse2")]
-pub(super) unsafe fn turn<T>(from: *const T, apart: isize, to: *mut u32, ld: usize) {
+unsafe fn square<T>(columns: [*const T; SIDE], to: *mut u32, ld: usize) {
     // SAFETY: the caller's promise; no load or store is aligned.
     unsafe {
         match size_of::<T>() {
-            1 => put(&rows_of_bytes(core::array::from_fn(|j| _mm_loadl_epi64(column(from, apart, j)))), to, ld),
-            2 => put(&rows_of_halves(core::array::from_fn(|j| _mm_loadu_si128(column(from, apart, j)))), to, ld),
+            1 => put(&rows_of_bytes(columns.map(|x| _mm_loadl_epi64(x.cast()))), to, ld),
+            2 => put(&rows_of_halves(columns.map(|x| _mm_loadu_si128(x.cast()))), to, ld),
             _ => {
                 for (i, j) in [(0, 0), (0, 4), (4, 0), (4, 4)] {
-                    let part = from.offset(j as isize * apart).add(i);
-                    let rows = rows_of_words(core::array::from_fn(|j| _mm_loadu_si128(column(part, apart, j))));
-                    for (k, row) in rows.into_iter().enumerate() {
+                    let part = core::array::from_fn(|n| _mm_loadu_si128(columns[j + n].add(i).cast()));
+                    for (k, row) in rows_of_words(part).into_iter().enumerate() {
                         _mm_storeu_si128(to.add((i + k) * ld + j).cast(), row);
                     }
                 }
             }
         }
     }
-}
-
-/// Where column `j` begins.
-///
-/// # Safety
-/// It exists.
-#[inline(always)]
-unsafe fn column<T>(from: *const T, apart: isize, j: usize) -> *const __m128i {
-    // SAFETY: the caller's promise.
-    unsafe { from.offset(j as isize * apart).cast() }
 }
 
 /// Rows of eight words of 16 bits as words of 32.
