@@ -31,7 +31,7 @@ pub(crate) const TILES: usize = 4;
 /// Products that are expected before they are computed.
 const AHEAD: usize = 3 * TILES;
 /// Tiles of one product, at most: larger ones pack their operands once for many tiles.
-const TILES_OF_PRODUCT: usize = 8;
+pub(crate) const TILES_OF_PRODUCT: usize = 8;
 
 /// Tiles of one size, side by side: all have 16 rows and 8 columns, some of which nobody may want.
 #[derive(Debug)]
@@ -39,16 +39,34 @@ const TILES_OF_PRODUCT: usize = 8;
 pub(crate) struct Tiles<'a> {
     /// How many there are, at least one; those that are not there are others again.
     pub(crate) count: usize,
-    /// Positions of K, a multiple of 8.
+    /// Positions of K, a multiple of the unit's.
     pub(crate) k: usize,
     /// Whether `d` holds C to begin with.
     pub(crate) from_c: bool,
     /// Codes of A: a tile's rows.
-    pub(crate) a: [&'a [u16]; TILES],
+    pub(crate) a: [TileCodes<'a>; TILES],
     /// Codes of B: a tile's positions, each of 8 columns.
-    pub(crate) b: [&'a [u16]; TILES],
+    pub(crate) b: [TileCodes<'a>; TILES],
     /// Codes of D, as many as there are.
     pub(crate) d: Results<'a>,
+}
+
+/// Codes of an operand: of formats of at most 16 bits, or of more.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no kernel elsewhere computes tiles"))]
+pub(crate) enum TileCodes<'a> {
+    Halves(&'a [u16]),
+    Words(&'a [u32]),
+}
+
+impl TileCodes<'_> {
+    /// So many, from the beginning.
+    pub(crate) fn first(self, n: usize) -> Self {
+        match self {
+            Self::Halves(codes) => Self::Halves(&codes[..n]),
+            Self::Words(codes) => Self::Words(&codes[..n]),
+        }
+    }
 }
 
 /// Codes of D, row by row; halves, of formats of 16 bits, where they are read by nobody.
@@ -59,6 +77,63 @@ pub(crate) enum Results<'a> {
     Halves(&'a mut [[u16; ROWS * COLUMNS]]),
 }
 
+/// A tile's codes of one operand: of formats of at most 16 bits, or of more, whose words take room only if there are any.
+#[derive(Debug)]
+struct Staged<const N: usize> {
+    is_wide: bool,
+    halves: [u16; N],
+    words: Vec<u32>,
+}
+
+impl<const N: usize> Default for Staged<N> {
+    fn default() -> Self {
+        Self { is_wide: false, halves: [0; N], words: Vec::new() }
+    }
+}
+
+impl<const N: usize> Staged<N> {
+    /// Makes ready for codes of so many bits.
+    fn begin(&mut self, storage_bits: u32) {
+        self.is_wide = storage_bits > 16;
+        self.words.resize(if self.is_wide { N } else { 0 }, 0);
+    }
+
+    fn codes(&self) -> TileCodes<'_> {
+        if self.is_wide { TileCodes::Words(&self.words) } else { TileCodes::Halves(&self.halves) }
+    }
+
+    /// Takes a block's codes, rows `ld` apart, by `read`; `on_way` has room for them.
+    fn take(&mut self, size: usize, on_way: &mut [u32], read: impl FnOnce(&mut [u32])) {
+        if self.is_wide {
+            read(&mut self.words);
+        } else {
+            read(on_way);
+            narrow(on_way, &mut self.halves[..size]);
+        }
+    }
+
+    /// Copies a block of a matrix's codes as they are, rows `ld` apart.
+    fn copy(&mut self, source: &dyn Source, block: [Range<usize>; 2], ld: usize, on_way: &mut [u32]) {
+        match source.codes().filter(|_| !self.is_wide) {
+            Some(Codes::U16(view)) => view.read_block(block, &mut self.halves, ld, |x| x),
+            Some(Codes::U8(view)) => view.read_block(block, &mut self.halves, ld, u16::from),
+            _ => {
+                let size = block[0].len() * ld;
+                self.take(size, on_way, |to| source.read_narrow(block, to, ld));
+            }
+        }
+    }
+
+    /// Fills a matrix of `whole` rows and columns up with what stands in its corner of `there`.
+    fn repeat(&mut self, there: [usize; 2], whole: [usize; 2]) {
+        if self.is_wide {
+            repeat_rows(&mut self.words, there, whole);
+        } else {
+            repeat_rows(&mut self.halves, there, whole);
+        }
+    }
+}
+
 /// Tiles that are collected, and what for.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -66,11 +141,11 @@ pub(crate) struct Group {
     k: usize,
     from_c: bool,
     /// As [`Tiles`] has them.
-    a: [[u16; ROWS * DEPTH]; TILES],
-    b: [[u16; COLUMNS * DEPTH]; TILES],
+    a: [Staged<{ ROWS * DEPTH }>; TILES],
+    b: [Staged<{ COLUMNS * DEPTH }>; TILES],
     d: [[u32; ROWS * COLUMNS]; TILES],
     /// Codes on their way.
-    staged: [u32; ROWS * DEPTH],
+    on_way: [u32; ROWS * DEPTH],
     /// Rows and columns of a product's tiles.
     parts: Vec<[Range<usize>; 2]>,
     /// Whose they are: a product of the batch, and one of the parts.
@@ -83,18 +158,23 @@ impl Default for Group {
             tiles: 0,
             k: 0,
             from_c: false,
-            a: [[0; ROWS * DEPTH]; TILES],
-            b: [[0; COLUMNS * DEPTH]; TILES],
+            a: from_fn(|_| Staged::default()),
+            b: from_fn(|_| Staged::default()),
             d: [[0; ROWS * COLUMNS]; TILES],
-            staged: [0; ROWS * DEPTH],
+            on_way: [0; ROWS * DEPTH],
             parts: Vec::new(),
             places: [(0, 0); TILES],
         }
     }
 }
 
-/// What computes small tiles, for operands of at most 16 bits, K a multiple of the unit's, c and d of one format.
+/// What computes small tiles, for operands of at most 32 bits, K a multiple of the unit's, c and d of one format.
 pub(crate) trait SmallKernel: Debug + Send + Sync {
+    /// Tiles of one product up to which it does better than the unit's other kernels, at most [`TILES_OF_PRODUCT`].
+    fn most_tiles(&self) -> usize {
+        TILES_OF_PRODUCT / 2
+    }
+
     /// Computes D for all tiles but those of the mask returned, which it leaves to the ordinary kernel.
     fn run(&self, tiles: &mut Tiles<'_>) -> u32;
 }
@@ -148,11 +228,13 @@ impl<D> Gemm<'_, D> {
         if !self.takes_tiles(request) || batch.count() == 0 {
             return Ok(None);
         }
-        let kernel = workspace.kernel(unit, self.isa, usize::MAX);
+        let Some(kernel) = workspace.small_kernel(unit, self.isa) else { return Ok(None) };
         let Some(kernel) = kernel.small() else { return Ok(None) };
-        let Some(size) = self.small_size(batch)? else { return Ok(None) };
+        let Some(size) = self.small_size(batch)?.filter(|size| tiles_of(*size) <= kernel.most_tiles()) else {
+            return Ok(None);
+        };
         let mut group = workspace.group.take().unwrap_or_default();
-        group.begin(size, self.plan.start == Start::C);
+        group.begin(unit, size, self.plan.start == Start::C);
         // Formats are compared once for all.
         let converted = [request.formats[0] != Some(self.unit.a), request.formats[1] != Some(self.unit.b)];
         let stage = |sources: [&dyn Source; 2], part: usize, group: &mut Group| {
@@ -168,7 +250,7 @@ impl<D> Gemm<'_, D> {
     fn takes_tiles(&self, request: &Request<'_>) -> bool {
         let unit = self.unit;
         let unscaled = unit.scale.is_none() && self.block_scales.is_none();
-        let narrow = unit.a.storage_bits <= 16 && unit.b.storage_bits <= 16 && unscaled;
+        let narrow = unit.a.storage_bits <= 32 && unit.b.storage_bits <= 32 && unscaled;
         let at_c = self.plan.start == Start::C && self.beta == 1.0;
         let of_c = |(_, spec): &(_, _)| *spec == unit.c && unit.c == unit.d;
         let starts = self.is_plain(request) || (self.is_whole(request) && at_c && self.c.as_ref().is_some_and(of_c));
@@ -217,15 +299,15 @@ impl<D> Gemm<'_, D> {
         let [rows, columns] = group.parts[part].clone();
         if converted[0] {
             let operand = self.operand("A", sources[0], request.formats[0], &self.unit.a)?;
-            operand.read_narrow([rows.clone(), 0..k], &mut group.staged, k);
-            narrow(&group.staged, &mut group.a[t][..rows.len() * k]);
+            let read = |to: &mut [u32]| operand.read_narrow([rows.clone(), 0..k], to, k);
+            group.a[t].take(rows.len() * k, &mut group.on_way, read);
         } else {
             group.copy_a(sources[0], part);
         }
         if converted[1] {
             let operand = self.operand("B", sources[1], request.formats[1], &self.unit.b)?;
-            operand.read_narrow([0..k, columns], &mut group.staged, COLUMNS);
-            narrow(&group.staged, &mut group.b[t][..k * COLUMNS]);
+            let read = |to: &mut [u32]| operand.read_narrow([0..k, columns], to, COLUMNS);
+            group.b[t].take(k * COLUMNS, &mut group.on_way, read);
         } else {
             group.copy_b(sources[1], part);
         }
@@ -235,9 +317,14 @@ impl<D> Gemm<'_, D> {
 }
 
 /// Whether a product is small: a few tiles, of whole steps of the unit.
-pub(crate) fn is_small(unit: &Unit, [m, n, k]: [usize; 3]) -> bool {
-    let tiles = m.div_ceil(ROWS).saturating_mul(n.div_ceil(COLUMNS));
-    (1..=TILES_OF_PRODUCT).contains(&tiles) && (1..=DEPTH).contains(&k) && k.is_multiple_of(unit.shape.k)
+pub(crate) fn is_small(unit: &Unit, size: [usize; 3]) -> bool {
+    let k = size[2];
+    (1..=TILES_OF_PRODUCT).contains(&tiles_of(size)) && (1..=DEPTH).contains(&k) && k.is_multiple_of(unit.shape.k)
+}
+
+/// Tiles of a product.
+const fn tiles_of([m, n, _]: [usize; 3]) -> usize {
+    m.div_ceil(ROWS).saturating_mul(n.div_ceil(COLUMNS))
 }
 
 /// A product of the unit's steps and nothing else, from +0 or from C, on matrices of its own formats whose shapes fit:
@@ -253,10 +340,12 @@ pub(crate) fn plain(
     if !is_small(unit, [m, n, k]) {
         return false;
     }
-    let kernel = workspace.kernel(unit, None, usize::MAX);
-    let Some(kernel) = kernel.small() else { return false };
+    let Some(kernel) = workspace.small_kernel(unit, None) else { return false };
+    let Some(kernel) = kernel.small().filter(|kernel| tiles_of([m, n, k]) <= kernel.most_tiles()) else {
+        return false;
+    };
     let mut group = workspace.group.take().unwrap_or_default();
-    group.begin([m, n, k], c.is_some());
+    group.begin(unit, [m, n, k], c.is_some());
     let stage = |[a, b]: [&dyn Source; 2], part: usize, group: &mut Group| {
         group.copy_a(a, part);
         group.copy_b(b, part);
@@ -268,19 +357,6 @@ pub(crate) fn plain(
     outcome.is_ok_and(|hard| hard.is_empty())
 }
 
-/// A block of a matrix's codes, rows `ld` apart.
-fn stage(source: &dyn Source, block: [Range<usize>; 2], ld: usize, to: &mut [u16], staged: &mut [u32]) {
-    match source.codes() {
-        Some(Codes::U16(view)) => view.read_block(block, to, ld, |x| x),
-        Some(Codes::U8(view)) => view.read_block(block, to, ld, u16::from),
-        _ => {
-            let rows = block[0].len();
-            source.read_narrow(block, staged, ld);
-            narrow(staged, &mut to[..rows * ld]);
-        }
-    }
-}
-
 /// Codes of at most 16 bits, without whatever an integer that holds one has above them.
 fn narrow(from: &[u32], to: &mut [u16]) {
     to.iter_mut().zip(from).for_each(|(to, &x)| *to = x as u16);
@@ -288,7 +364,7 @@ fn narrow(from: &[u32], to: &mut [u16]) {
 
 /// Fills a matrix of `whole` rows and columns up with what stands in its corner of `there`: operands that nobody
 /// wants must not be special.
-fn repeat_rows(codes: &mut [u16], there: [usize; 2], whole: [usize; 2]) {
+fn repeat_rows<T: Copy>(codes: &mut [T], there: [usize; 2], whole: [usize; 2]) {
     let [[m, n], [rows, ld]] = [there, whole];
     if n < ld {
         for row in codes.chunks_exact_mut(ld).take(m) {
@@ -302,8 +378,10 @@ fn repeat_rows(codes: &mut [u16], there: [usize; 2], whole: [usize; 2]) {
 
 impl Group {
     /// Makes ready for products of M, N and K.
-    fn begin(&mut self, [m, n, k]: [usize; 3], from_c: bool) {
+    fn begin(&mut self, unit: &Unit, [m, n, k]: [usize; 3], from_c: bool) {
         (self.tiles, self.k, self.from_c) = (0, k, from_c);
+        self.a.iter_mut().for_each(|tile| tile.begin(unit.a.storage_bits));
+        self.b.iter_mut().for_each(|tile| tile.begin(unit.b.storage_bits));
         let blocks = |n: usize, width: usize| (0..n).step_by(width).map(move |i| i..n.min(i + width));
         let parts = blocks(m, ROWS).flat_map(|rows| blocks(n, COLUMNS).map(move |columns| [rows.clone(), columns]));
         self.parts.clear();
@@ -350,21 +428,21 @@ impl Group {
     /// Copies codes of A, as they are, to the next place.
     fn copy_a(&mut self, source: &dyn Source, part: usize) {
         let rows = self.parts[part][0].clone();
-        stage(source, [rows, 0..self.k], self.k, &mut self.a[self.tiles], &mut self.staged);
+        self.a[self.tiles].copy(source, [rows, 0..self.k], self.k, &mut self.on_way);
     }
 
     /// The same of B.
     fn copy_b(&mut self, source: &dyn Source, part: usize) {
         let columns = self.parts[part][1].clone();
-        stage(source, [0..self.k, columns], COLUMNS, &mut self.b[self.tiles], &mut self.staged);
+        self.b[self.tiles].copy(source, [0..self.k, columns], COLUMNS, &mut self.on_way);
     }
 
     /// Fills the next place up, and begins at C.
     fn complete(&mut self, part: usize, c: Option<&dyn Source>) {
         let (t, k) = (self.tiles, self.k);
         let [rows, columns] = &self.parts[part];
-        repeat_rows(&mut self.a[t], [rows.len(), k], [ROWS, k]);
-        repeat_rows(&mut self.b[t], [k, columns.len()], [k, COLUMNS]);
+        self.a[t].repeat([rows.len(), k], [ROWS, k]);
+        self.b[t].repeat([k, columns.len()], [k, COLUMNS]);
         if let (true, Some(c)) = (self.from_c, c) {
             if [rows.len(), columns.len()] != [ROWS, COLUMNS] {
                 self.d[t].fill(0);
@@ -380,7 +458,7 @@ impl Group {
         }
         let Self { tiles: count, k, from_c, a, b, d, .. } = self;
         let of = |t: usize| if t < *count { t } else { 0 };
-        let (a, b) = (from_fn(|t| &a[of(t)][..]), from_fn(|t| &b[of(t)][..]));
+        let (a, b) = (from_fn(|t| a[of(t)].codes()), from_fn(|t| b[of(t)].codes()));
         let d = Results::Words(d);
         let left = kernel.run(&mut Tiles { count: *count, k: *k, from_c: *from_c, a, b, d });
         for (t, &(product, part)) in self.places.iter().take(self.tiles).enumerate() {

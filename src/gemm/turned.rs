@@ -1,7 +1,7 @@
-//! Matrix-vector products as vector-matrix ones.
+//! Products of many rows and few columns as ones of few rows and many columns.
 //!
-//! Kernels have columns of B in their lanes, and one column leaves most lanes idle. Where nothing tells A from B,
-//! D^T = B^T A^T has the same bits, and its single row a kernel of its own.
+//! Kernels have columns of B in their lanes, and few columns leave most lanes idle. Where nothing tells A from B,
+//! D^T = B^T A^T has the same bits.
 
 use super::builder::Gemm;
 use super::operand::{Codes, Source};
@@ -24,36 +24,38 @@ impl<D> Gemm<'_, D> {
         schedule: &Schedule,
     ) -> Option<[Codes<'s>; 2]> {
         let (unit, [a, b]) = (self.unit, sources);
-        let matrix_by_vector = a.shape()[0] >= ROWS && b.shape()[1] == 1;
+        let ([rows, _], [_, columns]) = (a.shape(), b.shape());
+        let tall = rows >= ROWS && rows >= 4 * columns;
         let symmetric = unit.a == unit.b;
         let as_it_is = |format: &Option<FormatSpec>| format.is_none_or(|format| format == unit.a);
         let plain = request.formats.iter().all(as_it_is) && self.is_plain(request) && schedule.is_one_chain();
-        if !(matrix_by_vector && symmetric && plain && self.isa != Some(Isa::Reference)) {
+        if columns == 0 || !(tall && symmetric && plain && self.isa != Some(Isa::Reference)) {
             return None;
         }
         let [a, b] = [a.codes()?.transposed(), b.codes()?.transposed()];
         // Codes too narrow for the unit's are an error that names the operand.
         let wide = [a, b].iter().all(|codes| codes.width() >= unit.a.storage_bits);
-        (wide && gains(unit.recipe.as_ref()?, a.has_rows())).then_some([b, a])
+        (wide && columns <= most_columns(unit.recipe.as_ref()?, a.has_rows())).then_some([b, a])
     }
 }
 
-/// Whether a recipe's kernels gain by it, if A's columns are each in one piece or not. (All recipes multiply elements, and
-/// block scales, which commutes, before they add; what an accumulator without one does, nobody knows.)
-const fn gains(recipe: &Recipe, columns: bool) -> bool {
+/// Up to how many columns a recipe's kernels gain by it, if A's are each in one piece or not: docs/performance.md, Growth, has
+/// what it comes of. (All recipes multiply elements, and block scales, which commutes, before they add; what an accumulator
+/// without one does, nobody knows.)
+const fn most_columns(recipe: &Recipe, in_one_piece: bool) -> usize {
     match recipe {
-        // Chains read A's rows where they lie.
-        Recipe::Sequential(_) => columns,
-        Recipe::Generic(_)
-        | Recipe::RoundDown(_)
-        | Recipe::GroupedRoundDown(_)
-        | Recipe::Pairwise(_)
-        | Recipe::GroupScaled(_) => true,
-        _ => false,
+        // Chains read A's rows where they lie, and have tiles of few columns.
+        Recipe::Sequential(_) => in_one_piece as usize,
+        // Four bits an element: what the transposition costs counts.
+        Recipe::GroupScaled(_) => 4,
+        Recipe::Pairwise(_) => 8,
+        Recipe::Generic(g) if g.exact => 8,
+        Recipe::Generic(_) | Recipe::RoundDown(_) | Recipe::GroupedRoundDown(_) => 32,
+        _ => 0,
     }
 }
 
-/// The place of a single column as that of a row.
+/// The place of D^T.
 pub(super) struct Turned<'a>(pub(super) &'a mut dyn Sink);
 
 impl Sink for Turned<'_> {
@@ -62,11 +64,21 @@ impl Sink for Turned<'_> {
         [columns, rows]
     }
 
-    fn write(&mut self, [_, j]: [usize; 2], _width: usize, codes: Run<'_>) {
-        self.0.write([j, 0], 1, codes);
+    fn write(&mut self, [i, j]: [usize; 2], width: usize, codes: Run<'_>) {
+        // Each row is part of a column.
+        match codes {
+            Run::Narrow(codes) => {
+                let rows = codes.chunks_exact(width).zip(i..);
+                rows.for_each(|(row, i)| self.0.write([j, i], 1, Run::Narrow(row)));
+            }
+            Run::Wide(codes) => {
+                let rows = codes.chunks_exact(width).zip(i..);
+                rows.for_each(|(row, i)| self.0.write([j, i], 1, Run::Wide(row)));
+            }
+        }
     }
 
-    fn read(&self, _i: usize, j: usize, into: &mut [u64]) {
-        into.iter_mut().zip(j..).for_each(|(to, j)| self.0.read(j, 0, core::slice::from_mut(to)));
+    fn read(&self, i: usize, j: usize, into: &mut [u64]) {
+        into.iter_mut().zip(j..).for_each(|(to, j)| self.0.read(j, i, core::slice::from_mut(to)));
     }
 }

@@ -17,16 +17,32 @@ pub struct Workspace {
     pub(super) wide: Buffers<f64>,
     pub(super) group: Option<Box<Group>>,
     /// The kernels used last, one for each class of rows.
-    kernels: [Option<Chosen>; simd::ROW_CLASSES],
+    kernels: [Option<Chosen<Arc<dyn Kernel>>>; simd::ROW_CLASSES],
+    /// The kernel that computes small tiles, if there is one.
+    small: Option<Chosen<Option<Arc<dyn Kernel>>>>,
     pool: Option<(usize, Arc<ThreadPool>)>,
 }
 
 /// A kernel, and what it was chosen for.
 #[derive(Debug)]
-struct Chosen {
+struct Chosen<K> {
     unit: Unit,
     isa: Option<Isa>,
-    kernel: Arc<dyn Kernel>,
+    kernel: K,
+}
+
+impl<K: Clone> Chosen<K> {
+    /// What was chosen before for the same, or what is chosen now.
+    fn get(slot: &mut Option<Self>, unit: &Unit, isa: Option<Isa>, choose: impl FnOnce() -> K) -> K {
+        match slot {
+            Some(known) if known.unit == *unit && known.isa == isa => known.kernel.clone(),
+            _ => {
+                let kernel = choose();
+                *slot = Some(Self { unit: unit.clone(), isa, kernel: kernel.clone() });
+                kernel
+            }
+        }
+    }
 }
 
 thread_local! {
@@ -64,14 +80,12 @@ impl Workspace {
     /// The kernel for products of so many rows.
     pub(super) fn kernel(&mut self, unit: &Unit, isa: Option<Isa>, rows: usize) -> Arc<dyn Kernel> {
         let slot = &mut self.kernels[simd::row_class(rows)];
-        match slot {
-            Some(known) if known.unit == *unit && known.isa == isa => known.kernel.clone(),
-            _ => {
-                let kernel = simd::select(unit, isa, rows).0;
-                *slot = Some(Chosen { unit: unit.clone(), isa, kernel: kernel.clone() });
-                kernel
-            }
-        }
+        Chosen::get(slot, unit, isa, || simd::select(unit, isa, rows).0)
+    }
+
+    /// The kernel for small tiles.
+    pub(super) fn small_kernel(&mut self, unit: &Unit, isa: Option<Isa>) -> Option<Arc<dyn Kernel>> {
+        Chosen::get(&mut self.small, unit, isa, || simd::select_small(unit, isa))
     }
 
     /// A pool of its own for so many threads.

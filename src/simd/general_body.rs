@@ -98,6 +98,10 @@ impl Body for Params {
         self.chunk == 0 && !matches!(self.sums, Sums::Exact { .. })
     }
 
+    fn takes_tiles(&self) -> bool {
+        !matches!(self.sums, Sums::Exact { .. })
+    }
+
     #[inline(always)]
     fn begin<const N: usize>(&self, c: [f32; N]) -> [f32; N] {
         if self.c == CPosition::Last { [0.0; N] } else { c }

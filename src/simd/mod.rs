@@ -297,6 +297,12 @@ const ARRAYS: &[Select] = &[
     general::select,
 ];
 
+/// The sets at hand, the best first.
+fn sets(best: Option<Isa>) -> impl Iterator<Item = Isa> {
+    let allowed = move |isa: &Isa| best.is_none_or(|b| b <= *isa) && isa.is_available() && *isa != Isa::Reference;
+    Isa::ALL.iter().copied().filter(allowed)
+}
+
 /// The first kernel that is exact for a unit on the best set at hand.
 fn first<'a>(
     unit: &Unit,
@@ -304,8 +310,7 @@ fn first<'a>(
     families: impl Iterator<Item = &'a Select> + Clone,
     rows: usize,
 ) -> Option<(Arc<dyn Kernel>, Isa)> {
-    let allowed = |isa: &Isa| best.is_none_or(|b| b <= *isa) && isa.is_available() && *isa != Isa::Reference;
-    Isa::ALL.iter().copied().filter(allowed).find_map(|isa| {
+    sets(best).find_map(|isa| {
         let few = || FEW_ROWS.iter().find_map(|select| select(unit, isa, rows));
         let kernel =
             (rows <= LIMITS[0]).then(few).flatten().or_else(|| families.clone().find_map(|select| select(unit, isa)));
@@ -334,6 +339,17 @@ pub(crate) fn select_single(unit: &Unit, force: Option<Isa>) -> Option<Arc<dyn K
         return None;
     }
     first(unit, force.or_else(environment), ARRAYS.iter(), usize::MAX).map(|(kernel, _)| kernel)
+}
+
+/// The kernel for small tiles, if any has a way: on a lower set, too, before array code.
+pub(crate) fn select_small(unit: &Unit, force: Option<Isa>) -> Option<Arc<dyn Kernel>> {
+    if !in_range(unit) {
+        return None;
+    }
+    let best = force.or_else(environment);
+    let has = |kernel: &Arc<dyn Kernel>| kernel.small().is_some();
+    let on = |isa: Isa, families: &[Select]| families.iter().find_map(|select| select(unit, isa).filter(has));
+    sets(best).find_map(|isa| on(isa, TILES)).or_else(|| sets(best).find_map(|isa| on(isa, ARRAYS)))
 }
 
 /// [`select`], for people.

@@ -1,5 +1,7 @@
 //! The loops around kernels of plain array code: rows of 16 columns, or of a single one, through all steps of K.
 
+mod small;
+
 use super::Isa;
 use super::buffer::Plain;
 use super::decode::{Decoder, Reading};
@@ -7,8 +9,10 @@ use super::lanes::{Lane, each};
 use super::sixteen::Sixteen;
 use super::values::{Columns, Layout, Lines, NR, Short, State, Values};
 use super::wide::{self, Work};
+use crate::format::FormatSpec;
 use crate::gemm::Codes;
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Line, Panel};
+use crate::gemm::small::SmallKernel;
 use crate::special::NanRule;
 use crate::unit::Unit;
 use crate::view::{self, View};
@@ -79,6 +83,11 @@ pub(super) trait Body: Debug + Send + Sync {
         true
     }
 
+    /// Whether small products gain by going tile by tile with all lanes at work.
+    fn takes_tiles(&self) -> bool {
+        false
+    }
+
     /// Whether beside finite operands an infinite state stays, as one of NaN does beside all. Steps of others must then be
     /// flagged as special.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "asked by register tiles alone"))]
@@ -100,10 +109,22 @@ pub(super) struct Rows<B> {
     body: B,
     layout: Layout,
     state: State,
-    a: Decoder,
-    b: Decoder,
-    /// For columns of B.
+    a: Reader,
+    b: Reader,
+}
+
+/// How an operand is read: one by one, or sixteen lines side by side.
+#[derive(Debug)]
+struct Reader {
+    decoder: Decoder,
     sixteen: Option<Sixteen>,
+}
+
+impl Reader {
+    fn new(isa: Isa, spec: FormatSpec, reading: Reading) -> Self {
+        let decoder = Decoder::new(spec, reading);
+        Self { sixteen: Sixteen::new(isa, &decoder), decoder }
+    }
 }
 
 /// Whether an operation on the set's vectors takes two turns.
@@ -134,22 +155,22 @@ impl<B: Body + 'static> Rows<B> {
     ) -> Option<Arc<dyn Kernel>> {
         let narrow = unit.a.storage_bits <= 32 && unit.b.storage_bits <= 32;
         let state = State::new(unit.c, unit.d, nan).filter(|_| narrow)?;
-        let (a, b) = (Decoder::new(unit.a, reading), Decoder::new(unit.b, reading));
-        let sixteen = Sixteen::new(isa, &b);
+        let (a, b) = (Reader::new(isa, unit.a, reading), Reader::new(isa, unit.b, reading));
         let narrower = narrower(isa, &body);
-        Some(Arc::new(Self { unit: unit.clone(), isa, narrower, body, layout, state, a, b, sixteen }))
+        Some(Arc::new(Self { unit: unit.clone(), isa, narrower, body, layout, state, a, b }))
     }
 
     /// Packs columns of B from where they are, if those at a position of K are together.
     fn pack_view<T: Plain + Into<u32>>(&self, panel: &mut Panel, view: &View<'_, T>) -> bool {
         let Some(codes) = view.rows().filter(|_| panel.lines > 1) else { return false };
-        self.pack_columns(panel, codes);
+        self.pack_columns(panel, codes, &self.b);
         self.pack_scales(panel, true);
         true
     }
 
-    fn pack_columns<T: Plain + Into<u32>>(&self, panel: &mut Panel, codes: view::Rows<'_, T>) {
-        let (decoder, sixteen, layout) = (&self.b, self.sixteen.as_ref(), &self.layout);
+    /// Packs lines side by side.
+    fn pack_columns<T: Plain + Into<u32>>(&self, panel: &mut Panel, codes: view::Rows<'_, T>, by: &Reader) {
+        let (decoder, sixteen, layout) = (&by.decoder, by.sixteen.as_ref(), &self.layout);
         wide::on(self.narrower, PackColumns { panel, codes, decoder, sixteen, layout });
     }
 
@@ -230,8 +251,8 @@ impl<B: Body> Work for Single<'_, B> {
         let Self { of, lines, packed: [a, b], d } = self;
         let Rows { unit, body, layout, state, .. } = of;
         let rule = unit.scale.as_ref();
-        a.pack(lines[0], &of.a, layout, rule);
-        b.pack(lines[1], &of.b, layout, rule);
+        a.pack(lines[0], &of.a.decoder, layout, rule);
+        b.pack(lines[1], &of.b.decoder, layout, rule);
         let tile = core::slice::from_mut(d);
         let (size, scaled) = ([1, 1, layout.step], rule.map(|rule| rule.block));
         let mut job = Job { body, layout, state, a: a.lines(), b: b.lines(), size, scaled, steps: 0..1, tile };
@@ -254,9 +275,9 @@ impl<B: Body> Work for Several<'_, B> {
         let Self { of, lines, packed: [a, b], state: codes } = self;
         let Rows { unit, body, layout, state, .. } = of;
         let rule = unit.scale.as_ref();
-        a.pack(lines[0], &of.a, layout, rule);
-        b.pack(lines[1], &of.b, layout, rule);
-        let c = each(*codes, |code| state.load(code as u32));
+        a.pack(lines[0], &of.a.decoder, layout, rule);
+        b.pack(lines[1], &of.b.decoder, layout, rule);
+        let c = state.load_all(each(*codes, |code| code as u32));
         let mut d = body.begin(c);
         for &(from, to) in &layout.blocks {
             let (scale_a, scale_b) = rule.map_or((&[0; NR], &[0; NR]), |rule| {
@@ -275,7 +296,7 @@ impl<B: Body> Work for Several<'_, B> {
             d = body.block::<NATIVE, NR, RowEach>(&block, d);
         }
         let d = body.end::<NATIVE, NR>(c, d);
-        *codes = each(d, |d| state.store(d).into());
+        *codes = each(state.store_all(d), u64::from);
     }
 }
 
@@ -303,16 +324,13 @@ impl<B: Body> Job<'_, B> {
         let columns = self.size[1];
         let width = N.min(columns - group * N);
         let at = row * columns + group * N;
-        let mut d = [0f32; N];
-        for (d, &code) in d.iter_mut().zip(&self.tile[at..at + width]) {
-            *d = self.state.load(code);
-        }
+        let mut codes = [0; N];
+        codes[..width].copy_from_slice(&self.tile[at..at + width]);
+        let mut d = self.state.load_all(codes);
         for step in steps {
             d = self.step::<NATIVE, N>(row, group, step, d);
         }
-        for (&d, code) in d.iter().zip(&mut self.tile[at..at + width]) {
-            *code = self.state.store(d);
-        }
+        self.tile[at..at + width].copy_from_slice(&self.state.store_all(d)[..width]);
     }
 
     #[inline(always)]
@@ -374,6 +392,10 @@ impl<B: Body + 'static> Kernel for Rows<B> {
         size_of::<f32>() + size_of::<i16>()
     }
 
+    fn small(&self) -> Option<&dyn SmallKernel> {
+        self.takes_tiles().then_some(self)
+    }
+
     fn single(&self, lines: [Line<'_>; 2], packed: &mut [Short; 2], c: u64) -> Option<u64> {
         let mut d = c as u32;
         let short = self.layout.step <= Short::MOST;
@@ -391,17 +413,17 @@ impl<B: Body + 'static> Kernel for Rows<B> {
     }
 
     fn pack_a(&self, panel: &mut Panel) {
-        wide::on(self.narrower, PackRows { panel, decoder: &self.a, layout: &self.layout });
+        wide::on(self.narrower, PackRows { panel, decoder: &self.a.decoder, layout: &self.layout });
         self.pack_scales(panel, false);
     }
 
     fn pack_b(&self, panel: &mut Panel) {
         if panel.lines == 1 {
             // A single column is a row.
-            wide::on(self.narrower, PackRows { panel, decoder: &self.b, layout: &self.layout });
+            wide::on(self.narrower, PackRows { panel, decoder: &self.b.decoder, layout: &self.layout });
         } else {
             let staged = core::mem::take(&mut panel.codes);
-            self.pack_columns(panel, view::Rows::of(staged.narrow(), panel.lines));
+            self.pack_columns(panel, view::Rows::of(staged.narrow(), panel.lines), &self.b);
             panel.codes = staged;
         }
         self.pack_scales(panel, true);

@@ -165,6 +165,8 @@ impl Sixteen {
         order: &[usize],
         (values, exponents): (&mut [[f32; NR]], &mut [[i16; NR]]),
     ) -> Option<u8> {
+        // A copy, which no store can change: what the loop asks of it stays in registers.
+        let by = *self;
         // SAFETY: `self` has the proof that the set is there.
         unsafe {
             let zero = _mm256_setzero_si256();
@@ -172,7 +174,7 @@ impl Sixteen {
             for (to, (values, exponents)) in values.iter_mut().zip(exponents).enumerate() {
                 let from = if order.is_empty() { to } else { order[to] };
                 let row: &[T; NR] = codes.row(start + from)[first..].first_chunk()?;
-                self.row::<T, HOW>(row, values, exponents, &mut met);
+                by.row::<T, HOW>(row, values, exponents, &mut met);
             }
             self.flags::<HOW>(&met)
         }

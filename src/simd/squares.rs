@@ -2,6 +2,7 @@
 //! x86-64 processor has.
 #![allow(unsafe_code, reason = "vector instructions")]
 
+use super::ops::array_of;
 use super::prefetch;
 use crate::view::Word;
 use core::arch::x86_64::*;
@@ -26,7 +27,28 @@ pub(crate) fn turn<T: Word>(columns: [&[T]; SIDE], next: [&[T]; SIDE], into: &mu
         }
         // SAFETY: `Word`s are plain unsigned integers, here of at most 32 bits. All columns have eight codes from `i` on, and `into`
         // eight words of eight rows. SSE2 is part of x86-64.
-        unsafe { square(columns.map(|column| column[i..].as_ptr()), into[i * ld..].as_mut_ptr(), ld) }
+        unsafe { square(array_of(|j| columns[j].as_ptr().add(i)), into.as_mut_ptr().add(i * ld), ld) }
+    }
+    rows
+}
+
+/// The same of words of 16 bits, which stay that: whole squares, as far as the columns go.
+///
+/// # Panics
+/// As [`turn`].
+#[inline]
+pub(crate) fn turn_halves(columns: [&[u16]; SIDE], into: &mut [u16], ld: usize) -> usize {
+    let rows = columns[0].len() / SIDE * SIDE;
+    assert!(columns.iter().all(|column| column.len() >= rows));
+    assert!(rows == 0 || (ld >= SIDE && (rows - 1) * ld + SIDE <= into.len()));
+    for i in (0..rows).step_by(SIDE) {
+        // SAFETY: all columns have eight words from `i` on, and `into` eight of eight rows. SSE2 is part of x86-64.
+        unsafe {
+            let rows = rows_of_halves(array_of(|j| _mm_loadu_si128(columns[j].as_ptr().add(i).cast())));
+            for (k, row) in rows.into_iter().enumerate() {
+                _mm_storeu_si128(into.as_mut_ptr().add((i + k) * ld).cast(), row);
+            }
+        }
     }
     rows
 }
@@ -41,11 +63,11 @@ unsafe fn square<T>(columns: [*const T; SIDE], to: *mut u32, ld: usize) {
     // SAFETY: the caller's promise; no load or store is aligned.
     unsafe {
         match size_of::<T>() {
-            1 => put(&rows_of_bytes(columns.map(|x| _mm_loadl_epi64(x.cast()))), to, ld),
-            2 => put(&rows_of_halves(columns.map(|x| _mm_loadu_si128(x.cast()))), to, ld),
+            1 => put(&rows_of_bytes(array_of(|j| _mm_loadl_epi64(columns[j].cast()))), to, ld),
+            2 => put(&rows_of_halves(array_of(|j| _mm_loadu_si128(columns[j].cast()))), to, ld),
             _ => {
                 for (i, j) in [(0, 0), (0, 4), (4, 0), (4, 4)] {
-                    let part = core::array::from_fn(|n| _mm_loadu_si128(columns[j + n].add(i).cast()));
+                    let part = array_of(|n| _mm_loadu_si128(columns[j + n].add(i).cast()));
                     for (k, row) in rows_of_words(part).into_iter().enumerate() {
                         _mm_storeu_si128(to.add((i + k) * ld + j).cast(), row);
                     }

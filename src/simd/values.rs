@@ -410,6 +410,24 @@ impl State {
         if Self::is_f32(spec) { f32::from_bits(code) } else { from_ieee(spec, code) }
     }
 
+    /// The values of codes of c.
+    #[inline(always)]
+    pub(super) fn load_all<const N: usize>(&self, codes: [u32; N]) -> [f32; N] {
+        // The question is put once, not in every lane.
+        if Self::is_f32(&self.c) { each(codes, f32::from_bits) } else { each(codes, |code| self.load(code)) }
+    }
+
+    /// The codes of values that d holds.
+    #[inline(always)]
+    pub(super) fn store_all<const N: usize>(&self, d: [f32; N]) -> [u32; N] {
+        let Self { nan, .. } = *self;
+        if Self::is_f32(&self.d) {
+            each(d, |x| if x.is_nan() { nan } else { x.to_bits() })
+        } else {
+            each(d, |x| self.store(x))
+        }
+    }
+
     /// The code of a value that d holds.
     #[inline(always)]
     pub(super) fn store(&self, x: f32) -> u32 {

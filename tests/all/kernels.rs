@@ -2,7 +2,7 @@
 //! instruction set forced in turn. `GEMMULATE_REQUIRE_ISA` (names, divided by commas) says which
 //! sets must run here; a set that is required and missing fails.
 
-use crate::problem::Stored;
+use crate::problem::{Problem, Stored};
 use crate::rng::Rng;
 use gemmulate::gemm::{Codes, CodesMut, Workspace};
 use gemmulate::prelude::*;
@@ -300,8 +300,10 @@ fn check_small<A: Format, B: Format, C: Format>(name: &str) {
             column.iter_mut().zip((0..steps).flat_map(|_| draw().input.b)).for_each(|(to, x)| *to = B::from_bits(x));
         }
         let want = Gemm::on(&unit).isa(Isa::Reference).run_batch(&a, &b).unwrap().map(|x: &f32| x.to_bits());
-        let found = Gemm::on(&unit).run_batch(&a, &b).unwrap().map(|x: &f32| x.to_bits());
-        assert_eq!(found, want, "{name}, {kind}: a batch");
+        for isa in sets() {
+            let found = Gemm::on(&unit).isa(isa).run_batch(&a, &b).unwrap().map(|x: &f32| x.to_bits());
+            assert_eq!(found, want, "{name} on {isa}, {kind}: a batch");
+        }
         let c = Array2::from_shape_simple_fn((m, n), || C::from_bits(draw().input.c));
         // Instructions of several blocks take stacks.
         for (a, b) in a.outer_iter().zip(b.outer_iter()).take(if unit.blocks == 1 { 3 } else { 0 }) {
@@ -311,6 +313,12 @@ fn check_small<A: Format, B: Format, C: Format>(name: &str) {
             let want = unit.mma_bits(&flat(codes.0), &flat(codes.1), &flat(codes.2)).unwrap();
             let found: Array2<C> = unit.mma(&a, &b, &c).unwrap();
             assert_eq!(flat(found.mapv(C::to_bits)), want, "{name}, {kind}: an instruction");
+            let from_c = Plan::in_order().start(Start::C);
+            for isa in sets() {
+                let gemm = Gemm::on(&unit).isa(isa).plan(from_c.clone()).beta(1.0).c(&c);
+                let found: Array2<C> = gemm.run_as(&a, &b).unwrap();
+                assert_eq!(flat(found.mapv(C::to_bits)), want, "{name} on {isa}, {kind}: an instruction");
+            }
         }
     }
 }
@@ -339,13 +347,18 @@ fn check_dense<A: Format, B: Format, D: Format>(name: &str) {
             let (mut want, mut found) = (blank.clone(), blank);
             let mut workspace = Workspace::new();
             Gemm::on(&unit).isa(Isa::Reference).run_batch_into(&a, &b, &mut want, &mut workspace).unwrap();
-            Gemm::on(&unit).run_batch_into(&a, &b, &mut found, &mut workspace).unwrap();
-            let case = format!("{name}: {count} of {m} x 8 x {k}, {own:?}");
-            assert_eq!(found.map(|x| x.to_bits()), want.map(|x| x.to_bits()), "{case}");
+            let want = want.map(|x| x.to_bits());
             // The same in another layout.
-            let turned = a.permuted_axes([0, 2, 1]).as_standard_layout().into_owned().permuted_axes([0, 2, 1]);
-            Gemm::on(&unit).run_batch_into(&turned, &b, &mut found, &mut workspace).unwrap();
-            assert_eq!(found.map(|x| x.to_bits()), want.map(|x| x.to_bits()), "{case}, A by columns");
+            let turned = a.clone().permuted_axes([0, 2, 1]).as_standard_layout().into_owned();
+            for isa in sets() {
+                let (gemm, case) =
+                    (Gemm::on(&unit).isa(isa), format!("{name} on {isa}: {count} of {m} x 8 x {k}, {own:?}"));
+                gemm.run_batch_into(&a, &b, &mut found, &mut workspace).unwrap();
+                assert_eq!(found.map(|x| x.to_bits()), want, "{case}");
+                let by_columns = turned.view().permuted_axes([0, 2, 1]);
+                gemm.run_batch_into(&by_columns, &b, &mut found, &mut workspace).unwrap();
+                assert_eq!(found.map(|x| x.to_bits()), want, "{case}, A by columns");
+            }
         }
     }
 }
@@ -367,7 +380,7 @@ fn batches_one_after_another_are_the_reference() {
 #[test]
 fn small_tiles_are_the_reference() {
     use float8::{F8E4M3 as E4M3, F8E5M2 as E5M2};
-    use gemmulate::types::{E2M3, E3M2};
+    use gemmulate::types::{E2M3, E3M2, E4M3Fnuz, E5M2Fnuz, Tf32};
     use half::{bf16, f16};
     check_small::<f16, f16, f32>("hopper/mma.m16n8k16.f32.f16.f16.f32");
     check_small::<f16, f16, f16>("hopper/mma.m16n8k16.f16.f16.f16.f16");
@@ -387,6 +400,48 @@ fn small_tiles_are_the_reference() {
     check_small::<E4M3, bf16, f32>("custom/m16n8k16.f32.e4m3.bf16.f32/dot:block=16:F=25");
     check_small::<bf16, E5M2, f32>("custom/m16n8k16.f32.bf16.e5m2.f32/dot:block=8:F=24");
     check_small::<f32, f32, f32>("cdna3/v_mfma_f32_32x32x2_f32");
+    // Of 32 bits; pairs of integers; results cut off, to nearest; results of 16 bits by array code.
+    check_small::<Tf32, Tf32, f32>("hopper/mma.m16n8k8.f32.tf32.tf32.f32");
+    check_small::<Tf32, Tf32, f32>("ampere/mma.m16n8k4.f32.tf32.tf32.f32");
+    check_small::<f16, f16, f16>("volta/mma.m8n8k4.f16.f16.f16.f16");
+    check_small::<bf16, bf16, f32>("custom/m16n8k16.f32.bf16.bf16.f32/dot:block=16:F=40");
+    check_small::<f16, f16, f16>("custom/m16n8k16.f16.f16.f16.f16/dot:block=16:F=31");
+    check_small::<f16, f16, f32>("custom/m16n8k8.f32.f16.f16.f32/dot:block=2:F=24");
+    check_small::<f16, E5M2, f32>("custom/m16n8k24.f32.f16.e5m2.f32/dot:block=24:F=23:out=rne");
+    check_small::<bf16, bf16, bf16>("custom/m16n8k16.bf16.bf16.bf16.bf16/dot:block=16:F=25:out=rne");
+    check_small::<E4M3, Tf32, f32>("custom/m16n8k16.f32.e4m3.tf32.f32/dot:block=16:F=50");
+    check_small::<E4M3, E4M3, f16>("ada/mma.m16n8k32.f16.e4m3.e4m3.f16");
+    // Sums that are rounded down, of all products and of halves.
+    check_small::<f16, f16, f32>("cdna3/v_mfma_f32_16x16x16_f16");
+    check_small::<bf16, bf16, f32>("cdna3/v_mfma_f32_16x16x16_bf16");
+    check_small::<Tf32, Tf32, f32>("cdna3/v_mfma_f32_16x16x8_xf32");
+    check_small::<E4M3Fnuz, E5M2Fnuz, f32>("cdna3/v_mfma_f32_16x16x32_fp8_bf8");
+    check_small::<E5M2Fnuz, E5M2Fnuz, f32>("cdna3/v_mfma_f32_16x16x32_bf8_bf8");
+}
+
+/// Many rows and few columns, which are computed as few rows and many columns where that gains.
+#[test]
+fn tall_products_are_the_reference() {
+    for name in [
+        "hopper/mma.m16n8k16.f32.f16.f16.f32",
+        "hopper/mma.m16n8k16.f16.f16.f16.f16",
+        "rtx-blackwell/mma.m16n8k32.f32.e4m3.e4m3.f32",
+        "rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e4m3.f32.ue8m0",
+        "rtx-blackwell/mma.m16n8k64.block32.f32.e2m1.e2m1.f32.ue8m0",
+        "rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3",
+        "ampere/mma.m16n8k4.f32.tf32.tf32.f32",
+        "cdna1/v_mfma_f32_32x32x4bf16",
+        "cdna2/v_mfma_f32_32x32x8f16",
+        "cdna3/v_mfma_f32_32x32x8_f16",
+        "cdna3/v_mfma_f32_16x16x32_bf8_bf8",
+        "cdna3/v_mfma_f32_32x32x2_f32",
+        "ampere/mma.m8n8k4.f64.f64.f64.f64",
+    ] {
+        let unit = Unit::find(name).unwrap();
+        for (i, [m, n]) in [[64, 2], [97, 4], [70, 7], [130, 8], [68, 17], [129, 32]].into_iter().enumerate() {
+            Problem::new(&unit, KINDS, i as u64, [m, n, 3]).check_from(Start::Zero, &sets());
+        }
+    }
 }
 
 /// Operands of another type, results of a wider type than D, and a C that is not of D's format.

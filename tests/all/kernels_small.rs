@@ -15,8 +15,10 @@ const BF16: &str = "hopper/mma.m16n8k16.f32.bf16.bf16.f32";
 /// A batch is the reference.
 fn check<A: Format, B: Format>(unit: &Unit, a: &Array3<A>, b: &Array3<B>, case: &str) {
     let want = Gemm::on(unit).isa(Isa::Reference).run_batch(a, b).unwrap().map(|x: &f32| x.to_bits());
-    let found = Gemm::on(unit).run_batch(a, b).unwrap().map(|x: &f32| x.to_bits());
-    assert_eq!(found, want, "{unit}: {case}");
+    for isa in [Isa::Avx512, Isa::Avx2, Isa::Portable].into_iter().filter(|isa| isa.is_available()) {
+        let found = Gemm::on(unit).isa(isa).run_batch(a, b).unwrap().map(|x: &f32| x.to_bits());
+        assert_eq!(found, want, "{unit} on {isa}: {case}");
+    }
 }
 
 /// The same, and with A and B for each other.
@@ -220,9 +222,11 @@ fn check_written<D: Format>(name: &str) {
         let blank = Array3::from_elem((count, m, 8), D::from_bits(1));
         let (mut want, mut found, mut workspace) = (blank.clone(), blank, Workspace::new());
         Gemm::on(&unit).isa(Isa::Reference).run_batch_into(&a, &b, &mut want, &mut workspace).unwrap();
-        Gemm::on(&unit).run_batch_into(&a, &b, &mut found, &mut workspace).unwrap();
         let bits = |x: &Array3<D>| x.mapv(D::to_bits);
-        assert_eq!(bits(&found), bits(&want), "{name}: {count} of {m} rows, {special:?}");
+        for isa in [Isa::Avx512, Isa::Avx2, Isa::Portable].into_iter().filter(|isa| isa.is_available()) {
+            Gemm::on(&unit).isa(isa).run_batch_into(&a, &b, &mut found, &mut workspace).unwrap();
+            assert_eq!(bits(&found), bits(&want), "{name} on {isa}: {count} of {m} rows, {special:?}");
+        }
     }
 }
 

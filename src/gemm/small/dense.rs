@@ -1,6 +1,6 @@
 //! Batches whose matrices stand one after another: tiles are read and written in place.
 
-use super::{AHEAD, Batch, COLUMNS, Group, ROWS, Results, SmallKernel, TILES, Tiles};
+use super::{AHEAD, Batch, COLUMNS, Group, ROWS, Results, SmallKernel, TILES, TileCodes, Tiles};
 use core::ops::Range;
 
 /// Elements of a batch that a second-level cache holds, about.
@@ -40,8 +40,8 @@ impl<'a> DenseCodes<'a> {
         }
     }
 
-    /// As words, in `room` where they are not.
-    fn words(self, room: &'a mut [u16]) -> &'a [u16] {
+    /// As words of 16 bits, in `room` where they are not.
+    fn halves(self, room: &'a mut [u16]) -> &'a [u16] {
         let codes = match self {
             Self::Half(codes) => return codes,
             Self::Byte(codes) => codes,
@@ -113,10 +113,10 @@ impl Group {
             let there = TILES.min(count * parts - first);
             let (mut of_a, mut of_b): ([&[u16]; TILES], [&[u16]; TILES]) = ([&[]; TILES], [&[]; TILES]);
             for (tile, room) in of_a.iter_mut().zip(&mut self.a).take(there) {
-                *tile = a.take().words(room);
+                *tile = a.take().halves(&mut room.halves);
             }
             for (tile, room) in of_b.iter_mut().zip(&mut self.b).take(there) {
-                *tile = b.take().words(room);
+                *tile = b.take().halves(&mut room.halves);
             }
             for pieces in ahead.iter_mut().flatten() {
                 (0..TILES).for_each(|_| pieces.take().prefetch());
@@ -128,7 +128,14 @@ impl Group {
                 DenseMut::Half(d) => Results::Halves(take(d, there)?),
                 DenseMut::Single(d) => Results::Words(take(d, there)?),
             };
-            let left = kernel.run(&mut Tiles { count: there, k, from_c: false, a: of_a, b: of_b, d: results });
+            let left = kernel.run(&mut Tiles {
+                count: there,
+                k,
+                from_c: false,
+                a: of_a.map(TileCodes::Halves),
+                b: of_b.map(TileCodes::Halves),
+                d: results,
+            });
             match &d {
                 DenseMut::Half(d) if far => expect(d, there),
                 DenseMut::Single(d) if far => expect(d, there),

@@ -22,6 +22,7 @@ mod exponents;
 mod few;
 mod fused;
 mod round_down;
+mod small;
 mod vector;
 
 use super::micro::Advance;
@@ -33,6 +34,7 @@ use end::end;
 use exponents::exponents;
 pub(super) use exponents::{largest, look};
 pub(super) use few::steps_few;
+pub(super) use small::Readers;
 pub(super) use vector::Vectors;
 
 /// Products whose sum, with c, i32 holds.
@@ -280,8 +282,8 @@ unsafe fn products<S: Vectors, const L: usize, const PAIRS: bool>(
     to: Places,
 ) -> u32 {
     let (l, mut late) = (q.length::<L>(), 0);
-    let a = p.a_val32.wrapping_add(row * l);
-    let b = p.b_val32.wrapping_add(t * l * 16 + v * S::LANES).cast::<u32>();
+    let a = p.a_val32.wrapping_add(t * p.apart[0] + row * l);
+    let b = p.b_val32.wrapping_add(t * p.apart[1] + v * S::LANES).cast::<u32>();
     let at = row * NR + 16 * t + v * S::LANES;
     let places = [[at, at + S::LANES], [at + NR, at + NR + S::LANES]];
     // SAFETY (whole function): panels, states and buffers are as large as the step, and aligned.

@@ -172,10 +172,17 @@ struct Fda {
     /// The widths of [`out::ROUND_DOWN`], and what computes its hard pieces.
     round_down: Option<hard::Hard>,
     /// How A and B are read where tiles are computed side by side.
-    small: Option<[small::Decoder; 2]>,
+    small: Option<Small>,
     /// How they are read for the wide kernel, where panels lack what lies below the window.
     anew: OnceLock<[Decoder; 2]>,
     set: Set,
+}
+
+/// What computes tiles side by side.
+#[derive(Debug)]
+enum Small {
+    Avx512([small::Decoder; 2]),
+    Avx2(aligned::Readers),
 }
 
 /// The instruction set, with the proof that it is there.
@@ -298,7 +305,8 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         anew: OnceLock::new(),
         set,
     };
-    fda.small = fda.small_decoders();
+    let small = fda.small_decoders().map(Small::Avx512);
+    fda.small = small.or_else(|| aligned::Readers::new(&fda).map(Small::Avx2));
     Some(Arc::new(fda))
 }
 

@@ -404,7 +404,7 @@ impl Fda {
 
     /// Largest sum of A's significands (as integers) for which 32-bit sums of a step cannot overflow:
     /// every product is below `2 s_a 2^F q`, c below `2 2^F q`, and the negative count adds at most 32.
-    fn risk_limit(&self) -> u32 {
+    pub(super) fn risk_limit(&self) -> u32 {
         // Of pairs of integers, the upper ones'.
         let pairs = self.aligned && self.frac_bits > 25;
         let f = self.frac_bits - if pairs { super::aligned::REST as u32 } else { 0 };

@@ -20,10 +20,11 @@
 pub(super) mod avx512;
 mod halves;
 
+use super::aligned::Readers;
 use super::fixed::Tables;
 use super::hard::Hard;
 use super::run::InVain;
-use super::{Fda, Reach, Set, out, same};
+use super::{Fda, Reach, Set, Small, out, same};
 use crate::format::F32;
 use crate::gemm::kernel::Kernel;
 use crate::simd::Isa;
@@ -96,7 +97,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     // Integer sums take c where it is a multiple of `2^(e_max - F)`: then it is not out of reach.
     let exact_c = sums.reach.is_none_or(|reach| reach >= f as i32);
     let decoders = [unit.a, unit.b].map(|spec| Decoder::new(spec, Reading::default()));
-    Some(Arc::new(Fda {
+    let mut fda = Fda {
         block,
         order: blocks.concat(),
         frac_bits: f,
@@ -119,5 +120,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         anew: OnceLock::new(),
         unit: unit.clone(),
         set,
-    }))
+    };
+    fda.small = Readers::new(&fda).map(Small::Avx2);
+    Some(Arc::new(fda))
 }

@@ -27,8 +27,8 @@ use super::avx512::{Columns, FromPanel, step_tiles};
 use super::fixed::Lines;
 use super::micro::is_ordinary;
 use super::step::{Consts, ENLARGED, ENLARGED_F32, Step};
-use super::{Buffer, Fda, MR, NR, Set, out};
-use crate::gemm::small::{COLUMNS, DEPTH, ROWS, Results, SmallKernel, TILES, Tiles};
+use super::{Buffer, Fda, MR, NR, Set, Small, out};
+use crate::gemm::small::{COLUMNS, DEPTH, ROWS, Results, SmallKernel, TILES, TILES_OF_PRODUCT, TileCodes, Tiles};
 use core::arch::x86_64::*;
 use core::cell::RefCell;
 use from::{FromHighest, FromWords};
@@ -117,7 +117,7 @@ const fn pieces(t: usize) -> u32 {
 }
 
 /// Tiles that have a piece in a mask.
-fn tiles_of(mask: u32) -> u32 {
+pub(super) fn tiles_of(mask: u32) -> u32 {
     (0..TILES).fold(0, |tiles, t| tiles | u32::from(mask & pieces(t) != 0) << t)
 }
 
@@ -166,8 +166,16 @@ impl Fda {
 }
 
 impl SmallKernel for Fda {
+    fn most_tiles(&self) -> usize {
+        if matches!(self.small, Some(Small::Avx512(_))) { TILES_OF_PRODUCT } else { TILES_OF_PRODUCT / 2 }
+    }
+
     fn run(&self, tiles: &mut Tiles<'_>) -> u32 {
-        let Some(decoders) = self.small else { return !0 };
+        let decoders = match &self.small {
+            Some(Small::Avx512(decoders)) => *decoders,
+            Some(Small::Avx2(readers)) => return readers.run(self, tiles),
+            None => return !0,
+        };
         PANELS.with_borrow_mut(|to| {
             let mut run = Run { fda: self, tiles, to, decoders, far: false, hard: 0 };
             // SAFETY: `small_decoders` has seen the proof that the instructions are there.
@@ -254,7 +262,7 @@ impl Run<'_, '_> {
         let (decoder, ld) = (self.decoders[0], self.tiles.k);
         let whole = ld >= (slab + 1) * SLAB;
         let to = &mut self.to.read.rows.as_chunks_mut::<SLAB>().0[slab];
-        let tiles = self.tiles.a.map(|a| a[..ROWS * ld][slab * SLAB..].as_ptr());
+        let tiles = self.tiles.a.map(|a| halves(a)[..ROWS * ld][slab * SLAB..].as_ptr());
         for half in 0..2 {
             let mut pairs = [[_mm512_setzero_si512(); 4]; 4];
             for (n, pair) in pairs.iter_mut().enumerate() {
@@ -292,7 +300,7 @@ impl Run<'_, '_> {
             let first = slab * SLAB + g * SIDE;
             let mut words = [_mm512_setzero_si512(); TILES];
             for (words, b) in words.iter_mut().zip(self.tiles.b) {
-                let from = &b[first * COLUMNS..][..SIDE * COLUMNS];
+                let from = &halves(b)[first * COLUMNS..][..SIDE * COLUMNS];
                 // SAFETY: 32 words.
                 *words = unsafe { _mm512_loadu_si512(from.as_ptr().cast()) };
             }
@@ -497,6 +505,7 @@ impl Run<'_, '_> {
             b_fixed: Lines::NONE,
             c: to.states.view_mut::<f32>().as_mut_ptr(),
             vectors: self.tiles.count,
+            apart: [MR * l, 16 * l],
         }
     }
 }
@@ -517,6 +526,12 @@ fn write<T: Number, const HALF: bool>(states: &[[f32; ROWS]], d: &mut [[T; ROWS 
         }
         put_columns(&columns, d);
     }
+}
+
+/// Codes of a format that `Decoder` reads, none of which has more than 16 bits.
+fn halves(codes: TileCodes<'_>) -> &[u16] {
+    let TileCodes::Halves(codes) = codes else { unreachable!("a format of at most 16 bits") };
+    codes
 }
 
 /// The field of the lowest exponent in the window that ends at `top`.

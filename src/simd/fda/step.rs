@@ -37,6 +37,9 @@ pub(super) struct Step {
     pub(super) c: *mut f32,
     /// Vectors of 16 columns that matter.
     pub(super) vectors: usize,
+    /// f32 values from those of one vector's columns to the next one's: of the rows that meet them, none where all vectors
+    /// have the same rows; and of B. For products aligned one by one.
+    pub(super) apart: [usize; 2],
 }
 
 impl Step {

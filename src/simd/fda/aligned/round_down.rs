@@ -63,7 +63,7 @@ unsafe fn run<S: Vectors, const SUMS: usize, const L: usize>(
 /// # Safety
 /// As `steps_fast`.
 #[inline(always)]
-unsafe fn group<S: Vectors, const SUMS: usize, const L: usize>(
+pub(super) unsafe fn group<S: Vectors, const SUMS: usize, const L: usize>(
     set: S,
     p: &Step,
     q: &Consts,
@@ -133,8 +133,8 @@ unsafe fn products<S: Vectors, const SUMS: usize, const L: usize>(
 ) {
     let l = q.length::<L>();
     let part = l / SUMS;
-    let a = p.a_val32.wrapping_add(row * l);
-    let b = p.b_val32.wrapping_add(t * l * 16 + v * S::LANES).cast::<u32>();
+    let a = p.a_val32.wrapping_add(t * p.apart[0] + row * l);
+    let b = p.b_val32.wrapping_add(t * p.apart[1] + v * S::LANES).cast::<u32>();
     let at = row * NR + 16 * t + v * S::LANES;
     let places = [[at, at + S::LANES], [at + NR, at + NR + S::LANES]];
     let (mut by, mut sums, mut none) = ([[set.splat(0); 2]; 2], [[set.splat(0); 2]; 2], [[set.splat(0); 2]; 2]);

@@ -1,0 +1,569 @@
+//! Small products with products aligned one by one: up to four tiles of 16 x 8 side by side (AVX2).
+//!
+//! As in `fda/small.rs` the operands change roles: a tile's 16 rows of A are a piece's columns, its 8 columns of B the rows of
+//! a row group. The passes of a step are those of large products, for they ask of the rows only a word for each product, the
+//! byte of which that adds to a column's exponents is its tile's; and values, of which each tile hands them its own.
+
+use super::{Places, group, round_down};
+use crate::format::FormatSpec;
+use crate::gemm::small::{COLUMNS, DEPTH, ROWS, Results, TILES, TileCodes, Tiles};
+use crate::simd::buffer::Plain;
+use crate::simd::decode::{Decoder, LOW, Reading};
+use crate::simd::fda::fixed::Lines;
+use crate::simd::fda::small::tiles_of;
+use crate::simd::fda::step::{Consts, EXP32, Step};
+use crate::simd::fda::{Fda, MR, NR, Reach, Set, fits_f32, out, same};
+use crate::simd::ops::array_of;
+use crate::simd::sixteen::Sixteen;
+use crate::simd::squares::{SIDE, turn, turn_halves};
+use crate::simd::wide::in_order;
+use crate::simd::{Avx2, Isa};
+use crate::view::Rows;
+use core::arch::x86_64::*;
+use core::cell::RefCell;
+use core::mem::MaybeUninit;
+
+/// Exponents that a window spans.
+const WINDOW: i16 = 32;
+/// Vectors of 16 that all of a tile's columns of B fill.
+const FLAT: usize = DEPTH * MR / 16;
+
+const _: () = assert!(ROWS == 16 && COLUMNS == MR && TILES * ROWS == NR && SIDE == COLUMNS);
+
+/// One operand of four tiles: of A each position's 16 rows; of B products by FDA, column and position, 16 in a row.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Side<const N: usize> {
+    halves: [[u16; 16]; N],
+    words: [[u32; 16]; N],
+    values: [[[f32; 16]; N]; TILES],
+    exponents: [[[i16; 16]; N]; TILES],
+    /// For the search for e_max: a byte of each word for a tile.
+    bytes: [[u32; 16]; N],
+}
+
+/// Codes as wide as their format is.
+trait Code: Plain + Into<u32> {
+    const ZERO: Self;
+
+    /// Columns of codes, as many in each, as rows, `ld` apart, as far as these go by eight. How far that is.
+    fn turn(columns: [&[Self]; SIDE], to: &mut [Self], ld: usize) -> usize;
+
+    /// Where they are put, of two places.
+    fn of<'a, const N: usize>(halves: &'a mut [[u16; 16]; N], words: &'a mut [[u32; 16]; N])
+    -> &'a mut [[Self; 16]; N];
+}
+
+impl Code for u16 {
+    const ZERO: Self = 0;
+
+    #[inline(always)]
+    fn turn(columns: [&[Self]; SIDE], to: &mut [Self], ld: usize) -> usize {
+        turn_halves(columns, to, ld)
+    }
+
+    #[inline(always)]
+    fn of<'a, const N: usize>(
+        halves: &'a mut [[u16; 16]; N],
+        _words: &'a mut [[u32; 16]; N],
+    ) -> &'a mut [[Self; 16]; N] {
+        halves
+    }
+}
+
+impl Code for u32 {
+    const ZERO: Self = 0;
+
+    #[inline(always)]
+    fn turn(columns: [&[Self]; SIDE], to: &mut [Self], ld: usize) -> usize {
+        turn(columns, [&[]; SIDE], to, ld)
+    }
+
+    #[inline(always)]
+    fn of<'a, const N: usize>(
+        _halves: &'a mut [[u16; 16]; N],
+        words: &'a mut [[u32; 16]; N],
+    ) -> &'a mut [[Self; 16]; N] {
+        words
+    }
+}
+
+/// What a group is computed in.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Panels {
+    rows: Side<DEPTH>,
+    columns: Side<FLAT>,
+    /// 8 rows of 64.
+    states: [u32; MR * NR],
+    /// c, where it is added to the sums of a unit step.
+    c: [u32; MR * NR],
+}
+
+impl<const N: usize> Side<N> {
+    const EMPTY: Self = Self {
+        halves: [[0; 16]; N],
+        words: [[0; 16]; N],
+        values: [[[0.0; 16]; N]; TILES],
+        exponents: [[[LOW; 16]; N]; TILES],
+        bytes: [[0; 16]; N],
+    };
+
+    /// Reads some rows of codes, in some order, for tile `t`; whether all are finite.
+    #[inline(always)]
+    fn read<T: Code>(&mut self, by: &Reader, t: usize, from: usize, order: &[usize], n: usize) -> bool {
+        let Self { halves, words, values, exponents, .. } = self;
+        let codes = Rows::of(T::of(halves, words).as_flattened(), 16);
+        let to = (&mut values[t][from..from + n], &mut exponents[t][from..from + n]);
+        by.sixteen.read(&codes, [from, 0], order, to).is_some()
+    }
+
+    /// The exponent that byte 127 stands for: the format's largest, or the data's.
+    #[inline(always)]
+    fn top(&self, by: &Reader, n: usize, tiles: usize) -> i32 {
+        if let Some(top) = by.top {
+            return top;
+        }
+        let mut most = [LOW; 16];
+        for exponents in self.exponents.iter().take(tiles).flat_map(|tile| &tile[..n]) {
+            for j in 0..16 {
+                most[j] = most[j].max(exponents[j]);
+            }
+        }
+        let most = most.into_iter().fold(LOW, i16::max);
+        // Of nothing but zeros any will do.
+        if most == LOW { 0 } else { most.into() }
+    }
+
+    /// Exponents within the window that ends at `top` as bytes up to 127; 0 for zeros and for what is below. Whether there may
+    /// be any of these.
+    #[inline(always)]
+    fn put_bytes(&mut self, by: &Reader, n: usize, tiles: usize, top: i32) -> bool {
+        if by.top.is_some() {
+            self.put_bytes_of::<false>(n, tiles, top)
+        } else {
+            self.put_bytes_of::<true>(n, tiles, top)
+        }
+    }
+
+    #[inline(always)]
+    fn put_bytes_of<const LOOK: bool>(&mut self, n: usize, tiles: usize, top: i32) -> bool {
+        let (base, mut below) = ((top - 127) as i16, [0i16; 16]);
+        for (p, bytes) in self.bytes[..n].iter_mut().enumerate() {
+            // Two tiles' in words of 16 bits, and two more's.
+            let mut pairs = [[0i16; 16]; 2];
+            for t in 0..tiles {
+                let exponents = &self.exponents[t][p];
+                for j in 0..16 {
+                    let byte = exponents[j].saturating_sub(base);
+                    let inside = -i16::from(byte > 127 - WINDOW);
+                    let byte = if LOOK { byte & inside } else { byte.max(0) };
+                    if LOOK {
+                        below[j] |= !inside & -i16::from(exponents[j] > LOW);
+                    }
+                    pairs[t / 2][j] |= byte << (8 * (t % 2));
+                }
+            }
+            // SAFETY: called where AVX2 is enabled.
+            *bytes = unsafe { side_by_side(&pairs) };
+        }
+        LOOK && below.into_iter().fold(0, |x, y| x | y) != 0
+    }
+}
+
+thread_local! {
+    static PANELS: RefCell<Box<Panels>> = RefCell::new(Box::new(Panels {
+        rows: Side::EMPTY,
+        columns: Side::EMPTY,
+        states: [0; MR * NR],
+        c: [0; MR * NR],
+    }));
+}
+
+/// How A and B are read, where tiles of a unit can be computed.
+#[derive(Debug)]
+pub(in crate::simd::fda) struct Readers {
+    set: Avx2,
+    a: Reader,
+    b: Reader,
+    /// The place of every product of a unit step, if these are not as they come.
+    order: Vec<usize>,
+}
+
+/// How an operand is read.
+#[derive(Debug)]
+struct Reader {
+    sixteen: Sixteen,
+    /// The largest exponent of a format, all of which a window holds.
+    top: Option<i32>,
+}
+
+impl Reader {
+    fn new(spec: &FormatSpec, reach: Reach, via_f16: bool) -> Option<Self> {
+        let decoder = Decoder::new(*spec, Reading { via_f16, ..Reading::default() });
+        let top = (reach.emax - reach.emin < WINDOW.into()).then_some(reach.emax);
+        Some(Self { sixteen: Sixteen::new(Isa::Avx2, &decoder)?, top })
+    }
+}
+
+impl Readers {
+    pub(in crate::simd::fda) fn new(fda: &Fda) -> Option<Self> {
+        let unit = &fda.unit;
+        let set = match fda.set {
+            Set::Avx512(proof) if fda.aligned => proof.avx2(),
+            Set::Avx2(proof) => proof,
+            _ => return None,
+        };
+        let narrow = unit.a.storage_bits <= 32 && unit.b.storage_bits <= 32 && unit.scale.is_none();
+        let chain = !(fda.c_last && fda.out == out::F16_RNE) && same(&unit.c, &unit.d);
+        // Positions of B are turned eight at a time.
+        let whole = SIDE.is_multiple_of(fda.block) || fda.block.is_multiple_of(SIDE);
+        if !narrow || !chain || !whole || !fits_f32(unit) {
+            return None;
+        }
+        let reader = |spec, reach| Reader::new(spec, reach, fda.via_f16);
+        let order = if fda.is_in_order() { Vec::new() } else { fda.order.clone() };
+        Some(Self { set, a: reader(&unit.a, fda.a)?, b: reader(&unit.b, fda.b)?, order })
+    }
+
+    /// Computes D for all tiles but those of the mask returned.
+    pub(in crate::simd::fda) fn run(&self, fda: &Fda, tiles: &mut Tiles<'_>) -> u32 {
+        PANELS.with_borrow_mut(|panels| {
+            let mut run = Run { fda, by: self, tiles, panels, hard: 0 };
+            // SAFETY: `self` has the proof that the instructions are there.
+            unsafe { run.all() };
+            run.hard
+        })
+    }
+}
+
+/// One group on its way.
+struct Run<'a, 'b> {
+    fda: &'a Fda,
+    by: &'a Readers,
+    tiles: &'a mut Tiles<'b>,
+    panels: &'a mut Panels,
+    /// Tiles that are left to the ordinary kernel.
+    hard: u32,
+}
+
+impl Run<'_, '_> {
+    /// Packs, computes, and leaves D's codes in the group.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn all(&mut self) {
+        let (fda, k) = (self.fda, self.tiles.k);
+        for t in 0..self.tiles.count {
+            self.read(t);
+        }
+        let (flat, tiles, by) = ((k * MR).div_ceil(16), self.tiles.count, self.by);
+        let Panels { rows, columns, .. } = &mut *self.panels;
+        let tops = [rows.top(&by.a, k, tiles), columns.top(&by.b, flat, tiles)];
+        let (q, fast) = fda.consts_of(tops[0] + tops[1], false);
+        if !fast || tops[0].min(tops[1]) < fda.lowest_top() {
+            self.hard = !0;
+            return;
+        }
+        let tiny = rows.put_bytes(&by.a, k, tiles, tops[0]) | columns.put_bytes(&by.b, flat, tiles, tops[1]);
+        self.weigh();
+        self.begin(q.lowest());
+        let q = Consts { aligned: true, narrow: false, tiny: tiny.into(), ..q };
+        match (fda.out, q.keep) {
+            (out::ROUND_DOWN, _) => match (q.floors.halves, q.block) {
+                (false, 4) => self.sums::<1, 4>(&q),
+                (false, 8) => self.sums::<1, 8>(&q),
+                (false, _) => self.sums::<1, 0>(&q),
+                (true, 16) => self.sums::<2, 16>(&q),
+                (true, _) => self.sums::<2, 0>(&q),
+            },
+            (out::F32_RZ, -1) => self.each_length::<{ out::F32_RZ }>(&q),
+            (out::F32_RZ, _) => self.each_length::<{ out::F32_CUT }>(&q),
+            (out::F32_RNE, _) => self.each_length::<{ out::F32_RNE }>(&q),
+            _ => self.each_length::<{ out::F16_RNE }>(&q),
+        }
+        self.end();
+    }
+
+    /// Reads the operands of a tile.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn read(&mut self, t: usize) {
+        let rows = match self.tiles.a[t] {
+            TileCodes::Halves(a) => self.read_rows(t, a),
+            TileCodes::Words(a) => self.read_rows(t, a),
+        };
+        let columns = match self.tiles.b[t] {
+            TileCodes::Halves(b) => self.read_columns(t, b),
+            TileCodes::Words(b) => self.read_columns(t, b),
+        };
+        let (finite, Panels { rows, columns, .. }) = (rows && columns, &mut *self.panels);
+        if !finite {
+            self.hard |= 1 << t;
+            // Numbers that others can be computed beside.
+            rows.exponents[t].fill([LOW; 16]);
+            columns.exponents[t].fill([LOW; 16]);
+        }
+    }
+
+    /// A, each position's rows side by side; whether all are finite.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn read_rows<T: Code>(&mut self, t: usize, a: &[T]) -> bool {
+        let (by, k, step) = (self.by, self.tiles.k, self.fda.unit.shape.k);
+        let Side { halves, words, .. } = &mut self.panels.rows;
+        let to = T::of(halves, words);
+        for half in [0, SIDE] {
+            let lines: [&[T]; SIDE] = array_of(|i| &a[(half + i) * k..][..k]);
+            let done = T::turn(lines, &mut to.as_flattened_mut()[half..], 16);
+            for p in done..k {
+                (0..SIDE).for_each(|i| to[p][half + i] = lines[i][p]);
+            }
+        }
+        // No closures around large bodies: what is not inlined loses the instruction set.
+        let mut finite = true;
+        for from in (0..k).step_by(step) {
+            finite &= self.panels.rows.read::<T>(&by.a, t, from, &by.order, step);
+        }
+        finite
+    }
+
+    /// B, by FDA, column and position; whether all are finite.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn read_columns<T: Code>(&mut self, t: usize, b: &[T]) -> bool {
+        let (by, k, step, l) = (self.by, self.tiles.k, self.fda.unit.shape.k, self.fda.block);
+        let Side { halves, words, .. } = &mut self.panels.columns;
+        let to = T::of(halves, words).as_flattened_mut();
+        let line = |p: usize| {
+            let place = if by.order.is_empty() { p } else { p / step * step + by.order[p % step] };
+            &b[place * COLUMNS..][..COLUMNS]
+        };
+        if l >= SIDE {
+            for s in (0..k).step_by(l) {
+                for from in (0..l).step_by(SIDE) {
+                    T::turn(array_of(|i| line(s + from + i)), &mut to[s * MR + from..], l);
+                }
+            }
+        } else {
+            for p in 0..k {
+                let place = p / l * MR * l + p % l;
+                line(p).iter().enumerate().for_each(|(j, &code)| to[place + j * l] = code);
+            }
+        }
+        // An odd K ends within the last sixteen.
+        let flat = (k * MR).div_ceil(16);
+        to[k * MR..16 * flat].fill(T::ZERO);
+        self.panels.columns.read::<T>(&by.b, t, 0, &[], flat)
+    }
+
+    /// Leaves out tiles whose sums might leave 31 bits, as packing does with rows of A.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn weigh(&mut self) {
+        let (l, limit) = (self.fda.block, u64::from(self.fda.risk_limit()));
+        let spec = &self.fda.unit.a;
+        let round_down = self.fda.round_down.is_some();
+        if round_down || l > 16 || l as u64 * ((2 << spec.fraction_bits) - 1) <= limit {
+            return;
+        }
+        let limit = ((limit + 1) << (23 - spec.fraction_bits)) - 1;
+        for (t, values) in self.panels.rows.values.iter().enumerate().take(self.tiles.count) {
+            let mut most = [0u32; 16];
+            for values in values[..self.tiles.k].chunks_exact(l) {
+                let mut sum = [0u32; 16];
+                for values in values {
+                    in_order();
+                    for j in 0..16 {
+                        sum[j] += values[j].to_bits() & 0x7F_FFFF | 0x80_0000;
+                    }
+                }
+                for j in 0..16 {
+                    most[j] = most[j].max(sum[j]);
+                }
+            }
+            if u64::from(most.into_iter().fold(0, u32::max)) > limit {
+                self.hard |= 1 << t;
+            }
+        }
+    }
+
+    /// States: +0, or C, whose tiles are left out where something in it is not of ordinary size.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn begin(&mut self, lowest: u32) {
+        let states = &mut self.panels.states;
+        states.fill(0);
+        if !self.tiles.from_c {
+            return;
+        }
+        let Results::Words(d) = &self.tiles.d else {
+            // C is in words, always.
+            self.hard = !0;
+            return;
+        };
+        let (least, most) = if self.fda.c_last { (0, EXP32 as u32) } else { (lowest << 23, 181 << 23) };
+        for (t, d) in d.iter().enumerate().take(self.tiles.count) {
+            for i in (0..ROWS).step_by(SIDE) {
+                let lines = core::array::from_fn(|n| &d[(i + n) * COLUMNS..][..COLUMNS]);
+                turn(lines, [&[]; SIDE], &mut states[ROWS * t + i..], NR);
+            }
+            let mut ordinary = true;
+            for row in states.as_chunks_mut::<NR>().0 {
+                let c = row[ROWS * t..].first_chunk_mut::<ROWS>().expect("64 columns");
+                if self.fda.out == out::F16_RNE {
+                    *c = from_halves(c);
+                }
+                for c in c {
+                    let magnitude = *c & i32::MAX as u32;
+                    ordinary &= (magnitude >= least) & (magnitude < most) | (magnitude == 0);
+                    // Minus zero is plus zero.
+                    *c = if magnitude == 0 { 0 } else { *c };
+                }
+            }
+            self.hard |= u32::from(!ordinary) << t;
+        }
+    }
+
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn each_length<const OUT: u8>(&mut self, q: &Consts) {
+        match q.block {
+            _ if q.frac_bits > 25 => self.fdas::<OUT, 0, true>(q),
+            4 => self.fdas::<OUT, 4, false>(q),
+            8 => self.fdas::<OUT, 8, false>(q),
+            16 => self.fdas::<OUT, 16, false>(q),
+            32 => self.fdas::<OUT, 32, false>(q),
+            _ => self.fdas::<OUT, 0, false>(q),
+        }
+    }
+
+    /// All steps of all tiles.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn fdas<const OUT: u8, const L: usize, const PAIRS: bool>(&mut self, q: &Consts) {
+        let (l, set) = (q.length::<L>(), self.by.set);
+        let mut buffers = MaybeUninit::uninit();
+        let to = Places::of(&mut buffers);
+        let (c_last, unit) = (self.fda.c_last, self.fda.unit.shape.k);
+        for k in (0..self.tiles.k).step_by(l) {
+            if c_last && k.is_multiple_of(unit) {
+                // FDAs from +0 on, to which c is added then.
+                self.panels.c = self.panels.states;
+                self.panels.states.fill(0);
+            }
+            // SAFETY: the panels hold this step for all tiles, aligned, and states are 8 rows of 64.
+            self.hard |= tiles_of(unsafe { group::<Avx2, OUT, L, PAIRS>(set, &self.step(k), q, 0, to) });
+            if c_last && (k + l).is_multiple_of(unit) {
+                self.add_c();
+            }
+        }
+    }
+
+    /// An IEEE addition; tiles with an infinite result are left out.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn add_c(&mut self) {
+        let Panels { states, c, .. } = &mut *self.panels;
+        for (piece, (states, c)) in states.as_chunks_mut::<ROWS>().0.iter_mut().zip(c.as_chunks::<ROWS>().0).enumerate()
+        {
+            let mut most = 0;
+            for j in 0..ROWS {
+                states[j] = (f32::from_bits(c[j]) + f32::from_bits(states[j])).to_bits();
+                most = most.max(states[j] & i32::MAX as u32);
+            }
+            self.hard |= u32::from(most >= EXP32 as u32) << (piece % TILES);
+        }
+    }
+
+    /// The same of sums that are rounded down.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn sums<const SUMS: usize, const L: usize>(&mut self, q: &Consts) {
+        let mut buffers = [const { MaybeUninit::uninit() }; SUMS];
+        let to = buffers.each_mut().map(Places::of);
+        for k in (0..self.tiles.k).step_by(q.length::<L>()) {
+            // SAFETY: as above.
+            self.hard |= tiles_of(unsafe { round_down::group::<Avx2, SUMS, L>(self.by.set, &self.step(k), q, 0, &to) });
+        }
+    }
+
+    /// The step that begins at position `k`.
+    fn step(&mut self, k: usize) -> Step {
+        let Panels { rows, columns, states, .. } = &mut *self.panels;
+        Step {
+            a_val: core::ptr::null(),
+            b_val: core::ptr::null(),
+            a_val32: columns.values.as_flattened().as_flattened()[k * MR..].as_ptr(),
+            b_val32: rows.values.as_flattened()[k..].as_ptr().cast(),
+            a_exp: columns.bytes.as_flattened()[k * MR..].as_ptr(),
+            b_exp: rows.bytes[k..].as_ptr().cast(),
+            a_sign: core::ptr::null(),
+            b_sign: core::ptr::null(),
+            a_wide: core::ptr::null(),
+            b_wide: core::ptr::null(),
+            a_fixed: Lines::NONE,
+            b_fixed: Lines::NONE,
+            c: states.as_mut_ptr().cast(),
+            vectors: self.tiles.count,
+            apart: [16 * FLAT, 16 * DEPTH],
+        }
+    }
+
+    /// D's codes, row by row.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn end(&mut self) {
+        let half = self.fda.out == out::F16_RNE;
+        let states = self.panels.states.as_chunks::<NR>().0;
+        for t in 0..self.tiles.count {
+            let lines: [&[u32; ROWS]; COLUMNS] = array_of(|j| states[j][ROWS * t..].first_chunk().expect("64 columns"));
+            if !half {
+                if let Results::Words(d) = &mut self.tiles.d {
+                    turn(lines.map(|line| &line[..]), [&[]; SIDE], &mut d[t], COLUMNS);
+                }
+                continue;
+            }
+            let codes: [[u16; ROWS]; COLUMNS] = array_of(|j| to_halves(lines[j]));
+            let lines = array_of(|j| &codes[j][..]);
+            match &mut self.tiles.d {
+                Results::Words(d) => _ = turn(lines, [&[]; SIDE], &mut d[t], COLUMNS),
+                Results::Halves(d) => _ = turn_halves(lines, &mut d[t], COLUMNS),
+            }
+        }
+    }
+}
+
+/// Words of 16 bits and others as their upper halves.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn side_by_side([lower, upper]: &[[i16; 16]; 2]) -> [u32; 16] {
+    let mut to = [0; 16];
+    // SAFETY: 16 halves each, and 16 words.
+    unsafe {
+        let (x, y) = (_mm256_loadu_si256(lower.as_ptr().cast()), _mm256_loadu_si256(upper.as_ptr().cast()));
+        let (even, odd) = (_mm256_unpacklo_epi16(x, y), _mm256_unpackhi_epi16(x, y));
+        let to = to.as_mut_ptr().cast::<__m256i>();
+        _mm256_storeu_si256(to, _mm256_permute2x128_si256::<0x20>(even, odd));
+        _mm256_storeu_si256(to.add(1), _mm256_permute2x128_si256::<0x31>(even, odd));
+    }
+    to
+}
+
+/// The f32 codes of f16's.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn from_halves(codes: &[u32; 16]) -> [u32; 16] {
+    let (narrow, mut to) = (codes.map(|x| x as u16), [0; 16]);
+    for (from, to) in narrow.as_chunks::<8>().0.iter().zip(to.as_chunks_mut::<8>().0) {
+        // SAFETY: eight halves, and eight words.
+        unsafe {
+            let x = _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast()));
+            _mm256_storeu_ps(to.as_mut_ptr().cast(), x);
+        }
+    }
+    to
+}
+
+/// The f16 codes of f32's that are f16's numbers.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn to_halves(codes: &[u32; 16]) -> [u16; 16] {
+    let mut to = [0u16; 16];
+    for (from, to) in codes.as_chunks::<8>().0.iter().zip(to.as_chunks_mut::<8>().0) {
+        // SAFETY: eight words, and eight halves.
+        unsafe {
+            let x = _mm256_loadu_ps(from.as_ptr().cast());
+            _mm_storeu_si128(to.as_mut_ptr().cast(), _mm256_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(x));
+        }
+    }
+    to
+}
