@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "elements are reached by strides; every view proves its bounds when it is made")]
 
 use crate::error::Error;
+use crate::types::{E2M1, E2M3, E3M2, E4M3Fnuz, E5M2Fnuz, Tf32};
 use core::any::TypeId;
 use core::fmt;
 use core::marker::PhantomData;
@@ -262,12 +263,14 @@ impl<'a, T> Rows<'a, T> {
 }
 
 /// That a number lies in memory as its code does. The crates of `f16`, `bf16` and the fp8 types promise it: each is
-/// transparent over an integer that holds its bits.
+/// transparent over an integer that holds its bits. So are this crate's own types.
 const fn is_like<T, U>() -> bool {
     size_of::<T>() == size_of::<U>() && align_of::<T>() == align_of::<U>()
 }
 
-const _: () = assert!(is_like::<f32, u32>() && is_like::<f64, u64>());
+const _: () = assert!(is_like::<f32, u32>() && is_like::<f64, u64>() && is_like::<Tf32, u32>());
+const _: () = assert!(is_like::<E5M2Fnuz, u8>() && is_like::<E4M3Fnuz, u8>() && is_like::<E2M1, u8>());
+const _: () = assert!(is_like::<E3M2, u8>() && is_like::<E2M3, u8>());
 #[cfg(feature = "half")]
 const _: () = assert!(is_like::<half::f16, u16>() && is_like::<half::bf16, u16>());
 #[cfg(feature = "float8")]
@@ -284,7 +287,16 @@ fn are_words<T: 'static, U: 'static>() -> bool {
     #[cfg(feature = "float8")]
     let float =
         float || ((is(TypeId::of::<float8::F8E4M3>()) || is(TypeId::of::<float8::F8E5M2>())) && is(TypeId::of::<u8>()));
+    let own = [
+        TypeId::of::<E5M2Fnuz>(),
+        TypeId::of::<E4M3Fnuz>(),
+        TypeId::of::<E3M2>(),
+        TypeId::of::<E2M3>(),
+        TypeId::of::<E2M1>(),
+    ];
     float
+        || (is(TypeId::of::<Tf32>()) && is(TypeId::of::<u32>()))
+        || (own.into_iter().any(is) && is(TypeId::of::<u8>()))
 }
 
 /// Elements as integers of their size, where they are numbers whose codes are their bits in memory.

@@ -228,8 +228,8 @@ impl<'a, D: Format> Gemm<'a, D> {
     }
 
     /// The kernel for products of `rows` rows: packing B is most of the work of few, so some units have another kernel
-    /// for up to eight. Small products may be computed side by side, by the kernel for many rows, and a
-    /// matrix by a vector as a vector by a matrix, by the kernel for one row.
+    /// for up to eight. Products of a few tiles of 16 x 8 may be computed tile by tile, by another one still, and many
+    /// rows by a few columns as a few rows by many columns, by the kernel for that.
     pub fn kernel_for(&self, rows: usize) -> KernelChoice {
         simd::choice(self.unit, self.isa, rows)
     }
@@ -461,9 +461,10 @@ impl<A: Format, B: Format, D: Format> Batch for Stack<'_, A, B, D> {
     }
 }
 
-/// Numbers of at most 16 bits as their codes, where those are the bits in memory.
+/// Numbers of at most 32 bits as their codes, where those are the bits in memory.
 fn codes<T: Format>(numbers: &[T]) -> Option<DenseCodes<'_>> {
-    words(numbers).map(DenseCodes::Half).or_else(|| words(numbers).map(DenseCodes::Byte))
+    let narrow = || words(numbers).map(DenseCodes::Byte).or_else(|| words(numbers).map(DenseCodes::Word));
+    words(numbers).map(DenseCodes::Half).or_else(narrow)
 }
 
 /// Room for a result, in zeros.

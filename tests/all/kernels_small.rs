@@ -12,10 +12,15 @@ use ndarray::{Array2, Array3};
 
 const BF16: &str = "hopper/mma.m16n8k16.f32.bf16.bf16.f32";
 
+/// The fast sets of this machine.
+fn sets() -> impl Iterator<Item = Isa> {
+    Isa::ALL.iter().copied().filter(|isa| *isa != Isa::Reference && isa.is_available())
+}
+
 /// A batch is the reference.
 fn check<A: Format, B: Format>(unit: &Unit, a: &Array3<A>, b: &Array3<B>, case: &str) {
     let want = Gemm::on(unit).isa(Isa::Reference).run_batch(a, b).unwrap().map(|x: &f32| x.to_bits());
-    for isa in [Isa::Avx512, Isa::Avx2, Isa::Portable].into_iter().filter(|isa| isa.is_available()) {
+    for isa in sets() {
         let found = Gemm::on(unit).isa(isa).run_batch(a, b).unwrap().map(|x: &f32| x.to_bits());
         assert_eq!(found, want, "{unit} on {isa}: {case}");
     }
@@ -199,10 +204,15 @@ fn largest_sums_of_small_tiles_are_the_references() {
         {
             let a = Array2::from_elem((16, k), f16::from_bits(0x3FFF ^ sign));
             let b = Array2::from_elem((k, 8), f16::from_bits(0x3FFF));
-            let found: Array2<f32> = unit.mma(&a, &b, &Array2::from_elem((16, 8), f32::from_bits(c))).unwrap();
             let codes = |x: &Array2<f16>| x.iter().map(|x| x.to_bits().into()).collect::<Vec<u64>>();
             let want = unit.mma_bits(&codes(&a), &codes(&b), &vec![c.into(); 128]).unwrap();
-            assert_eq!(found.iter().map(|x| x.to_bits().into()).collect::<Vec<u64>>(), want, "{name}, {c:x}");
+            let c = Array2::from_elem((16, 8), f32::from_bits(c));
+            let bits = |x: Array2<f32>| x.iter().map(|x| x.to_bits().into()).collect::<Vec<u64>>();
+            assert_eq!(bits(unit.mma(&a, &b, &c).unwrap()), want, "{name}, {}", c[[0, 0]]);
+            for isa in sets() {
+                let gemm = Gemm::on(&unit).isa(isa).plan(Plan::in_order().start(Start::C)).beta(1.0).c(&c);
+                assert_eq!(bits(gemm.run_as(&a, &b).unwrap()), want, "{name} on {isa}, {}", c[[0, 0]]);
+            }
         }
     }
 }
@@ -223,7 +233,7 @@ fn check_written<D: Format>(name: &str) {
         let (mut want, mut found, mut workspace) = (blank.clone(), blank, Workspace::new());
         Gemm::on(&unit).isa(Isa::Reference).run_batch_into(&a, &b, &mut want, &mut workspace).unwrap();
         let bits = |x: &Array3<D>| x.mapv(D::to_bits);
-        for isa in [Isa::Avx512, Isa::Avx2, Isa::Portable].into_iter().filter(|isa| isa.is_available()) {
+        for isa in sets() {
             Gemm::on(&unit).isa(isa).run_batch_into(&a, &b, &mut found, &mut workspace).unwrap();
             assert_eq!(bits(&found), bits(&want), "{name} on {isa}: {count} of {m} rows, {special:?}");
         }

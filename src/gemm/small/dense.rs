@@ -17,6 +17,7 @@ pub(in super::super) struct Dense<'a> {
 pub(in super::super) enum DenseCodes<'a> {
     Byte(&'a [u8]),
     Half(&'a [u16]),
+    Word(&'a [u32]),
 }
 
 /// The same to write to.
@@ -30,6 +31,7 @@ impl<'a> DenseCodes<'a> {
         match self {
             Self::Byte(codes) => codes.len(),
             Self::Half(codes) => codes.len(),
+            Self::Word(codes) => codes.len(),
         }
     }
 
@@ -37,23 +39,26 @@ impl<'a> DenseCodes<'a> {
         match self {
             Self::Byte(codes) => Self::Byte(&codes[at]),
             Self::Half(codes) => Self::Half(&codes[at]),
+            Self::Word(codes) => Self::Word(&codes[at]),
         }
     }
 
-    /// As words of 16 bits, in `room` where they are not.
-    fn halves(self, room: &'a mut [u16]) -> &'a [u16] {
+    /// As a tile's, in `room` where they are bytes.
+    fn tile(self, room: &'a mut [u16]) -> TileCodes<'a> {
         let codes = match self {
-            Self::Half(codes) => return codes,
+            Self::Word(codes) => return TileCodes::Words(codes),
+            Self::Half(codes) => return TileCodes::Halves(codes),
             Self::Byte(codes) => codes,
         };
         room.iter_mut().zip(codes).for_each(|(to, &x)| *to = x.into());
-        &room[..codes.len()]
+        TileCodes::Halves(&room[..codes.len()])
     }
 
     fn prefetch(self) {
         match self {
             Self::Byte(codes) => prefetch(codes),
             Self::Half(codes) => prefetch(codes),
+            Self::Word(codes) => prefetch(codes),
         }
     }
 }
@@ -111,12 +116,12 @@ impl Group {
         let mut ahead = far.then(|| [a.ahead(AHEAD), b.ahead(AHEAD)]);
         for first in (0..count * parts).step_by(TILES) {
             let there = TILES.min(count * parts - first);
-            let (mut of_a, mut of_b): ([&[u16]; TILES], [&[u16]; TILES]) = ([&[]; TILES], [&[]; TILES]);
+            let (mut of_a, mut of_b) = ([TileCodes::Halves(&[]); TILES], [TileCodes::Halves(&[]); TILES]);
             for (tile, room) in of_a.iter_mut().zip(&mut self.a).take(there) {
-                *tile = a.take().halves(&mut room.halves);
+                *tile = a.take().tile(&mut room.halves);
             }
             for (tile, room) in of_b.iter_mut().zip(&mut self.b).take(there) {
-                *tile = b.take().halves(&mut room.halves);
+                *tile = b.take().tile(&mut room.halves);
             }
             for pieces in ahead.iter_mut().flatten() {
                 (0..TILES).for_each(|_| pieces.take().prefetch());
@@ -128,14 +133,7 @@ impl Group {
                 DenseMut::Half(d) => Results::Halves(take(d, there)?),
                 DenseMut::Single(d) => Results::Words(take(d, there)?),
             };
-            let left = kernel.run(&mut Tiles {
-                count: there,
-                k,
-                from_c: false,
-                a: of_a.map(TileCodes::Halves),
-                b: of_b.map(TileCodes::Halves),
-                d: results,
-            });
+            let left = kernel.run(&mut Tiles { count: there, k, from_c: false, a: of_a, b: of_b, d: results });
             match &d {
                 DenseMut::Half(d) if far => expect(d, there),
                 DenseMut::Single(d) if far => expect(d, there),

@@ -451,18 +451,12 @@ impl Run<'_, '_> {
         }
     }
 
-    /// An IEEE addition; tiles with an infinite result are left out.
+    /// An IEEE addition of finite numbers; of these sums none is so large that it could overflow.
     #[target_feature(enable = "avx2,fma,f16c")]
     fn add_c(&mut self) {
         let Panels { states, c, .. } = &mut *self.panels;
-        for (piece, (states, c)) in states.as_chunks_mut::<ROWS>().0.iter_mut().zip(c.as_chunks::<ROWS>().0).enumerate()
-        {
-            let mut most = 0;
-            for j in 0..ROWS {
-                states[j] = (f32::from_bits(c[j]) + f32::from_bits(states[j])).to_bits();
-                most = most.max(states[j] & i32::MAX as u32);
-            }
-            self.hard |= u32::from(most >= EXP32 as u32) << (piece % TILES);
+        for (sum, c) in states.iter_mut().zip(c) {
+            *sum = (f32::from_bits(*c) + f32::from_bits(*sum)).to_bits();
         }
     }
 
@@ -506,17 +500,15 @@ impl Run<'_, '_> {
         let states = self.panels.states.as_chunks::<NR>().0;
         for t in 0..self.tiles.count {
             let lines: [&[u32; ROWS]; COLUMNS] = array_of(|j| states[j][ROWS * t..].first_chunk().expect("64 columns"));
-            if !half {
-                if let Results::Words(d) = &mut self.tiles.d {
-                    turn(lines.map(|line| &line[..]), [&[]; SIDE], &mut d[t], COLUMNS);
-                }
-                continue;
-            }
-            let codes: [[u16; ROWS]; COLUMNS] = array_of(|j| to_halves(lines[j]));
-            let lines = array_of(|j| &codes[j][..]);
+            let codes: [[u16; ROWS]; COLUMNS] =
+                if half { array_of(|j| to_halves(lines[j])) } else { [[0; ROWS]; COLUMNS] };
+            let halves = array_of(|j| &codes[j][..]);
             match &mut self.tiles.d {
-                Results::Words(d) => _ = turn(lines, [&[]; SIDE], &mut d[t], COLUMNS),
-                Results::Halves(d) => _ = turn_halves(lines, &mut d[t], COLUMNS),
+                Results::Words(d) if half => _ = turn(halves, [&[]; SIDE], &mut d[t], COLUMNS),
+                Results::Words(d) => _ = turn(array_of(|j| &lines[j][..]), [&[]; SIDE], &mut d[t], COLUMNS),
+                Results::Halves(d) if half => _ = turn_halves(halves, &mut d[t], COLUMNS),
+                // Codes of f32 do not fit.
+                Results::Halves(_) => self.hard |= 1 << t,
             }
         }
     }
