@@ -35,7 +35,6 @@ pub(crate) const TILES_OF_PRODUCT: usize = 8;
 
 /// Tiles of one size, side by side: all have 16 rows and 8 columns, some of which nobody may want.
 #[derive(Debug)]
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no kernel elsewhere computes tiles"))]
 pub(crate) struct Tiles<'a> {
     /// How many there are, at least one; those that are not there are others again.
     pub(crate) count: usize,
@@ -53,7 +52,6 @@ pub(crate) struct Tiles<'a> {
 
 /// Codes of an operand: of formats of at most 16 bits, or of more.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no kernel elsewhere computes tiles"))]
 pub(crate) enum TileCodes<'a> {
     Halves(&'a [u16]),
     Words(&'a [u32]),
@@ -71,7 +69,6 @@ impl TileCodes<'_> {
 
 /// Codes of D, row by row; halves, of formats of 16 bits, where they are read by nobody.
 #[derive(Debug)]
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no kernel elsewhere computes tiles"))]
 pub(crate) enum Results<'a> {
     Words(&'a mut [[u32; ROWS * COLUMNS]]),
     Halves(&'a mut [[u16; ROWS * COLUMNS]]),

@@ -25,7 +25,7 @@ impl<D> Gemm<'_, D> {
     ) -> Option<[Codes<'s>; 2]> {
         let (unit, [a, b]) = (self.unit, sources);
         let ([rows, _], [_, columns]) = (a.shape(), b.shape());
-        let tall = rows >= ROWS && rows >= 4 * columns;
+        let tall = rows >= ROWS && rows / 4 >= columns;
         let symmetric = unit.a == unit.b;
         let as_it_is = |format: &Option<FormatSpec>| format.is_none_or(|format| format == unit.a);
         let plain = request.formats.iter().all(as_it_is) && self.is_plain(request) && schedule.is_one_chain();
