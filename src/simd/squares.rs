@@ -32,21 +32,28 @@ pub(crate) fn turn<T: Word>(columns: [&[T]; SIDE], next: [&[T]; SIDE], into: &mu
     rows
 }
 
-/// The same of words of 16 bits, which stay that: whole squares, as far as the columns go.
+/// The same of codes of 16 or 32 bits, which stay as wide as they are.
 ///
 /// # Panics
 /// As [`turn`].
-#[inline]
-pub(crate) fn turn_halves(columns: [&[u16]; SIDE], into: &mut [u16], ld: usize) -> usize {
+#[inline(always)]
+pub(crate) fn turn_as_wide<T: Word>(columns: [&[T]; SIDE], into: &mut [T], ld: usize) -> usize {
+    const { assert!(matches!(size_of::<T>(), 2 | 4)) };
     let rows = columns[0].len() / SIDE * SIDE;
     assert!(columns.iter().all(|column| column.len() >= rows));
     assert!(rows == 0 || (ld >= SIDE && (rows - 1) * ld + SIDE <= into.len()));
     for i in (0..rows).step_by(SIDE) {
-        // SAFETY: all columns have eight words from `i` on, and `into` eight of eight rows. SSE2 is part of x86-64.
+        // SAFETY: `Word`s are plain unsigned integers, here of 16 or 32 bits. All columns have eight codes from `i` on, and `into`
+        // eight of eight rows. SSE2 is part of x86-64.
         unsafe {
-            let rows = rows_of_halves(array_of(|j| _mm_loadu_si128(columns[j].as_ptr().add(i).cast())));
+            let (from, to) = (array_of(|j| columns[j].as_ptr().add(i)), into.as_mut_ptr().add(i * ld));
+            if size_of::<T>() == 4 {
+                square(from, to.cast(), ld);
+                continue;
+            }
+            let rows = rows_of_halves(array_of(|j| _mm_loadu_si128(from[j].cast())));
             for (k, row) in rows.into_iter().enumerate() {
-                _mm_storeu_si128(into.as_mut_ptr().add((i + k) * ld).cast(), row);
+                _mm_storeu_si128(to.add(k * ld).cast(), row);
             }
         }
     }

@@ -101,12 +101,8 @@ impl Fda {
         // Where values are f32, those below its normal numbers are packed as zeros: their products must lie below
         // `2^(e_max - F)`. They are below `2^(top - 125)`, of the other operand's top, and e_max is at least both tops
         // less 31, or the wide kernel has the step. The other top is then 120 at most, for together they are up to 50.
-        (q, fast && (!self.aligned || a.top.min(b.top) >= self.lowest_top()))
-    }
-
-    /// Below which top of an operand products aligned one by one take the wide kernel.
-    pub(super) fn lowest_top(&self) -> i32 {
-        (self.frac_bits as i32 - 94).max(-70)
+        let lowest = (self.frac_bits as i32 - 94).max(-70);
+        (q, fast && (!self.aligned || a.top.min(b.top) >= lowest))
     }
 
     /// What does not change over a product whose exponents reach up to `top`, and whether the fast kernel takes it.

@@ -7,7 +7,7 @@
 use super::{Places, group, round_down};
 use crate::format::FormatSpec;
 use crate::gemm::small::{COLUMNS, DEPTH, ROWS, Results, TILES, TileCodes, Tiles};
-use crate::simd::buffer::Plain;
+use crate::simd::buffer::Buffer;
 use crate::simd::decode::{Decoder, LOW, Reading};
 use crate::simd::fda::fixed::Lines;
 use crate::simd::fda::small::tiles_of;
@@ -15,13 +15,13 @@ use crate::simd::fda::step::{Consts, EXP32, Step};
 use crate::simd::fda::{Fda, MR, NR, Reach, Set, fits_f32, out, same};
 use crate::simd::ops::array_of;
 use crate::simd::sixteen::Sixteen;
-use crate::simd::squares::{SIDE, turn, turn_halves};
+use crate::simd::squares::{SIDE, turn, turn_as_wide};
 use crate::simd::wide::in_order;
 use crate::simd::{Avx2, Isa};
-use crate::view::Rows;
+use crate::view::{Rows, Word};
 use core::arch::x86_64::*;
 use core::cell::RefCell;
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 
 /// Exponents that a window spans.
 const WINDOW: i16 = 32;
@@ -34,58 +34,12 @@ const _: () = assert!(ROWS == 16 && COLUMNS == MR && TILES * ROWS == NR && SIDE 
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Side<const N: usize> {
-    halves: [[u16; 16]; N],
-    words: [[u32; 16]; N],
     values: [[[f32; 16]; N]; TILES],
     exponents: [[[i16; 16]; N]; TILES],
     /// For the search for e_max: a byte of each word for a tile.
     bytes: [[u32; 16]; N],
-}
-
-/// Codes as wide as their format is.
-trait Code: Plain + Into<u32> {
-    const ZERO: Self;
-
-    /// Columns of codes, as many in each, as rows, `ld` apart, as far as these go by eight. How far that is.
-    fn turn(columns: [&[Self]; SIDE], to: &mut [Self], ld: usize) -> usize;
-
-    /// Where they are put, of two places.
-    fn of<'a, const N: usize>(halves: &'a mut [[u16; 16]; N], words: &'a mut [[u32; 16]; N])
-    -> &'a mut [[Self; 16]; N];
-}
-
-impl Code for u16 {
-    const ZERO: Self = 0;
-
-    #[inline(always)]
-    fn turn(columns: [&[Self]; SIDE], to: &mut [Self], ld: usize) -> usize {
-        turn_halves(columns, to, ld)
-    }
-
-    #[inline(always)]
-    fn of<'a, const N: usize>(
-        halves: &'a mut [[u16; 16]; N],
-        _words: &'a mut [[u32; 16]; N],
-    ) -> &'a mut [[Self; 16]; N] {
-        halves
-    }
-}
-
-impl Code for u32 {
-    const ZERO: Self = 0;
-
-    #[inline(always)]
-    fn turn(columns: [&[Self]; SIDE], to: &mut [Self], ld: usize) -> usize {
-        turn(columns, [&[]; SIDE], to, ld)
-    }
-
-    #[inline(always)]
-    fn of<'a, const N: usize>(
-        _halves: &'a mut [[u16; 16]; N],
-        words: &'a mut [[u32; 16]; N],
-    ) -> &'a mut [[Self; 16]; N] {
-        words
-    }
+    /// As wide as a tile has them. The last, for the arrays before are loaded as aligned ones.
+    codes: Buffer,
 }
 
 /// What a group is computed in.
@@ -100,20 +54,26 @@ struct Panels {
     c: [u32; MR * NR],
 }
 
+/// Vectors of these are loaded as aligned ones.
+const _: () = {
+    assert!(offset_of!(Side<FLAT>, values).is_multiple_of(64) && offset_of!(Side<DEPTH>, values).is_multiple_of(64));
+    assert!(offset_of!(Side<DEPTH>, bytes).is_multiple_of(64) && offset_of!(Panels, states).is_multiple_of(64));
+};
+
 impl<const N: usize> Side<N> {
-    const EMPTY: Self = Self {
-        halves: [[0; 16]; N],
-        words: [[0; 16]; N],
-        values: [[[0.0; 16]; N]; TILES],
-        exponents: [[[LOW; 16]; N]; TILES],
-        bytes: [[0; 16]; N],
-    };
+    /// Room for the largest tiles.
+    fn new() -> Self {
+        let mut codes = Buffer::default();
+        codes.room::<u32>(16 * N);
+        let (values, exponents) = ([[[0.0; 16]; N]; TILES], [[[LOW; 16]; N]; TILES]);
+        Self { values, exponents, bytes: [[0; 16]; N], codes }
+    }
 
     /// Reads some rows of codes, in some order, for tile `t`; whether all are finite.
     #[inline(always)]
-    fn read<T: Code>(&mut self, by: &Reader, t: usize, from: usize, order: &[usize], n: usize) -> bool {
-        let Self { halves, words, values, exponents, .. } = self;
-        let codes = Rows::of(T::of(halves, words).as_flattened(), 16);
+    fn read<T: Word + Into<u32>>(&mut self, by: &Reader, t: usize, from: usize, order: &[usize], n: usize) -> bool {
+        let Self { codes, values, exponents, .. } = self;
+        let codes = Rows::of(codes.view::<T>(), 16);
         let to = (&mut values[t][from..from + n], &mut exponents[t][from..from + n]);
         by.sixteen.read(&codes, [from, 0], order, to).is_some()
     }
@@ -173,8 +133,8 @@ impl<const N: usize> Side<N> {
 
 thread_local! {
     static PANELS: RefCell<Box<Panels>> = RefCell::new(Box::new(Panels {
-        rows: Side::EMPTY,
-        columns: Side::EMPTY,
+        rows: Side::new(),
+        columns: Side::new(),
         states: [0; MR * NR],
         c: [0; MR * NR],
     }));
@@ -259,7 +219,8 @@ impl Run<'_, '_> {
         let Panels { rows, columns, .. } = &mut *self.panels;
         let tops = [rows.top(&by.a, k, tiles), columns.top(&by.b, flat, tiles)];
         let (q, fast) = fda.consts_of(tops[0] + tops[1], false);
-        if !fast || tops[0].min(tops[1]) < fda.lowest_top() {
+        // Numbers below the normal f32s are themselves here, not zeros, so that no top is too low for them.
+        if !fast {
             self.hard = !0;
             return;
         }
@@ -305,15 +266,14 @@ impl Run<'_, '_> {
 
     /// A, each position's rows side by side; whether all are finite.
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn read_rows<T: Code>(&mut self, t: usize, a: &[T]) -> bool {
+    fn read_rows<T: Word + Into<u32>>(&mut self, t: usize, a: &[T]) -> bool {
         let (by, k, step) = (self.by, self.tiles.k, self.fda.unit.shape.k);
-        let Side { halves, words, .. } = &mut self.panels.rows;
-        let to = T::of(halves, words);
+        let to = self.panels.rows.codes.view_mut::<T>();
         for half in [0, SIDE] {
             let lines: [&[T]; SIDE] = array_of(|i| &a[(half + i) * k..][..k]);
-            let done = T::turn(lines, &mut to.as_flattened_mut()[half..], 16);
+            let done = turn_as_wide(lines, &mut to[half..], 16);
             for p in done..k {
-                (0..SIDE).for_each(|i| to[p][half + i] = lines[i][p]);
+                (0..SIDE).for_each(|i| to[16 * p + half + i] = lines[i][p]);
             }
         }
         // No closures around large bodies: what is not inlined loses the instruction set.
@@ -326,10 +286,9 @@ impl Run<'_, '_> {
 
     /// B, by FDA, column and position; whether all are finite.
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn read_columns<T: Code>(&mut self, t: usize, b: &[T]) -> bool {
+    fn read_columns<T: Word + Into<u32> + Default>(&mut self, t: usize, b: &[T]) -> bool {
         let (by, k, step, l) = (self.by, self.tiles.k, self.fda.unit.shape.k, self.fda.block);
-        let Side { halves, words, .. } = &mut self.panels.columns;
-        let to = T::of(halves, words).as_flattened_mut();
+        let to = self.panels.columns.codes.view_mut::<T>();
         let line = |p: usize| {
             let place = if by.order.is_empty() { p } else { p / step * step + by.order[p % step] };
             &b[place * COLUMNS..][..COLUMNS]
@@ -337,7 +296,7 @@ impl Run<'_, '_> {
         if l >= SIDE {
             for s in (0..k).step_by(l) {
                 for from in (0..l).step_by(SIDE) {
-                    T::turn(array_of(|i| line(s + from + i)), &mut to[s * MR + from..], l);
+                    turn_as_wide(array_of(|i| line(s + from + i)), &mut to[s * MR + from..], l);
                 }
             }
         } else {
@@ -348,7 +307,7 @@ impl Run<'_, '_> {
         }
         // An odd K ends within the last sixteen.
         let flat = (k * MR).div_ceil(16);
-        to[k * MR..16 * flat].fill(T::ZERO);
+        to[k * MR..16 * flat].fill(T::default());
         self.panels.columns.read::<T>(&by.b, t, 0, &[], flat)
     }
 
@@ -506,7 +465,7 @@ impl Run<'_, '_> {
             match &mut self.tiles.d {
                 Results::Words(d) if half => _ = turn(halves, [&[]; SIDE], &mut d[t], COLUMNS),
                 Results::Words(d) => _ = turn(array_of(|j| &lines[j][..]), [&[]; SIDE], &mut d[t], COLUMNS),
-                Results::Halves(d) if half => _ = turn_halves(halves, &mut d[t], COLUMNS),
+                Results::Halves(d) if half => _ = turn_as_wide(halves, &mut d[t], COLUMNS),
                 // Codes of f32 do not fit.
                 Results::Halves(_) => self.hard |= 1 << t,
             }
