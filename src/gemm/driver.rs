@@ -431,7 +431,7 @@ fn copy(mut to: ArrayViewMut1<'_, u8>, from: ArrayView1<'_, u8>) {
 }
 
 /// Room for a panel's codes, as wide as the format asks; zeroed where not all of it will be written.
-fn room(codes: &mut Staged, size: usize, wide: bool, zeroed: bool) {
+pub(super) fn room(codes: &mut Staged, size: usize, wide: bool, zeroed: bool) {
     fn sized<T: Clone + Default>(codes: &mut Vec<T>, size: usize, zeroed: bool) {
         if zeroed {
             codes.clear();

@@ -15,6 +15,7 @@ mod explain;
 pub(crate) mod kernel;
 mod linalg;
 pub mod metrics;
+mod one_tile;
 mod operand;
 mod plan;
 mod plan_text;

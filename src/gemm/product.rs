@@ -140,14 +140,25 @@ impl<D> Gemm<'_, D> {
         batch: &mut dyn Batch,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
-        let (small, count) = (self.compute_small(request, batch, workspace)?, batch.count());
-        let one = |t: usize| {
-            batch.product(t, &mut |sources, sink| self.compute_one(request, sources, false, sink, workspace))
+        let hard = self.compute_small(request, batch, workspace)?;
+        let (mut left, mut all);
+        let products: &mut dyn Iterator<Item = usize> = match hard {
+            Some(hard) => {
+                left = hard.into_iter();
+                &mut left
+            }
+            None => {
+                all = 0..batch.count();
+                &mut all
+            }
         };
-        match small {
-            Some(hard) => hard.into_iter().try_for_each(one),
-            None => (0..count).try_for_each(one),
+        if self.compute_one_tile(request, batch, products, workspace)? {
+            return Ok(());
         }
+        for t in products {
+            batch.product(t, &mut |sources, sink| self.compute_one(request, sources, false, sink, workspace))?;
+        }
+        Ok(())
     }
 
     /// Runs a product block by block; or, `turned`, one of B^T by A^T.

@@ -243,15 +243,21 @@ impl<D> Gemm<'_, D> {
         outcome.map(Some)
     }
 
-    /// Whether the product is nothing but the unit's steps on its own formats.
+    /// Whether small tiles may do.
     fn takes_tiles(&self, request: &Request<'_>) -> bool {
         let unit = self.unit;
+        let narrow = unit.a.storage_bits <= 32 && unit.b.storage_bits <= 32;
+        narrow && self.is_steps_alone(request)
+    }
+
+    /// Whether D is nothing but steps of a unit without block scales, from +0 or from a C of the unit's format.
+    pub(super) fn is_steps_alone(&self, request: &Request<'_>) -> bool {
+        let unit = self.unit;
         let unscaled = unit.scale.is_none() && self.block_scales.is_none();
-        let narrow = unit.a.storage_bits <= 32 && unit.b.storage_bits <= 32 && unscaled;
         let at_c = self.plan.start == Start::C && self.beta == 1.0;
         let of_c = |(_, spec): &(_, _)| *spec == unit.c && unit.c == unit.d;
         let starts = self.is_plain(request) || (self.is_whole(request) && at_c && self.c.as_ref().is_some_and(of_c));
-        narrow && starts && self.progress.is_none() && self.alpha == 1.0 && request.out == unit.d
+        unscaled && starts && self.progress.is_none() && self.alpha == 1.0 && request.out == unit.d
     }
 
     /// Whether all of D is the unit's steps from +0 on, times alpha at most.

@@ -2,6 +2,7 @@
 
 use super::driver::Buffers;
 use super::kernel::Kernel;
+use super::one_tile;
 use super::small::Group;
 use crate::error::Error;
 use crate::simd::{self, Isa};
@@ -16,6 +17,7 @@ pub struct Workspace {
     pub(super) narrow: Buffers<f32>,
     pub(super) wide: Buffers<f64>,
     pub(super) group: Option<Box<Group>>,
+    pub(super) one_tile: one_tile::Buffers,
     /// The kernels used last, one for each class of rows.
     kernels: [Option<Chosen<Arc<dyn Kernel>>>; simd::ROW_CLASSES],
     /// The kernel that computes small tiles, if there is one.

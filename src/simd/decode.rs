@@ -216,14 +216,6 @@ impl Decoder {
         Element { value, exponent, flags: flags(value) }
     }
 
-    /// The value of an element, the exponent that alignment sees, and flags.
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    pub(super) fn value(&self, code: u64) -> (f32, i16, u8) {
-        let x = self.element(code);
-        (x.value, x.exponent, x.flags)
-    }
-
     #[inline(always)]
     fn element(&self, code: u64) -> Element {
         if let Some(table) = &self.table {

@@ -12,15 +12,18 @@ mod pack;
 mod pairwise;
 mod set;
 
-use super::buffer::{self, Buffer};
+use super::buffer::{Buffer, Plain};
 use super::decode::{Reading, SPECIAL};
+use super::lanes::each;
 use super::rows::{Block, Body};
 use super::values::NR;
 use super::{Avx2, Avx512, Isa, Sse2};
 use crate::format::{F32, FormatSpec};
+use crate::gemm::Codes;
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel};
 use crate::special::NanRule;
 use crate::unit::Unit;
+use crate::view::{Rows, View, Word};
 use core::fmt::Debug;
 use core::ops::Range;
 use pack::{Fields, Packed, Source};
@@ -82,7 +85,7 @@ struct Scales {
 trait Family: Debug + Send + Sync + Sized + 'static {
     type Body: Body;
     /// What panels hold.
-    type Value: buffer::Plain + Default + Debug;
+    type Value: Plain + Default + Debug;
     /// What steps keep from tile to tile, for its room.
     type Scratch: Default + Debug;
 
@@ -277,7 +280,7 @@ impl<F: Family, S: Set> Job<'_, F, S> {
             let from = &state[(row + r) * columns + column..][..width];
             match <&[u32; NR]>::try_from(from) {
                 // Known to be a whole vector.
-                Ok(from) => *to = from.map(f32::from_bits),
+                Ok(from) => *to = each(*from, f32::from_bits),
                 Err(_) => to.iter_mut().zip(from).for_each(|(d, c)| *d = f32::from_bits(*c)),
             }
         }
@@ -287,7 +290,7 @@ impl<F: Family, S: Set> Job<'_, F, S> {
             let nan = self.kernel.nan;
             let code = |d: f32| if d.is_nan() { nan } else { d.to_bits() };
             match <&mut [u32; NR]>::try_from(&mut *to) {
-                Ok(to) => *to = from.map(code),
+                Ok(to) => *to = each(*from, code),
                 Err(_) => to.iter_mut().zip(from).for_each(|(c, d)| *c = code(*d)),
             }
         }
@@ -380,6 +383,56 @@ impl<F: Family, S: Set> Job<'_, F, S> {
     }
 }
 
+impl<F: Family, S: Set> Tiles<F, S> {
+    /// Packs rows of A.
+    fn pack_rows<T: Word + Into<u32> + Default>(&self, panel: &mut Panel, rows: &Rows<'_, T>) {
+        let (mut to, lines, k) = (panel.take_packed::<Packed>(), panel.lines, panel.k);
+        let groups = lines.div_ceil(MR);
+        self.a.begin::<MR>(&mut to, groups, k);
+        self.set.apart(
+            #[inline(always)]
+            || {
+                self.a.lines(self.set, &mut to, rows, lines);
+                self.a.end::<F, MR>(&mut to, groups, k, &self.family);
+            },
+        );
+        panel.put_packed(to);
+    }
+
+    /// Packs columns of B, position after position.
+    fn pack_columns<T: Plain + Into<u32>>(&self, panel: &mut Panel, codes: &Rows<'_, T>) {
+        let (mut to, lines, k) = (panel.take_packed::<Packed>(), panel.lines, panel.k);
+        let groups = lines.div_ceil(NR);
+        self.b.begin::<NR>(&mut to, groups, k);
+        self.set.apart(
+            #[inline(always)]
+            || {
+                // As codes lie in memory.
+                for from in (0..k).step_by(self.k) {
+                    for group in 0..groups {
+                        let first = group * NR;
+                        self.b.sixteens(
+                            self.set,
+                            &mut to,
+                            group * k + from,
+                            codes,
+                            [from, first],
+                            NR.min(lines - first),
+                        );
+                    }
+                }
+                self.b.end::<F, NR>(&mut to, groups, k, &self.family);
+            },
+        );
+        panel.put_packed(to);
+    }
+
+    /// The same from where they are, if those at a position are together.
+    fn pack_view<T: Plain + Into<u32>>(&self, panel: &mut Panel, view: &View<'_, T>) -> bool {
+        view.rows().map(|codes| self.pack_columns(panel, &codes)).is_some()
+    }
+}
+
 impl<F: Family, S: Set> Kernel for Tiles<F, S> {
     fn name(&self) -> &'static str {
         self.name
@@ -402,17 +455,32 @@ impl<F: Family, S: Set> Kernel for Tiles<F, S> {
     }
 
     fn pack_a(&self, panel: &mut Panel) {
-        self.set.apart(
-            #[inline(always)]
-            || self.a.pack::<F, MR>(panel, &self.family, false),
-        );
+        let codes = core::mem::take(&mut panel.codes);
+        self.pack_rows(panel, &Rows::of(codes.narrow(), panel.k));
+        panel.codes = codes;
+    }
+
+    fn pack_a_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
+        match codes {
+            Codes::U16(view) => view.rows().map(|rows| self.pack_rows(panel, &rows)).is_some(),
+            Codes::U32(view) => view.rows().map(|rows| self.pack_rows(panel, &rows)).is_some(),
+            Codes::U8(_) | Codes::U64(_) => false,
+        }
     }
 
     fn pack_b(&self, panel: &mut Panel) {
-        self.set.apart(
-            #[inline(always)]
-            || self.b.pack::<F, NR>(panel, &self.family, true),
-        );
+        let codes = core::mem::take(&mut panel.codes);
+        self.pack_columns(panel, &Rows::of(codes.narrow(), panel.lines));
+        panel.codes = codes;
+    }
+
+    fn pack_b_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
+        match codes {
+            Codes::U8(view) => self.pack_view(panel, view),
+            Codes::U16(view) => self.pack_view(panel, view),
+            Codes::U32(view) => self.pack_view(panel, view),
+            Codes::U64(_) => false,
+        }
     }
 
     fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, _exact: Exact<'_>) {

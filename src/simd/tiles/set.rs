@@ -1,5 +1,8 @@
 //! What register tiles ask of an instruction set: f32 and f64 in vectors, rounded to nearest even.
 
+use crate::format::F16;
+use crate::simd::decode::from_ieee;
+use crate::simd::lanes::each;
 use crate::simd::ops::{apart, memory, operations};
 use crate::simd::{Avx2, Avx512, Sse2};
 use core::arch::x86_64::*;
@@ -55,6 +58,11 @@ pub(super) trait Set: Copy + Debug + Send + Sync + 'static {
     /// As `load_wide`.
     unsafe fn store_narrow(self, to: *mut f32, x: Self::F64);
 
+    /// The numbers of f16 codes.
+    #[inline(always)]
+    fn halves(self, codes: [u16; 8]) -> [f32; 8] {
+        each(codes, |code| from_ieee(&F16, code.into()))
+    }
     fn splat_f32(self, x: f32) -> Self::F32;
     fn mul_f32(self, x: Self::F32, y: Self::F32) -> Self::F32;
     fn add_f32(self, x: Self::F32, y: Self::F32) -> Self::F32;
@@ -112,6 +120,11 @@ impl Set for Avx512 {
     }
 
     operations! {
+        halves(codes: [u16; 8]) -> [f32; 8] {
+            let mut numbers = [0.0; 8];
+            _mm256_storeu_ps(numbers.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(codes.as_ptr().cast())));
+            numbers
+        }
         splat_f32(x: f32) -> __m512 { _mm512_set1_ps(x) }
         mul_f32(x: __m512, y: __m512) -> __m512 { _mm512_mul_ps(x, y) }
         add_f32(x: __m512, y: __m512) -> __m512 { _mm512_add_ps(x, y) }
@@ -176,6 +189,11 @@ impl Set for Avx2 {
     }
 
     operations! {
+        halves(codes: [u16; 8]) -> [f32; 8] {
+            let mut numbers = [0.0; 8];
+            _mm256_storeu_ps(numbers.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(codes.as_ptr().cast())));
+            numbers
+        }
         splat_f32(x: f32) -> __m256 { _mm256_set1_ps(x) }
         mul_f32(x: __m256, y: __m256) -> __m256 { _mm256_mul_ps(x, y) }
         add_f32(x: __m256, y: __m256) -> __m256 { _mm256_add_ps(x, y) }
