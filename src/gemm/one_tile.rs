@@ -114,22 +114,45 @@ impl OneTile<'_> {
         }
         let exact = |i: usize, j: usize, s: usize, c: u64| exact_step(unit, left, right, [i, j], s, c);
         let run = |d: Lanes<'_>| kernel.run(left, right, 0..k / unit.shape.k, d, &exact);
-        if self.narrow {
-            narrow.clear();
-            narrow.resize(m * n, 0);
-            if let Some(c) = self.c {
-                c.read_narrow([0..m, 0..n], narrow, n);
+        // States in D's own memory, or on their way there.
+        let place = sink.in_place().filter(|(d, ld)| *ld == n && matches!(d, Lanes::Narrow(_)) == self.narrow);
+        match place {
+            Some((Lanes::Narrow(d), _)) => {
+                self.begin_narrow(&mut d[..m * n]);
+                run(Lanes::Narrow(&mut d[..m * n]));
             }
-            run(Lanes::Narrow(narrow));
-            sink.write([0; 2], n, Run::Narrow(narrow));
-        } else {
-            wide.clear();
-            wide.resize(m * n, 0);
-            if let Some(c) = self.c {
-                (0..m).zip(wide.chunks_exact_mut(n)).for_each(|(i, row)| c.read(i, 0, row));
+            Some((Lanes::Wide(d), _)) => {
+                self.begin_wide(&mut d[..m * n]);
+                run(Lanes::Wide(&mut d[..m * n]));
             }
-            run(Lanes::Wide(wide));
-            sink.write([0; 2], n, Run::Wide(wide));
+            None if self.narrow => {
+                narrow.resize(m * n, 0);
+                self.begin_narrow(narrow);
+                run(Lanes::Narrow(narrow));
+                sink.write([0; 2], n, Run::Narrow(narrow));
+            }
+            None => {
+                wide.resize(m * n, 0);
+                self.begin_wide(wide);
+                run(Lanes::Wide(wide));
+                sink.write([0; 2], n, Run::Wide(wide));
+            }
+        }
+    }
+
+    /// The states that steps begin with.
+    fn begin_narrow(&self, states: &mut [u32]) {
+        let [m, n, _] = self.size;
+        match self.c {
+            Some(c) => c.read_narrow([0..m, 0..n], states, n),
+            None => states.fill(0),
+        }
+    }
+
+    fn begin_wide(&self, states: &mut [u64]) {
+        match self.c {
+            Some(c) => states.chunks_exact_mut(self.size[1]).enumerate().for_each(|(i, row)| c.read(i, 0, row)),
+            None => states.fill(0),
         }
     }
 }

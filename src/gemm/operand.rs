@@ -44,7 +44,8 @@ impl<T: Format> Source for View<'_, T> {
     fn codes(&self) -> Option<Codes<'_>> {
         let wide = || self.words::<u64>().map(Codes::U64);
         let narrow = || self.words::<u32>().map(Codes::U32);
-        self.words::<u16>().map(Codes::U16).or_else(narrow).or_else(wide)
+        let bytes = || self.words::<u8>().map(Codes::U8);
+        self.words::<u16>().map(Codes::U16).or_else(narrow).or_else(wide).or_else(bytes)
     }
 }
 

@@ -48,8 +48,9 @@ const fn most_columns(recipe: &Recipe, in_one_piece: bool) -> usize {
         Recipe::Sequential(_) => in_one_piece as usize,
         // Four bits an element: what the transposition costs counts.
         Recipe::GroupScaled(_) => 4,
+        Recipe::Pairwise(p) if p.group >= 4 => 4,
         Recipe::Pairwise(_) => 8,
-        Recipe::Generic(g) if g.exact => 8,
+        Recipe::Generic(g) if g.exact && g.block >= 4 => 8,
         Recipe::Generic(_) | Recipe::RoundDown(_) | Recipe::GroupedRoundDown(_) => 32,
         _ => 0,
     }

@@ -32,7 +32,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
 /// The same for a few rows: of groups of one to three products, whose sums are most of the work, for one.
 pub(crate) fn select_few_rows(unit: &Unit, isa: Isa, rows: usize) -> Option<Arc<dyn Kernel>> {
     let (body, ..) = body(unit)?;
-    let few = limit(isa, if body.group < 4 { [1; 3] } else { [4, 2, 1] });
+    let few = limit(isa, if body.group < 4 { [1; 3] } else { [2, 1, 1] });
     (rows <= few).then(|| select(unit, isa)).flatten()
 }
 

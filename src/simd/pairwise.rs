@@ -27,7 +27,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
 /// The same for a few rows.
 pub(crate) fn select_few_rows(unit: &Unit, isa: Isa, rows: usize) -> Option<Arc<dyn Kernel>> {
     let (body, ..) = body(unit)?;
-    let few = if body.group < 4 { [8, 3, 2] } else { [8, 8, 2] };
+    let few = if body.group < 4 { [3, 3, 1] } else { [4, 6, 2] };
     (rows <= limit(isa, few)).then(|| select(unit, isa)).flatten()
 }
 

@@ -249,14 +249,14 @@ fn few_rows_take_kernels_of_the_same_set() {
         ("hopper/mma.m16n8k16.f32.f16.f16.f32", "aligned, f32 lanes", [4, 4, 2]),
         ("ampere/mma.m16n8k16.f32.f16.f16.f32", "aligned, f32 lanes", [3, 3, 2]),
         ("volta/mma.m8n8k4.f32.f16.f16.f32", "aligned, f32 lanes", [2, 2, 1]),
-        ("cdna2/v_mfma_f32_32x32x8f16", "pairwise", [8, 8, 2]),
-        ("cdna2/v_mfma_f32_32x32x4bf16", "pairwise", [8, 3, 2]),
+        ("cdna2/v_mfma_f32_32x32x8f16", "pairwise", [4, 6, 2]),
+        ("cdna2/v_mfma_f32_32x32x4bf16", "pairwise", [3, 3, 1]),
         ("rtx-blackwell/mma.m16n8k32.f32.e4m3.e4m3.f32", "aligned, f32 lanes", [6, 6, 2]),
         // Its blocks are interleaved.
         ("hopper/mma.m16n8k32.f32.e4m3.e4m3.f32", "aligned, f32 lanes", [4, 4, 2]),
         ("cdna3/v_mfma_f32_32x32x8_f16", "round-down", [2, 2, 2]),
         ("cdna3/v_mfma_f32_16x16x32_fp8_fp8", "round-down-grouped", [3, 3, 2]),
-        ("cdna1/v_mfma_f32_32x32x8f16", "exact", [4, 2, 1]),
+        ("cdna1/v_mfma_f32_32x32x8f16", "exact", [2, 1, 1]),
         ("cdna1/v_mfma_f32_16x16x8bf16", "exact", [1, 1, 1]),
     ] {
         let unit = Unit::find(name).unwrap();

@@ -6,6 +6,7 @@ use gemmulate::prelude::*;
 use gemmulate::simd::{Isa, assume_processor};
 use gemmulate::vectors::{Generator, Kind, Vector};
 use gemmulate::view::{View, ViewMut};
+use std::ops::ControlFlow;
 
 /// Operands of a product, as codes.
 pub(crate) struct Problem {
@@ -55,6 +56,7 @@ impl Problem {
             view(View::from_slice(x, [rows, columns], [columns as isize, 1], 0).unwrap())
         };
         let c = AnyMatrix::Typed(Codes::U64(matrix(&self.c, m, n)), self.unit.c);
+        let tell = |_| ControlFlow::Continue(());
         let mut gemm = Gemm::on(&self.unit).plan(Plan::default().start(start)).output(self.unit.d).isa(isa);
         if start == Start::C {
             gemm = gemm.beta(1.0).c(&c);
@@ -68,6 +70,10 @@ impl Problem {
             gemm = gemm.block_scales(&scales[0], &scales[1]);
         }
         let (a, b) = (Stored::new(&self.a, k, &self.unit.a, narrow), Stored::new(&self.b, n, &self.unit.b, narrow));
+        // Who is told of progress has a product cut into pieces in the ordinary way, however small it is.
+        if !narrow {
+            gemm = gemm.progress(&tell);
+        }
         // What D held before does not matter.
         let (mut wide, mut d) = (vec![0x4048_4048_4048; m * n], vec![0x4048_4048; m * n]);
         let own = narrow && self.unit.d.storage_bits == 32;
