@@ -143,6 +143,7 @@ impl<D> Gemm<'_, D> {
         let hard = self.compute_small(request, batch, workspace)?;
         let (mut left, mut all);
         let products: &mut dyn Iterator<Item = usize> = match hard {
+            Some(hard) if hard.is_empty() => return Ok(()),
             Some(hard) => {
                 left = hard.into_iter();
                 &mut left
