@@ -455,6 +455,18 @@ impl<A: Format, B: Format, D: Format> Batch for Stack<'_, A, B, D> {
         Some(Dense { operands, d })
     }
 
+    fn stacked(&mut self, f: &mut OnProduct<'_>) -> Option<Result<(), Error>> {
+        let ((batch, m, n), k) = (self.d.dim(), self.a.dim().2);
+        if batch < 2 || self.a.dim() != (batch, m, k) || self.b.dim() != (1, k, n) {
+            return None;
+        }
+        let rows = batch.checked_mul(m)?;
+        let a = self.a.into_shape_with_order((rows, k)).ok()?;
+        let b = self.b(0);
+        let array = self.d.view_mut().into_shape_with_order((rows, n)).ok()?;
+        Some(f([&View::from(a), &b], &mut Values { array, d: self.format }))
+    }
+
     fn product(&mut self, t: usize, f: &mut OnProduct<'_>) -> Result<(), Error> {
         let (a, b) = (self.a(t), self.b(t));
         f([&a, &b], &mut Values { array: self.d.index_axis_mut(Axis(0), t), d: self.format })

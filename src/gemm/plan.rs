@@ -396,6 +396,12 @@ impl Plan {
         }
     }
 
+    /// Whether every element of D is one chain of the unit's steps, whatever the size of D.
+    pub(crate) fn is_one_chain(&self, unit: &Unit) -> bool {
+        let several = self.slices > 1 || self.mode == SplitMode::Atomic || self.stream_k.is_some();
+        !several && self.promotion_on(unit).is_none()
+    }
+
     /// Which elements share a promotion scale, if products by this plan need promotion scales.
     pub const fn scale_widths(&self) -> Option<ScaleBlocks> {
         self.scales

@@ -149,6 +149,9 @@ impl<D> Gemm<'_, D> {
                 &mut left
             }
             None => {
+                if let Some(outcome) = self.compute_stacked(request, batch, workspace) {
+                    return outcome;
+                }
                 all = 0..batch.count();
                 &mut all
             }
@@ -160,6 +163,22 @@ impl<D> Gemm<'_, D> {
             batch.product(t, &mut |sources, sink| self.compute_one(request, sources, false, sink, workspace))?;
         }
         Ok(())
+    }
+
+    /// Runs a batch with one B as a single product, where no element of D is computed in another way by that: its chain
+    /// is the same wherever it stands.
+    fn compute_stacked(
+        &self,
+        request: &Request<'_>,
+        batch: &mut dyn Batch,
+        workspace: &mut Workspace,
+    ) -> Option<Result<(), Error>> {
+        let own = request.formats == [Some(self.unit.a), Some(self.unit.b)];
+        let alone = self.is_steps_alone(request) && self.plan.start == Start::Zero;
+        if !own || !alone || !self.plan.is_one_chain(self.unit) {
+            return None;
+        }
+        batch.stacked(&mut |sources, sink| self.compute_one(request, sources, false, sink, workspace))
     }
 
     /// Runs a product block by block; or, `turned`, one of B^T by A^T.

@@ -29,6 +29,8 @@ pub(crate) struct Schedule {
     pub(crate) flush: bool,
     pub(crate) workers: Option<usize>,
     pub(crate) promotion: Option<usize>,
+    /// As [`Plan::is_one_chain`].
+    chain: bool,
     pub(crate) scales: Option<ScaleBlocks>,
     pub(crate) epilogue: Epilogue,
 }
@@ -155,6 +157,7 @@ impl Schedule {
             flush: plan.flush,
             workers: plan.stream_k,
             promotion: plan.promotion_on(unit),
+            chain: plan.is_one_chain(unit),
             scales: plan.scales,
             epilogue: plan.epilogue,
         };
@@ -262,14 +265,13 @@ impl Schedule {
     }
 
     /// Whether every element of D is one run of the unit's steps over the elements of K, with nothing between them.
-    pub(crate) fn is_one_run(&self) -> bool {
+    pub(crate) const fn is_one_run(&self) -> bool {
         self.is_one_chain() && self.k.is_multiple_of(self.block[2])
     }
 
     /// The same, with zeros among the elements if need be.
-    pub(crate) fn is_one_chain(&self) -> bool {
-        let several = self.slices > 1 || self.mode == SplitMode::Atomic || self.workers.is_some();
-        !several && self.promotion.is_none()
+    pub(crate) const fn is_one_chain(&self) -> bool {
+        self.chain
     }
 
     /// Whether alpha and beta are possible with this plan.

@@ -189,6 +189,12 @@ pub(super) trait Batch {
         None
     }
 
+    /// Shows A, B and the place of D of a product whose rows are those of all of them, one product's after another's:
+    /// where one B is that of all, and they stand like that in memory. `None` where nothing was done.
+    fn stacked(&mut self, _f: &mut OnProduct<'_>) -> Option<Result<(), Error>> {
+        None
+    }
+
     /// Shows A, B and the place of D of one of them.
     fn product(&mut self, t: usize, f: &mut OnProduct<'_>) -> Result<(), Error>;
 }

@@ -68,6 +68,52 @@ fn batches_read_and_write_their_own_c() {
     assert!(Gemm::on(&unit).run_batch(&a, &a).unwrap_err().to_string().contains("B must be 4 x N"));
 }
 
+/// However the rows of a batch with one B are put together: each product is what it is alone.
+#[test]
+fn batches_with_one_operand_for_all_are_single_products() {
+    let mut rng = Rng(9);
+    let mut number = || half::f16::from_f32((rng.next() % 4001) as f32 / 1000.0 - 2.0);
+    let (a, b) =
+        (Array3::from_shape_simple_fn((5, 20, 96), &mut number), Array3::from_shape_simple_fn((1, 96, 9), &mut number));
+    let columns_first = a.clone().permuted_axes([0, 2, 1]).as_standard_layout().into_owned();
+    let columns_first = columns_first.permuted_axes([0, 2, 1]);
+    let every_other = Array3::from_shape_fn((10, 20, 96), |(t, i, k)| a[[t / 2, i, k]]);
+    let scales = vec![1.5f32; 20];
+    for name in ["hopper/mma.m16n8k16.f32.f16.f16.f32", "cdna2/v_mfma_f32_16x16x16f16", "cdna1/v_mfma_f32_16x16x16f16"]
+    {
+        let unit = Unit::find(name).unwrap();
+        for plan in [
+            Plan::in_order(),
+            Plan::in_order().split_k(3),
+            Plan::in_order().split_k(2).split_mode(SplitMode::Atomic).atomic_seed(4),
+            Plan::in_order().block(16, 16, 32).stream_k(7),
+            Plan::in_order().promote(32),
+        ] {
+            let gemm = Gemm::on(&unit).plan(plan.clone());
+            for gemm in [gemm.clone(), gemm.clone().alpha(0.5), gemm.scale_a(Scaling::Lines(scales.clone()))] {
+                let alone = |t: usize| gemm.run(&a.index_axis(Axis(0), t), &b.index_axis(Axis(0), 0));
+                if let Err(error) = alone(0) {
+                    // Some plans take no scales.
+                    assert_eq!(gemm.run_batch(&a, &b).unwrap_err(), error);
+                    continue;
+                }
+                let want: Vec<Array2<u32>> = (0..5).map(|t| alone(t).unwrap().mapv(f32::to_bits)).collect();
+                for a in [a.view(), columns_first.view(), every_other.slice(s![..;2, .., ..])] {
+                    let found = gemm.run_batch(&a, &b).unwrap().mapv(f32::to_bits);
+                    for (t, want) in want.iter().enumerate() {
+                        assert_eq!(found.index_axis(Axis(0), t), want, "{name}, {plan}, product {t}");
+                    }
+                }
+            }
+        }
+    }
+    // What does not fit is said of one product.
+    let unit = Unit::find("cdna2/v_mfma_f32_16x16x16f16").unwrap();
+    let mut d = Array3::<f32>::zeros((5, 20, 8));
+    let error = Gemm::on(&unit).run_batch_into(&a, &b, &mut d, &mut Workspace::new()).unwrap_err().to_string();
+    assert!(error.contains("20 x 9"), "{error}");
+}
+
 #[test]
 fn general_mat_mul_reads_and_writes_c() {
     let unit = Unit::find("ampere/mma.m16n8k8.f32.f16.f16.f32").unwrap();
