@@ -7,14 +7,14 @@ use crate::vectors::LineError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An operand has the wrong shape.
+    /// An operand has the wrong shape: its sizes, its place in memory, or the width of its codes there.
     #[error("{operand} must be {expected}, but is {found}")]
     Shape {
-        /// Which operand.
+        /// Which operand, or which element of one.
         operand: String,
-        /// The shape it must have.
+        /// What it must be.
         expected: String,
-        /// The shape it has.
+        /// What it is.
         found: String,
     },
     /// A value that no operand of its kind may have.

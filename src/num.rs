@@ -250,12 +250,12 @@ impl Fixed {
     }
 }
 
-/// The exact sum of any number of terms of any exponents.
+/// The exact sum of any number of terms of any exponents: a long accumulator, as Kulisch has it.
 ///
 /// Terms of similar exponents, which is most of them, are summed in 128 bits; what would not fit
 /// moves to an integer without bounds.
 #[derive(Clone, Debug, Default)]
-pub struct ExactSum {
+pub struct LongAccumulator {
     units: i128,
     unit: i32,
     moved: BigInt,
@@ -265,7 +265,7 @@ pub struct ExactSum {
 /// Bits of a 128-bit sum in use, so that another addition cannot overflow.
 const NARROW: u32 = 118;
 
-impl ExactSum {
+impl LongAccumulator {
     /// Adds one term exactly.
     pub fn add(&mut self, term: &Term) {
         if term.is_zero() {

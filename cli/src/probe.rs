@@ -3,7 +3,7 @@
 use crate::file;
 use crate::io::{self, Failure, Outcome};
 use crate::target::{Target, in_words, input_json, number, usage};
-use gemmulate::probe::{BlackBox, Feature, Features, FitOptions, Interface, Observation, Value, features, fit};
+use gemmulate::probe::{BlackBox, Feature, Features, Finding, FitOptions, Interface, Observation, features, fit};
 use serde_json::{Map, json};
 use std::io::Write;
 use std::path::PathBuf;
@@ -76,18 +76,20 @@ fn model(target: &mut dyn BlackBox, limit: u64) -> Feature {
     let found = match fit(target, &options) {
         Ok(found) => found,
         // What was found before stands.
-        Err(why) => return Feature { name: "model", value: Value::CannotTell(why.to_string()), evidence: Vec::new() },
+        Err(why) => {
+            return Feature { name: "model", value: Finding::CannotTell(why.to_string()), evidence: Vec::new() };
+        }
     };
     let value = match (found.mismatches, &found.does_not_sum) {
         (0, None) if found.out_of_time => {
-            Value::CannotTell(format!("time ran out before all was tried; {} explains what was", found.model))
+            Finding::CannotTell(format!("time ran out before all was tried; {} explains what was", found.model))
         }
-        (0, None) => Value::Text(found.model.to_string()),
+        (0, None) => Finding::Text(found.model.to_string()),
         (_, does_not_sum) => {
             let nearest =
                 if does_not_sum.is_some() { String::new() } else { format!(", the nearest is {}", found.model) };
             let why = "each property is true of the inputs that show it, and may not be of others";
-            Value::CannotTell(format!("none found{nearest}: {why}"))
+            Finding::CannotTell(format!("none found{nearest}: {why}"))
         }
     };
     let counterexample = found.counterexample.map(|c| {
@@ -99,7 +101,7 @@ fn model(target: &mut dyn BlackBox, limit: u64) -> Feature {
 
 /// Why nothing can be told of a box, if it fails in the basics.
 fn nothing(found: &Features) -> Option<&Feature> {
-    let first = found.all.first().filter(|f| matches!(f.value, Value::CannotTell(_)));
+    let first = found.all.first().filter(|f| matches!(f.value, Finding::CannotTell(_)));
     first.filter(|first| found.all.iter().all(|f| f.value == first.value))
 }
 
@@ -141,10 +143,10 @@ fn feature_json(feature: &Feature) -> serde_json::Value {
         .map(|o| json!({ "shows": o.shows, "input": input_json(&o.input), "d": format!("{:x}", o.d) }))
         .collect();
     match &feature.value {
-        Value::CannotTell(why) => json!({ "value": null, "evidence": evidence, "cannot_tell": why }),
-        Value::Number(n) => json!({ "value": n, "evidence": evidence }),
-        Value::Flag(yes) => json!({ "value": yes, "evidence": evidence }),
-        Value::Text(text) => json!({ "value": text, "evidence": evidence }),
+        Finding::CannotTell(why) => json!({ "value": null, "evidence": evidence, "cannot_tell": why }),
+        Finding::Number(n) => json!({ "value": n, "evidence": evidence }),
+        Finding::Flag(yes) => json!({ "value": yes, "evidence": evidence }),
+        Finding::Text(text) => json!({ "value": text, "evidence": evidence }),
     }
 }
 

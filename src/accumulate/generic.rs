@@ -338,7 +338,7 @@ pub(super) const fn is_beyond_limit(p: &Term) -> bool {
 }
 
 pub(super) fn exact_sum(terms: impl Iterator<Item = (Label, Term)>, seen: &mut impl Observer) -> Fixed {
-    let mut sum = num::ExactSum::default();
+    let mut sum = num::LongAccumulator::default();
     for (label, term) in terms {
         sum.add(&term);
         seen.see(|| Event::whole_term(label, &term));

@@ -31,7 +31,7 @@ pub use black_box::{BlackBox, Input, Interface};
 pub use classes::{Class, Classes, Separation, classes};
 pub use command::Command;
 pub use diff::{Difference, Sameness, diff};
-pub use features::{Feature, Features, Observation, Value, features};
+pub use features::{Feature, Features, Finding, Observation, features};
 pub use fit::{Alternative, Counterexample, Fit, FitOptions, fit};
 pub use same::{canonical, same_function};
 pub use tree::{Node, SummationTree};

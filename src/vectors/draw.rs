@@ -4,7 +4,7 @@ use super::grid::{Bits, Grid, Row};
 use super::{Input, Vector};
 use crate::error::Error;
 use crate::format::{F32, FormatSpec};
-use crate::num::{Class, ExactSum, Fixed, Num, Term};
+use crate::num::{Class, Fixed, LongAccumulator, Num, Term};
 use crate::trace::{Event, Trace};
 use crate::unit::Unit;
 use core::fmt::Write;
@@ -158,7 +158,7 @@ fn value_row(unit: &Unit, how: &str, value: &Num) -> Row {
 }
 
 fn operation_rows(unit: &Unit, terms: &[(String, Term)], value: &Num, grid: &mut Grid) {
-    let mut sum = ExactSum::default();
+    let mut sum = LongAccumulator::default();
     for (label, term) in terms {
         let whole = term.fixed();
         sum.add(term);

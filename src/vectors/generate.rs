@@ -4,7 +4,7 @@ use super::{Expected, Input, Vector};
 use crate::accumulate::Dot;
 use crate::error::Error;
 use crate::format::{FormatSpec, Overflow, Value};
-use crate::num::{ExactSum, Fixed, Num};
+use crate::num::{Fixed, LongAccumulator, Num};
 use crate::round::Rounding;
 use crate::unit::Unit;
 use core::fmt;
@@ -248,7 +248,7 @@ fn exact_sum(unit: &Unit, v: &Input) -> Fixed {
     };
     let (scale_a, scale_b) = (scales(&v.scale_a), scales(&v.scale_b));
     let dot = Dot { a: &a, b: &b, c: unit.c.zero(), scale_a: &scale_a, scale_b: &scale_b, out: &unit.d };
-    let mut sum = ExactSum::default();
+    let mut sum = LongAccumulator::default();
     (0..a.len()).filter(|&k| a[k].is_finite() && b[k].is_finite()).for_each(|k| sum.add(&dot.product(k)));
     sum.fixed()
 }

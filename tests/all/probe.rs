@@ -4,7 +4,7 @@ use gemmulate::Unit;
 use gemmulate::accumulate::{Adder, FusedDotAdd, NarrowSum, Recipe};
 use gemmulate::format::F32;
 use gemmulate::prelude::{MmaUnit, Shape};
-use gemmulate::probe::{BlackBox, Features, Input, Interface, Value, features};
+use gemmulate::probe::{BlackBox, Features, Finding, Input, Interface, features};
 use half::f16;
 
 pub(crate) fn probed(name: &str) -> Features {
@@ -152,7 +152,7 @@ fn changed(name: &str, mut change: impl FnMut(&Input, u64) -> u64) -> Features {
 }
 
 fn tells(found: &Features, name: &str) -> bool {
-    !matches!(found.value(name).unwrap(), Value::CannotTell(_))
+    !matches!(found.value(name).unwrap(), Finding::CannotTell(_))
 }
 
 /// What an earlier block rounds, the next one aligns, and cuts, again; and a cut that comes before the
@@ -273,13 +273,13 @@ fn floors_are_told_by_inputs_on_both_sides() {
         let found = probed(unit);
         let feature = found.get("e_zero").unwrap();
         match (&feature.value, want) {
-            (Value::Number(n), Some(want)) => {
+            (Finding::Number(n), Some(want)) => {
                 assert_eq!(*n, want, "{unit}");
                 let [above, below] = feature.evidence.as_slice() else { panic!("{unit}: {:?}", feature.evidence) };
                 assert!(above.shows.ends_with(&format!("a floor of {}", want + 1)), "{unit}: {}", above.shows);
                 assert!(below.shows.ends_with(&format!("a floor of {}", want - 1)), "{unit}: {}", below.shows);
             }
-            (found, want) => assert!(want.is_none() && !matches!(found, Value::Number(_)), "{unit}: {found}"),
+            (found, want) => assert!(want.is_none() && !matches!(found, Finding::Number(_)), "{unit}: {found}"),
         }
     }
 }
@@ -296,7 +296,7 @@ fn floors_that_no_input_shows_are_one_function() {
     ] {
         let found = probed(unit);
         let feature = found.get("e_zero").unwrap();
-        assert!(matches!(feature.value, Value::CannotTell(_)), "{unit}: {}", feature.value);
+        assert!(matches!(feature.value, Finding::CannotTell(_)), "{unit}: {}", feature.value);
         let text = feature.value.to_string();
         assert!(text.contains(&format!("none, or any up to {highest}: ")), "{unit}: {text}");
         let [above] = feature.evidence.as_slice() else { panic!("{unit}: {:?}", feature.evidence) };
@@ -362,7 +362,7 @@ fn boxes_that_do_not_sum_are_no_units() {
     ];
     for (why, found) in boxes {
         for feature in &found.all {
-            let Value::CannotTell(text) = &feature.value else { panic!("{}: {}", feature.name, feature.value) };
+            let Finding::CannotTell(text) = &feature.value else { panic!("{}: {}", feature.name, feature.value) };
             assert!(text.contains(why), "{}: {text}", feature.name);
             assert!(!feature.evidence.is_empty(), "{}", feature.name);
         }

@@ -3,7 +3,7 @@
 use crate::probe::{probed, value};
 use gemmulate::Unit;
 use gemmulate::format::F32;
-use gemmulate::probe::{SummationTree, Value};
+use gemmulate::probe::{Finding, SummationTree};
 
 /// Khattak and Mikaitis, Table II, by row: the instructions of its nine GPUs, by the GPU's name, and
 /// fraction bits of the aligned products, bits of the accumulated sum, products per block, final
@@ -177,7 +177,7 @@ fn fasi_et_al() {
             assert_eq!(value(&found, name), want, "{unit}: {name}");
         }
         for feature in &found.all {
-            let told = !matches!(feature.value, Value::CannotTell(_));
+            let told = !matches!(feature.value, Finding::CannotTell(_));
             assert!(!told || !feature.evidence.is_empty(), "{unit}: {} without evidence", feature.name);
         }
     }

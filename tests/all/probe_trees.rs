@@ -4,7 +4,7 @@ use crate::custom::Random;
 use crate::probe::{Custom, probed, value};
 use gemmulate::Unit;
 use gemmulate::accumulate::{CPosition, Recipe};
-use gemmulate::probe::{BlackBox, Input, Node, SummationTree, Value, features};
+use gemmulate::probe::{BlackBox, Finding, Input, Node, SummationTree, features};
 use half::f16;
 
 /// The tree that a text form says.
@@ -56,7 +56,7 @@ fn trees_of_narrow_products_are_the_units() {
             assert!(!tree.evidence.is_empty(), "{name}");
         } else {
             for feature in ["block", "carry_bits", "products_normalised"] {
-                assert!(matches!(found.value(feature), Some(Value::CannotTell(_))), "{name}: {feature}");
+                assert!(matches!(found.value(feature), Some(Finding::CannotTell(_))), "{name}: {feature}");
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::oracle::oracle::dot_add;
 use crate::problem::isas;
 use gemmulate::Unit;
 use gemmulate::format::{E4M3, F16, F32, F64, FormatSpec, Overflow, Value};
-use gemmulate::num::{Class, ExactSum, Term};
+use gemmulate::num::{Class, LongAccumulator, Term};
 use gemmulate::round::Rounding;
 use gemmulate::vectors::{Evaluator, Expected, Generator, Input, KINDS, Kind, Vector, draw};
 
@@ -346,7 +346,7 @@ fn decimals_are_rounded_once() {
 fn exact_sums_hold_any_exponents() {
     let term = |negative, significand, exponent| Term { negative, exponent, significand, frac_bits: 0 };
     let sum_of = |terms: &[Term]| {
-        let mut sum = ExactSum::default();
+        let mut sum = LongAccumulator::default();
         terms.iter().for_each(|t| sum.add(t));
         sum.fixed()
     };

@@ -10,7 +10,7 @@ use super::super::fit::roundings;
 use super::super::reach::last_bit;
 use super::below_c::below_c;
 use super::structure::Site;
-use super::{Feature, Lab, Observation, Value, cannot, groups};
+use super::{Feature, Finding, Lab, Observation, cannot, groups};
 use crate::error::Error;
 use crate::num::Fixed;
 use crate::round::{self, Rounding};
@@ -312,11 +312,11 @@ type Found = (&'static str, Measured);
 
 fn report(lab: &Lab<'_>, all: &mut Vec<Feature>, found: &[Found], evidence: &[Observation]) {
     // At the first place one value; at others what explains the answers there, if that is another or may not be.
-    let per_place = |of: &dyn Fn(&Width) -> String| -> Value {
+    let per_place = |of: &dyn Fn(&Width) -> String| -> Finding {
         let Some(first) = one(found[0].1.0.iter().map(of)) else { return cannot("several explain the answers") };
         let differs = |(_, (ways, ..)): &Found| ways.iter().map(of).all(|value| value != first);
         if !found.iter().any(differs) {
-            return first.parse().map_or_else(|_| first.clone().into(), Value::Number);
+            return first.parse().map_or_else(|_| first.clone().into(), Finding::Number);
         }
         let each = found.iter().map(|(name, (ways, ..))| {
             let mut values: Vec<String> = Vec::new();
@@ -341,14 +341,14 @@ fn report(lab: &Lab<'_>, all: &mut Vec<Feature>, found: &[Found], evidence: &[Ob
     let output = i64::from(lab.bench.interface.d.fraction_bits);
     let bits = per_place(&|w| w.bits.to_string());
     let extra = match (&bits, one(found[0].1.0.iter().map(|w| w.bits))) {
-        (_, Some(f)) => Value::Number(i64::from(f) - output),
+        (_, Some(f)) => Finding::Number(i64::from(f) - output),
         (other, None) => other.clone(),
     };
     push("fraction_bits", bits);
     push("extra_alignment_bits", extra);
     push("alignment_rounding", per_place(&|w| w.rounding.to_string()));
     let sticky = one(found[0].1.0.iter().map(|w| w.sticky));
-    push("sticky", sticky.map_or_else(|| cannot("both explain the answers"), Value::Flag));
+    push("sticky", sticky.map_or_else(|| cannot("both explain the answers"), Finding::Flag));
 }
 
 fn push_unknown(all: &mut Vec<Feature>, why: &str) {

@@ -6,12 +6,12 @@ use super::super::reach::last_bit;
 use super::alignment::{Width, Widths, one};
 use super::output::{Rule, rounded};
 use super::structure::Site;
-use super::{Lab, Observation, Value, cannot};
+use super::{Finding, Lab, Observation, cannot};
 use crate::error::Error;
 use crate::format::FormatSpec;
 use crate::num::Fixed;
 
-type Answer = (Value, Vec<Observation>);
+type Answer = (Finding, Vec<Observation>);
 
 /// A place (c is K), sign, magnitude and exponent.
 type Placed = (usize, bool, u128, i32);

@@ -42,9 +42,9 @@ impl Observation {
     }
 }
 
-/// What a test concluded.
+/// What a test found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum Finding {
     /// Nothing, and why.
     CannotTell(String),
     /// A number.
@@ -55,7 +55,7 @@ pub enum Value {
     Text(String),
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CannotTell(why) => write!(f, "cannot tell: {why}"),
@@ -66,38 +66,38 @@ impl fmt::Display for Value {
     }
 }
 
-impl From<&str> for Value {
+impl From<&str> for Finding {
     fn from(text: &str) -> Self {
         Self::Text(text.into())
     }
 }
 
-impl From<String> for Value {
+impl From<String> for Finding {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for Finding {
     fn from(yes: bool) -> Self {
         Self::Flag(yes)
     }
 }
 
-impl From<i64> for Value {
+impl From<i64> for Finding {
     fn from(n: i64) -> Self {
         Self::Number(n)
     }
 }
 
-impl From<i32> for Value {
+impl From<i32> for Finding {
     fn from(n: i32) -> Self {
         Self::Number(n.into())
     }
 }
 
-fn cannot(why: impl Into<String>) -> Value {
-    Value::CannotTell(why.into())
+fn cannot(why: impl Into<String>) -> Finding {
+    Finding::CannotTell(why.into())
 }
 
 /// One property of a unit.
@@ -106,7 +106,7 @@ pub struct Feature {
     /// Its name, the key in the JSON that `probe --json` prints.
     pub name: &'static str,
     /// What was found.
-    pub value: Value,
+    pub value: Finding,
     /// What shows it.
     pub evidence: Vec<Observation>,
 }
@@ -129,7 +129,7 @@ impl Features {
     }
 
     /// A property's value by name.
-    pub fn value(&self, name: &str) -> Option<&Value> {
+    pub fn value(&self, name: &str) -> Option<&Finding> {
         self.get(name).map(|f| &f.value)
     }
 }
@@ -172,11 +172,11 @@ impl Lab<'_> {
 ///
 /// ```
 /// use gemmulate::Unit;
-/// use gemmulate::probe::{Value, features};
+/// use gemmulate::probe::{Finding, features};
 /// let mut h100 = Unit::find("H100 HGMMA.64x8x16.F32")?;
 /// let found = features(&mut h100)?;
-/// assert_eq!(found.value("fraction_bits"), Some(&Value::Number(25)));
-/// assert_eq!(found.value("output_rounding"), Some(&Value::Text("rz".into())));
+/// assert_eq!(found.value("fraction_bits"), Some(&Finding::Number(25)));
+/// assert_eq!(found.value("output_rounding"), Some(&Finding::Text("rz".into())));
 /// # Ok::<(), gemmulate::Error>(())
 /// ```
 ///

@@ -15,7 +15,7 @@ use super::super::generate::{Generator, Kind};
 use super::super::reach::last_bit;
 use super::super::tree::{Node, SummationTree};
 use super::alignment::{Widths, one};
-use super::{Feature, Lab, Observation, Value, cannot};
+use super::{Feature, Finding, Lab, Observation, cannot};
 use crate::accumulate::Recipe;
 use crate::error::Error;
 use crate::format::FormatSpec;
@@ -32,7 +32,7 @@ pub(super) fn features(
     widths: &Widths,
     all: &mut Vec<Feature>,
 ) -> Result<(), Error> {
-    let rounds = all.iter().any(|f| f.name == "output_rounding" && !matches!(f.value, Value::CannotTell(_)));
+    let rounds = all.iter().any(|f| f.name == "output_rounding" && !matches!(f.value, Finding::CannotTell(_)));
     // Without a tree, witnesses are looked for as if all terms met in one sum.
     let k = lab.bench.interface.k;
     let all_in_one = Node::Sum((0..k).map(Node::Product).chain([Node::C]).collect());

@@ -4,7 +4,7 @@ use super::super::bench::{exact, normal, top};
 use super::alignment::Widths;
 use super::output::Answer;
 use super::structure::Site;
-use super::{Lab, Observation, Value, cannot};
+use super::{Finding, Lab, Observation, cannot};
 use crate::error::Error;
 use crate::format::FormatSpec;
 use std::collections::BTreeSet;
@@ -207,7 +207,7 @@ pub(super) fn carry_bits(lab: &mut Lab<'_>, site: &Site) -> Result<Answer, Error
     let is = |o: &Observation, sum: f64, of: f64| (i.d.to_f64(o.d) / unit - sum).abs() <= of / 16.0;
     let enough = (usize::BITS - (site.terms - 1).leading_zeros()) as i32;
     let Some(wrong) = seen.iter().zip(&sums).position(|(o, &sum)| !is(o, sum, sum)) else {
-        return Ok((Value::Number(enough.into()), seen.pop().into_iter().collect()));
+        return Ok((Finding::Number(enough.into()), seen.pop().into_iter().collect()));
     };
     // Two integer bits of a term, the carries, and the sign.
     let wraps = |carry: i32| {

@@ -6,11 +6,11 @@ use super::super::fit::roundings;
 use super::alignment::{Widths, one};
 use super::normalisation::{carry_bits, partial_sums, products_normalised};
 use super::structure::Site;
-use super::{Feature, Lab, Observation, Value, cannot};
+use super::{Feature, Finding, Lab, Observation, cannot};
 use crate::accumulate::Finish;
 use crate::error::Error;
 use crate::format::FormatSpec;
-use crate::num::{ExactSum, Fixed, Term};
+use crate::num::{Fixed, LongAccumulator, Term};
 use crate::round::Rounding;
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ pub(super) fn features(
     all: &mut Vec<Feature>,
 ) -> Result<Vec<Rule>, Error> {
     let normalised = products_normalised(lab, site, widths)?;
-    let (rules, rounding) = output_rounding(lab, site, widths, normalised.0 != Value::Flag(false))?;
+    let (rules, rounding) = output_rounding(lab, site, widths, normalised.0 != Finding::Flag(false))?;
     let tests: [(&'static str, Answer); 5] = [
         ("output_rounding", rounding),
         ("products_exact", products_exact(lab, site, widths)?),
@@ -34,7 +34,7 @@ pub(super) fn features(
     Ok(rules)
 }
 
-pub(super) type Answer = (Value, Vec<Observation>);
+pub(super) type Answer = (Finding, Vec<Observation>);
 
 /// A way of rounding a sum: the rounding, and fraction bits if fewer than the format has.
 pub(super) type Rule = (Rounding, Option<u32>);
@@ -74,10 +74,10 @@ fn output_rounding(
     let with_c = rounded_sums(lab, &[product, k], Exact { kept: wide, normalised: true })?;
     let adding_c = one_rounding(&d, &self::rules(&d, &with_c), &with_c);
     let value = match (value, adding_c) {
-        (Value::Text(sums), Value::Text(last)) if sums == last => sums.into(),
-        (Value::Text(sums), Value::Text(last)) => format!("{sums} (sums of products), {last} (adding c)").into(),
-        (Value::Text(sums), _) => format!("{sums} (sums of products)").into(),
-        (_, Value::Text(last)) => format!("{last} (adding c)").into(),
+        (Finding::Text(sums), Finding::Text(last)) if sums == last => sums.into(),
+        (Finding::Text(sums), Finding::Text(last)) => format!("{sums} (sums of products), {last} (adding c)").into(),
+        (Finding::Text(sums), _) => format!("{sums} (sums of products)").into(),
+        (_, Finding::Text(last)) => format!("{last} (adding c)").into(),
         (neither, _) => neither,
     };
     let evidence = shown(&d, sums).into_iter().take(12).chain(shown(&d, with_c).into_iter().take(12)).collect();
@@ -100,7 +100,7 @@ fn rules(d: &FormatSpec, sums: &[Sum]) -> Vec<Rule> {
     all.filter(|&rule| sums.iter().all(|(sum, o)| rounded(d, rule, *sum) == o.d)).collect()
 }
 
-fn one_rounding(d: &FormatSpec, found: &[Rule], sums: &[Sum]) -> Value {
+fn one_rounding(d: &FormatSpec, found: &[Rule], sums: &[Sum]) -> Finding {
     match (one(found.iter().map(|f| f.0)), one(found.iter().map(|f| f.1))) {
         (Some(r), Some(Some(bits))) => format!("{r} at {bits} fraction bits").into(),
         (Some(r), _) => r.to_string().into(),
@@ -134,7 +134,7 @@ impl Exact {
         let last = |t: &Term| t.exponent - t.frac_bits as i32 + t.significand.trailing_zeros() as i32;
         let e_max = terms.iter().map(aligned).max()?;
         let kept = terms.iter().all(|t| last(t) >= e_max - self.kept);
-        let mut sum = ExactSum::default();
+        let mut sum = LongAccumulator::default();
         terms.iter().for_each(|t| sum.add(t));
         let sum = sum.fixed();
         let d = lab.bench.interface.d;

@@ -6,7 +6,7 @@ use super::alignment::Widths;
 use super::floor::e_zero;
 use super::output::Rule;
 use super::structure::Site;
-use super::{Feature, Flushes, Lab, Observation, Value, cannot};
+use super::{Feature, Finding, Flushes, Lab, Observation, cannot};
 use crate::error::Error;
 use crate::format::FormatSpec;
 
@@ -27,7 +27,7 @@ pub(super) fn features(
     Ok(())
 }
 
-type Answer = (Value, Vec<Observation>);
+type Answer = (Finding, Vec<Observation>);
 
 /// Subnormal a, b and c, and subnormal results of normal operands (Fasi 3.1.1), these at the last k: a later sum of a chain
 /// would read them as its c. A lone c that is lost may be so as operand or as result; beside a normal product it is normal
@@ -74,7 +74,7 @@ pub(super) fn subnormals(lab: &mut Lab<'_>) -> Result<Feature, Error> {
     names.dedup();
     let everywhere = |name: &&str| asked_of.iter().zip(&seen).all(|(n, o)| n != name || is_flushed(name, o.d));
     let flushed: Vec<&str> = names.iter().copied().filter(everywhere).collect();
-    let value: Value = match (flushed.len(), names.len()) {
+    let value: Finding = match (flushed.len(), names.len()) {
         (_, 0) => cannot("the formats have none"),
         (0, _) => "supported".into(),
         (f, n) if f == n => "flushed to zero".into(),

@@ -2,7 +2,7 @@
 
 use super::super::bench::{exact, one};
 use super::super::black_box::Input;
-use super::{Feature, Lab, Observation, Value, cannot};
+use super::{Feature, Finding, Lab, Observation, cannot};
 use crate::error::Error;
 use crate::format::FormatSpec;
 use crate::special::NanRule;
@@ -25,7 +25,7 @@ fn sign_bit(f: &FormatSpec) -> u64 {
 /// -0 + (+0)(-0) everywhere (MMA-Sim III-F); a negative product below the smallest result, and a c that a product takes
 /// below the smallest normal one: at every k and among zeros of both signs, for what follows in a chain may forget the
 /// sign.
-fn negative_zero(lab: &mut Lab<'_>) -> Result<(Value, Vec<Observation>), Error> {
+fn negative_zero(lab: &mut Lab<'_>) -> Result<(Finding, Vec<Observation>), Error> {
     let i = lab.bench.interface;
     let mut zeros = lab.bench.zeros();
     zeros.c = if i.c.has_negative_zero() { sign_bit(&i.c) } else { 0 };
@@ -66,7 +66,7 @@ fn negative_zero(lab: &mut Lab<'_>) -> Result<(Value, Vec<Observation>), Error> 
     // Results that are no zeros tell nothing of its sign.
     let underflows = || seen[2..].iter().filter(|o| zero(o));
     let from_underflow = underflows().next().map(|_| underflows().any(negative));
-    let value: Value = match (from_zeros, from_underflow) {
+    let value: Finding = match (from_zeros, from_underflow) {
         (true, Some(true) | None) => "as in IEEE 754".into(),
         (true, Some(false)) => "from zeros, not from underflow".into(),
         (false, Some(true)) => "from underflow, not from zeros".into(),
@@ -158,7 +158,7 @@ fn cases(lab: &Lab<'_>) -> Vec<Case> {
 }
 
 /// What infinities and NaN give, and the bits of NaNs.
-fn special_values(lab: &mut Lab<'_>) -> Result<(Value, Value, Vec<Observation>), Error> {
+fn special_values(lab: &mut Lab<'_>) -> Result<(Finding, Finding, Vec<Observation>), Error> {
     let i = lab.bench.interface;
     let (mut rules, mut nans, mut evidence) = (Vec::new(), BTreeSet::new(), Vec::new());
     let cases = cases(lab);

@@ -2,7 +2,7 @@
 
 use super::super::black_box::Interface;
 use super::super::tree::{Node, SummationTree};
-use super::{Feature, Value, cannot};
+use super::{Feature, Finding, cannot};
 use crate::accumulate::Pattern;
 
 /// Where the widths and roundings are measured: the terms of one fused sum, c being K.
@@ -120,7 +120,7 @@ pub(super) fn features(tree: &Result<SummationTree, String>, interface: &Interfa
 
 /// The pattern whose blocks follow one another as those of a chain, the first to be summed first, or else these blocks;
 /// none if the sums are no chain.
-fn in_order(root: &Node, mut blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Option<Value> {
+fn in_order(root: &Node, mut blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Option<Finding> {
     let sums = |node: &Node| match node {
         Node::Sum(children) => children.iter().filter(|x| matches!(x, Node::Sum(_))).count(),
         _ => 0,
@@ -144,7 +144,7 @@ const PATTERNS: [(Pattern, &str); 3] =
     [(Pattern::Runs, "no"), (Pattern::InterleavedPairs, "pairs"), (Pattern::EvenOdd, "even-odd")];
 
 /// How the k of the blocks lie in K.
-fn interleave(mut blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Value {
+fn interleave(mut blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Finding {
     // Neither the order of blocks counts nor that within them.
     let sorted = |mut blocks: Vec<Vec<usize>>| {
         blocks.iter_mut().for_each(|block| block.sort_unstable());
@@ -165,7 +165,7 @@ fn interleave(mut blocks: Vec<Vec<usize>>, size: usize, k: usize) -> Value {
 
 /// `with` products in one sum, `late` if added to a finished sum of products, `first` if added to one
 /// product before the others follow.
-fn c_position(home: Option<&Node>, k: usize) -> Value {
+fn c_position(home: Option<&Node>, k: usize) -> Finding {
     let Some(Node::Sum(children)) = home else { return cannot("c was not found") };
     match children.as_slice() {
         children if adds_to_sum(children) => "late".into(),
