@@ -135,6 +135,13 @@ impl<'a, T> View<'a, T> {
             for (to, i) in into.chunks_mut(ld).zip(rows) {
                 // SAFETY: `width` elements of row i, one after another.
                 let run = unsafe { core::slice::from_raw_parts(at(i, columns.start), width) };
+                // The next row may be far away: processors expect what follows, not it.
+                #[cfg(target_arch = "x86_64")]
+                for byte in (0..width * size_of::<T>()).step_by(64) {
+                    use core::arch::x86_64::_MM_HINT_T0;
+                    let next = run.as_ptr().wrapping_offset(down).cast::<u8>();
+                    crate::simd::prefetch::<_MM_HINT_T0, _>(next.wrapping_add(byte));
+                }
                 to[..width].iter_mut().zip(run).for_each(|(to, &x)| *to = f(x));
             }
             return;
