@@ -228,7 +228,7 @@ impl<'a, D: Format> Gemm<'a, D> {
     }
 
     /// The kernel for products of `rows` rows: packing B is most of the work of few, so some units have another kernel
-    /// for up to eight. Products of a few tiles of 16 x 8 may be computed tile by tile, by another one still, and many
+    /// for up to six. Products of a few tiles of 16 x 8 may be computed tile by tile, by another one still, and many
     /// rows by a few columns as a few rows by many columns, by the kernel for that.
     pub fn kernel_for(&self, rows: usize) -> KernelChoice {
         simd::choice(self.unit, self.isa, rows)

@@ -24,6 +24,10 @@ use core::ops::Range;
 use ndarray::{Array2, ArrayView2, Ix2};
 use rayon::ThreadPool;
 
+/// Multiply-adds of a product of several rows from which on it is worth it to make one of a batch: smaller ones are
+/// computed tile by tile.
+const STACKED: usize = 1 << 15;
+
 /// Block scales.
 #[derive(Clone, Debug)]
 pub(super) struct Scales {
@@ -176,6 +180,15 @@ impl<D> Gemm<'_, D> {
         let own = request.formats == [Some(self.unit.a), Some(self.unit.b)];
         let alone = self.is_steps_alone(request) && self.plan.start == Start::Zero;
         if !own || !alone || !self.plan.is_one_chain(self.unit) {
+            return None;
+        }
+        let mut few = false;
+        let look = &mut |[a, b]: [&dyn Source; 2], _: &mut dyn Sink| {
+            let ([m, k], [_, n]) = (a.shape(), b.shape());
+            few = m > 1 && m.saturating_mul(n).saturating_mul(k) < STACKED;
+            Ok(())
+        };
+        if batch.count() == 0 || batch.product(0, look).is_err() || few {
             return None;
         }
         batch.stacked(&mut |sources, sink| self.compute_one(request, sources, false, sink, workspace))

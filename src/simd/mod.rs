@@ -264,7 +264,7 @@ const FEW_ROWS: &[SelectFew] =
     &[pairwise::select_few_rows, exact::select_few_rows, general::select_few_rows, round_down::select_few_rows];
 
 /// Numbers of rows up to which some of these do better.
-const LIMITS: [usize; 6] = [8, 6, 4, 3, 2, 1];
+const LIMITS: [usize; 5] = [6, 4, 3, 2, 1];
 
 /// Numbers of rows with kernels of their own, at most: [`row_class`] is below.
 pub(crate) const ROW_CLASSES: usize = LIMITS.len() + 1;

@@ -68,16 +68,46 @@ fn batches_read_and_write_their_own_c() {
     assert!(Gemm::on(&unit).run_batch(&a, &a).unwrap_err().to_string().contains("B must be 4 x N"));
 }
 
+/// What a product is given as C, whatever that is.
+#[derive(Debug)]
+struct OnlyC;
+
+impl Accumulator for OnlyC {
+    fn dot_add(&self, dot: &gemmulate::accumulate::Dot<'_>) -> gemmulate::num::Num {
+        dot.c
+    }
+}
+
+/// A NaN of C becomes the vendor's, though the accumulator keeps it, by every way a product can go.
+#[test]
+fn nan_in_c_is_the_vendors_by_every_way() {
+    let f16 = gemmulate::format::F16;
+    let formats = [f16, f16, gemmulate::format::F32, gemmulate::format::F32];
+    let unit = Unit::custom(OnlyC, Shape::new(4, 4, 4), formats, None).unwrap();
+    let tell = |_: Progress| std::ops::ControlFlow::Continue(());
+    for rows in [1, 4, 70] {
+        let (a, b) = (Array2::from_elem((rows, 8), half::f16::ONE), Array2::from_elem((8, 3), half::f16::ONE));
+        let c = Array2::from_elem((rows, 3), f32::from_bits(0x7F80_0001));
+        let gemm = Gemm::on(&unit).plan(Plan::in_order().start(Start::C)).c(&c).beta(1.0);
+        let want = gemm.clone().isa(gemmulate::simd::Isa::Reference).run(&a, &b).unwrap().mapv(f32::to_bits);
+        assert_eq!(gemm.run(&a, &b).unwrap().mapv(f32::to_bits), want, "{rows} rows");
+        assert_eq!(gemm.clone().progress(&tell).run(&a, &b).unwrap().mapv(f32::to_bits), want, "{rows} rows");
+        assert_eq!(gemm.elements(&a, &b, &[[0, 0]]).unwrap(), [u64::from(want[[0, 0]])]);
+    }
+}
+
 /// However the rows of a batch with one B are put together: each product is what it is alone.
 #[test]
 fn batches_with_one_operand_for_all_are_single_products() {
     let mut rng = Rng(9);
     let mut number = || half::f16::from_f32((rng.next() % 4001) as f32 / 1000.0 - 2.0);
-    let (a, b) =
-        (Array3::from_shape_simple_fn((5, 20, 96), &mut number), Array3::from_shape_simple_fn((1, 96, 9), &mut number));
+    let (a, b) = (
+        Array3::from_shape_simple_fn((5, 20, 192), &mut number),
+        Array3::from_shape_simple_fn((1, 192, 9), &mut number),
+    );
     let columns_first = a.clone().permuted_axes([0, 2, 1]).as_standard_layout().into_owned();
     let columns_first = columns_first.permuted_axes([0, 2, 1]);
-    let every_other = Array3::from_shape_fn((10, 20, 96), |(t, i, k)| a[[t / 2, i, k]]);
+    let every_other = Array3::from_shape_fn((10, 20, 192), |(t, i, k)| a[[t / 2, i, k]]);
     let scales = vec![1.5f32; 20];
     for name in ["hopper/mma.m16n8k16.f32.f16.f16.f32", "cdna2/v_mfma_f32_16x16x16f16", "cdna1/v_mfma_f32_16x16x16f16"]
     {

@@ -91,6 +91,31 @@ fn unit(r: &mut Random) -> Option<Unit> {
     unit.ok()
 }
 
+/// Codes in integers wider than any kernel's words.
+#[test]
+fn formats_in_wide_integers_are_the_references() {
+    let mut taken = 0;
+    for storage_bits in [24, 33, 64] {
+        let wide = FormatSpec { name: "wide", storage_bits, ..F16 };
+        let (shape, formats) = (Shape::new(16, 16, 16), [wide, wide, F32, F32]);
+        for unit in [
+            Unit::custom(PairwiseSum::CDNA2, shape, formats, None),
+            Unit::custom(ExactSum::CDNA1_F16, shape, formats, None),
+            Unit::custom(RoundDown::CDNA3, shape, formats, None),
+            Unit::custom(GroupedRoundDown::CDNA3, shape, formats, None),
+            Unit::custom(FusedDotAdd::HOPPER, shape, formats, None),
+            Unit::custom(SequentialFma::IEEE, shape, [wide; 4], None),
+        ] {
+            let Ok(unit) = unit else { continue };
+            taken += 1;
+            for rows in [1, 5, 40] {
+                Problem::new(&unit, KINDS, 5, [rows, 17, 2]).check(&isas());
+            }
+        }
+    }
+    assert!(taken >= 15, "{taken}");
+}
+
 #[test]
 fn units_of_unlisted_formats_are_the_references() {
     let mut r = Random(11);

@@ -62,7 +62,7 @@ pub(super) fn kernel<S: Set>(
 ) -> Option<Arc<dyn Kernel>> {
     let bits = [unit.a.fraction_bits, unit.b.fraction_bits];
     let least = [unit.a, unit.b].map(|spec| spec.emin() - spec.fraction_bits as i32);
-    if !super::is_f32(unit) || groups.iter().any(|g| g.len() != body.group) {
+    if !super::is_known(unit) || groups.iter().any(|g| g.len() != body.group) {
         return None;
     }
     let source = |spec| Source::new(spec, Reading::default(), groups, body.group);

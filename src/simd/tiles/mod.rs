@@ -220,9 +220,10 @@ impl Resting {
     }
 }
 
-/// Whether c and d are f32.
-fn is_f32(unit: &Unit) -> bool {
-    [unit.c, unit.d].iter().all(|f| FormatSpec { name: F32.name, ..*f } == F32)
+/// Whether c and d are f32, and codes of operands have at most 32 bits.
+fn is_known(unit: &Unit) -> bool {
+    let narrow = unit.a.storage_bits <= 32 && unit.b.storage_bits <= 32;
+    narrow && [unit.c, unit.d].iter().all(|f| FormatSpec { name: F32.name, ..*f } == F32)
 }
 
 /// What one call works on.

@@ -131,7 +131,7 @@ impl Source {
                 lines.iter().enumerate().for_each(|(r, line)| codes[p * MR + r] = line[p]);
             }
             if there < MR {
-                // Lines that are not there are of zeros.
+                // Of lines that are not there nobody wants anything.
                 codes.chunks_exact_mut(MR).for_each(|codes| codes[there..].fill(T::default()));
             }
             // While they are near.

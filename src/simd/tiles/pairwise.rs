@@ -32,7 +32,7 @@ pub(super) fn kernel<S: Set>(
     reading: Reading,
     nan: NanRule,
 ) -> Option<Arc<dyn Kernel>> {
-    if !body.bounded || !super::is_f32(unit) {
+    if !body.bounded || !super::is_known(unit) {
         return None;
     }
     let whole = [(0..unit.shape.k).collect()];
