@@ -116,7 +116,7 @@ fn batches_with_one_operand_for_all_are_single_products() {
             Plan::in_order(),
             Plan::in_order().split_k(3),
             Plan::in_order().split_k(2).split_mode(SplitMode::Atomic).atomic_seed(4),
-            Plan::in_order().block(16, 16, 32).stream_k(7),
+            Plan::in_order().block(16, 16, 32).stream_k(5),
             Plan::in_order().promote(32),
         ] {
             let gemm = Gemm::on(&unit).plan(plan.clone());
