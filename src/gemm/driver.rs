@@ -78,8 +78,11 @@ pub(crate) struct Product<'a, W: Wide> {
 const STATE_BYTES: usize = 16 << 20;
 /// Panels in hand, at most.
 const PANEL_BYTES: usize = 24 << 20;
-/// The same where they should stay in the second-level cache.
-const NEAR_BYTES: usize = 1 << 20;
+/// The same where few lines of the other operand meet them: those of one tile in turn, which should stay in the second-level
+/// cache and are a quarter or half of them.
+const NEAR_BYTES: usize = 4 << 20;
+/// Of so few rows that a panel is read about as often as it is written.
+const NEAREST_BYTES: usize = 1 << 20;
 /// Rows or columns that are few.
 const SKINNY: usize = 64;
 /// Columns of D in hand, at most.
@@ -164,6 +167,7 @@ impl<W: Wide> Product<'_, W> {
         let skinny = region.rows.len().min(region.columns.len()) <= SKINNY;
         let (room, limit) = match (skinny, self.threaded) {
             (false, _) => (PANEL_BYTES, usize::MAX),
+            (true, false) if region.rows.len() < 8 => (NEAREST_BYTES, 256),
             (true, false) => (NEAR_BYTES, 256),
             (true, true) => (PANEL_BYTES, COLUMNS),
         };

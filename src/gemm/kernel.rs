@@ -37,6 +37,16 @@ impl Staged {
         }
     }
 
+    /// Room for so many codes of at most 32 bits.
+    pub(crate) fn room(&mut self, size: usize) -> &mut [u32] {
+        if let Self::Wide(_) = self {
+            *self = Self::default();
+        }
+        let Self::Narrow(codes) = self else { unreachable!("made so") };
+        codes.resize(size, 0);
+        codes
+    }
+
     /// Codes of at most 32 bits.
     pub(crate) fn narrow(&self) -> &[u32] {
         let Self::Narrow(codes) = self else { unreachable!("a format of at most 32 bits") };

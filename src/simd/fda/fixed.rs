@@ -13,7 +13,7 @@
 
 mod pack;
 
-pub(super) use pack::{Integers, Lines, Tables};
+pub(super) use pack::{Integers, Lines, Numbers, Room, Tables};
 
 use super::avx512::{RZ, powers, step_pieces};
 use super::finish::{narrow_widen, overflowed, to_odd};

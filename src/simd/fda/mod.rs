@@ -52,12 +52,14 @@ use super::buffer::Buffer;
 use super::{Avx2, Avx512, Isa, Sse2};
 use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe};
 use crate::format::{F16, F32, FormatSpec};
+use crate::gemm::Codes;
 use crate::gemm::kernel::{Exact, Kernel, Lanes, Panel, Staged};
 use crate::gemm::small::SmallKernel;
 use crate::round::Rounding;
 use crate::simd::decode::{Decoder, Reading, in_f32};
 use crate::special::NanRule;
 use crate::unit::Unit;
+use crate::view::{View, Word};
 use core::ops::Range;
 use fixed::{Integers, Tables};
 use micro::Micro;
@@ -67,7 +69,7 @@ use std::sync::{Arc, OnceLock};
 /// Rows of a micro-tile.
 const MR: usize = 8;
 /// Row groups of `MR` whose states are kept together while the steps go by.
-const GROUPS: usize = 8;
+const GROUPS: usize = 4;
 /// Steps of fewer products are aligned one by one on AVX-512, too; of four those rounded toward zero to all bits of f32.
 const FEW: usize = 8;
 /// Columns of a micro-tile: four vectors of 16.
@@ -258,6 +260,11 @@ fn floor(g: &GenericDot, d: &FormatSpec, a: Reach, b: Reach) -> Option<i32> {
 
 /// The kernel, where it is exact.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    Some(Arc::new(chain(unit, isa)?))
+}
+
+/// What `select` makes.
+fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
     let set = Set::new(isa)?;
     let Some(Recipe::Generic(g)) = &unit.recipe else { return None };
     let (k, d) = (unit.shape.k, &unit.d);
@@ -307,7 +314,7 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     };
     let small = fda.small_decoders().map(Small::Avx512);
     fda.small = small.or_else(|| aligned::Readers::new(&fda).map(Small::Avx2));
-    Some(Arc::new(fda))
+    Some(fda)
 }
 
 /// Scales that are powers of two, one for every whole block.
@@ -365,6 +372,28 @@ impl Fda {
     }
 }
 
+impl Fda {
+    /// Packs columns of B from where they are: while a step's codes are near they become numbers. `false` where all have to
+    /// be looked at before, or those of a position are not together.
+    fn pack_view<T: Word>(&self, panel: &mut Panel, view: &View<'_, T>) -> bool {
+        let (Set::Avx512(_), Some(top), Some(_)) = (self.set, pack::own_top(self, &self.unit.b), view.rows()) else {
+            return false;
+        };
+        let mut packed = panel.take_packed::<Packed>();
+        let (columns, size) = (panel.lines, [panel.lines, panel.k]);
+        let shift = pack::shifts_of(self, panel, &mut packed.shifts);
+        let codes = panel.codes.room(columns * panel.k);
+        let stage = |positions, to: &mut [u32]| view.read_words([positions, 0..columns], to, columns);
+        // SAFETY: the set is the proof that the instructions are there.
+        #[allow(unsafe_code, reason = "functions for one instruction set")]
+        unsafe {
+            self.pack_b_avx512(codes, stage, [shift, top], size, &mut packed);
+        }
+        panel.put_packed(packed);
+        true
+    }
+}
+
 impl Kernel for Fda {
     fn name(&self) -> &'static str {
         match () {
@@ -397,7 +426,7 @@ impl Kernel for Fda {
     }
 
     fn tile(&self) -> [usize; 2] {
-        [GROUPS * MR, 4 * NR]
+        [2 * GROUPS * MR, 4 * NR]
     }
 
     fn panel_bytes(&self) -> usize {
@@ -417,10 +446,7 @@ impl Kernel for Fda {
         #[allow(unsafe_code, reason = "functions for one instruction set")]
         unsafe {
             match self.set {
-                Set::Avx512(_) => {
-                    self.pack_a_avx512(codes, shift, size, &mut packed);
-                    self.pack_a_fixed(codes, size, &mut packed);
-                }
+                Set::Avx512(_) => self.pack_a_avx512(codes, shift, size, &mut packed),
                 Set::Avx2(micro) if self.aligned => micro.vectorise(
                     #[inline(always)]
                     || self.pack_a_aligned(micro, codes, shift, size, &mut packed),
@@ -434,16 +460,16 @@ impl Kernel for Fda {
 
     fn pack_b(&self, panel: &mut Panel) {
         let mut packed = panel.take_packed::<Packed>();
-        let Staged::Narrow(codes) = &panel.codes else { unreachable!("operands of at most 32 bits") };
         let size = [panel.lines, panel.k];
         let shift = pack::shifts_of(self, panel, &mut packed.shifts);
+        let Staged::Narrow(codes) = &mut panel.codes else { unreachable!("operands of at most 32 bits") };
         // SAFETY: the set is the proof that the instructions are there.
         #[allow(unsafe_code, reason = "functions for one instruction set")]
         unsafe {
             match self.set {
                 Set::Avx512(_) => {
-                    self.pack_b_avx512(codes, shift, size, &mut packed);
-                    self.pack_b_fixed(codes, size, &mut packed);
+                    let top = pack::top_exponent(self, &self.unit.b, codes);
+                    self.pack_b_avx512(codes, |_, _| {}, [shift, top], size, &mut packed);
                 }
                 Set::Avx2(micro) if self.aligned => micro.vectorise(
                     #[inline(always)]
@@ -454,6 +480,15 @@ impl Kernel for Fda {
             }
         }
         panel.put_packed(packed);
+    }
+
+    fn pack_b_in_place(&self, panel: &mut Panel, codes: &Codes<'_>) -> bool {
+        match codes {
+            Codes::U8(view) => self.pack_view(panel, view),
+            Codes::U16(view) => self.pack_view(panel, view),
+            Codes::U32(view) => self.pack_view(panel, view),
+            Codes::U64(_) => false,
+        }
     }
 
     fn run(&self, a: &Panel, b: &Panel, steps: Range<usize>, state: Lanes<'_>, exact: Exact<'_>) {

@@ -5,9 +5,11 @@
 mod aligned;
 mod avx2;
 mod columns;
+mod quick;
 mod rows;
 
 use self::columns::Columns;
+use self::quick::Quick;
 use self::rows::Rows;
 use super::step::{ENLARGED, ENLARGED_F32};
 use super::{Fda, GROUPS, MR, NR, Packed, SPECIAL, TINY};
@@ -15,6 +17,7 @@ use crate::format::{FormatSpec, Specials};
 use crate::gemm::kernel::Panel;
 use crate::simd::buffer::{Buffer, Plain};
 use core::arch::x86_64::*;
+use core::ops::Range;
 
 /// Exponents a window spans: bytes 96..=127.
 const WINDOW: i32 = 32;
@@ -197,16 +200,26 @@ impl Decoder {
     }
 }
 
-/// The exponent that byte 127 stands for: the format's own top where its exponents all fit, else, or where products are
-/// aligned one by one, the data's.
+/// The exponent that byte 127 stands for, where it is the format's own top: its exponents all fit the window.
+pub(super) fn own_top(fda: &Fda, spec: &FormatSpec) -> Option<i32> {
+    (fits(fda, spec) && !fda.aligned).then_some(spec.max().exponent)
+}
+
+/// Whether a format's exponents fit the window.
 #[inline(always)]
-fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
+fn fits(fda: &Fda, spec: &FormatSpec) -> bool {
     let (emax, emin) = (spec.max().exponent, spec.emin() - if fda.via_f16 { spec.fraction_bits as i32 } else { 0 });
     // Block scales want a part of the window.
     let room = if fda.unit.scale.is_some() { WINDOW / 4 } else { 0 };
-    let fits = emax - emin + room < WINDOW;
-    if fits && !fda.aligned {
-        return emax;
+    emax - emin + room < WINDOW
+}
+
+/// The exponent that byte 127 stands for: the format's own top, or, where its exponents do not fit the window or products are
+/// aligned one by one, the data's.
+#[inline(always)]
+pub(super) fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
+    if let Some(top) = own_top(fda, spec) {
+        return top;
     }
     let mask = (1u32 << (spec.exponent_bits + spec.fraction_bits)) - 1;
     let (ignored, special) = (spec.ignored_low_bits, first_special(spec));
@@ -224,7 +237,7 @@ fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
     let top = (best >> spec.fraction_bits).max(1) as i32 - spec.bias;
     // How products aligned one by one are scaled depends on how large they can be. That they are small helps nothing, and
     // far below 1 the fast kernel would not take them.
-    if fits { top.max(emax.min(0)) } else { top }
+    if fits(fda, spec) { top.max(spec.max().exponent.min(0)) } else { top }
 }
 
 /// Exponents of a panel's block scales, line by line and FDA by FDA; the largest.
@@ -318,32 +331,59 @@ impl Fda {
     /// # Safety
     /// The instructions are there.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn pack_a_avx512(&self, codes: &[u32], shift: i32, [rows, k]: [usize; 2], to: &mut Packed) {
+    pub(super) fn pack_a_avx512(&self, codes: &[u32], shift: i32, size: [usize; 2], to: &mut Packed) {
+        to.top = top_exponent(self, &self.unit.a, codes) + shift;
+        let quick = Quick::new(self, &self.unit.a, (self.scales().0, false), [to.top, shift]);
+        self.pack_a_by(quick, codes, size, to);
+    }
+
+    /// `pack_a_avx512`, as far as possible in the quick way, if there is one.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn pack_a_by(&self, quick: Option<Quick>, codes: &[u32], [rows, k]: [usize; 2], to: &mut Packed) {
         let (steps, groups) = (k / self.block, rows.div_ceil(MR).next_multiple_of(GROUPS));
         to.begin(steps, groups, MR, 1);
-        to.top = top_exponent(self, &self.unit.a, codes) + shift;
+        let scale = self.scales().0;
         let panel = Rows {
             fda: self,
-            decoder: Decoder::new(&self.unit.a, self.scales().0, self, false, to.top),
+            decoder: Decoder::new(&self.unit.a, scale, self, false, to.top),
             values: Values::new(&mut to.values, self.in_f32(), groups * MR * k),
             limit: self.risk_limit(),
             half_small: self.half_small(),
         };
         to.exponents.room::<u32>(groups * MR * k);
         to.signs.room::<u32>(groups * MR * steps).fill(0);
-        let mut ordered = Vec::new();
+        let (mut ordered, mut numbers) = (Vec::new(), Vec::new());
         let in_order = self.is_in_order();
+        // Integers are made of numbers row by row as long as all are ordinary, else of all codes.
+        let mut integers = quick.and_then(|quick| Some((self.begin_rows_fixed(rows, to)?, quick)));
         for row in 0..rows {
             let codes = &codes[row * k..][..k];
-            if in_order {
-                panel.row(row, codes, to);
+            let codes = if in_order {
+                codes
             } else {
                 self.gather(codes, &mut ordered);
-                panel.row(row, &ordered, to);
+                &ordered
+            };
+            panel.row(row, codes, to);
+            // One row alone says little of the others.
+            let fixed = integers.filter(|_| row < 16 || !to.integers.are_few());
+            if let Some((room, quick)) = fixed {
+                let scaled = to.shifts.is_empty() || !to.shifts[row * steps..][..steps].contains(&NAN_SHIFT);
+                if scaled && quick.all(codes, &mut numbers) {
+                    // SAFETY: there is room for these rows.
+                    unsafe { self.row_fixed(room, &numbers, quick.exponent(), row, to) }
+                } else {
+                    integers = None;
+                }
             }
+        }
+        if integers.is_none() {
+            self.pack_a_fixed(codes, [rows, k], to);
         }
         for row in rows..rows.next_multiple_of(MR) {
             self.clear_row(row, to);
+            self.clear_row_fixed(row, to);
         }
     }
 
@@ -377,27 +417,51 @@ impl Fda {
         self.order.is_sorted()
     }
 
-    /// Packs columns of B, `codes[p * columns + column]`.
+    /// Packs columns of B, `codes[p * columns + column]`, of which `stage` makes those of a unit step right before they are
+    /// wanted, if they are not there.
     ///
     /// # Safety
     /// The instructions are there.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn pack_b_avx512(&self, codes: &[u32], shift: i32, [columns, k]: [usize; 2], to: &mut Packed) {
-        let (steps, groups) = (k / self.block, columns.div_ceil(NR));
+    pub(super) fn pack_b_avx512(
+        &self,
+        codes: &mut [u32],
+        stage: impl Fn(Range<usize>, &mut [u32]),
+        [shift, top]: [i32; 2],
+        size: [usize; 2],
+        to: &mut Packed,
+    ) {
+        to.top = top + shift;
+        let quick = Quick::new(self, &self.unit.b, (self.scales().1, true), [to.top, shift]);
+        self.pack_b_by(quick, codes, stage, size, to);
+    }
+
+    /// `pack_b_avx512`, as far as possible in the quick way, if there is one.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn pack_b_by(
+        &self,
+        quick: Option<Quick>,
+        codes: &mut [u32],
+        stage: impl Fn(Range<usize>, &mut [u32]),
+        [columns, k]: [usize; 2],
+        to: &mut Packed,
+    ) {
+        let (steps, groups, scale) = (k / self.block, columns.div_ceil(NR), self.scales().1);
         to.begin(steps, groups, NR, 4);
-        to.top = top_exponent(self, &self.unit.b, codes) + shift;
-        let panel = Columns {
-            fda: self,
-            decoder: Decoder::new(&self.unit.b, self.scales().1, self, true, to.top),
-            values: Values::new(&mut to.values, self.in_f32(), groups * NR * k),
-            codes,
-            columns,
-        };
+        let decoder = Decoder::new(&self.unit.b, scale, self, true, to.top);
+        let values = Values::new(&mut to.values, self.in_f32(), groups * NR * k);
         to.exponents.room::<u8>(groups * NR * k);
         to.signs.room::<u32>(groups * NR * steps);
-        for s in 0..steps {
-            for g in 0..groups {
-                if self.in_f32() { panel.step::<false>(g, s, to) } else { panel.step::<true>(g, s, to) }
+        let integers = self.begin_columns_fixed(columns, to);
+        let mut numbers = [[_mm512_setzero_ps(); NR / 16]; 32];
+        let (unit, per) = (self.unit.shape.k, self.per_step());
+        for u in 0..k / unit {
+            let positions = u * unit..(u + 1) * unit;
+            stage(positions.clone(), &mut codes[positions.start * columns..positions.end * columns]);
+            let panel = Columns { fda: self, decoder, quick, values, codes, columns, integers };
+            for (s, g) in (u * per..(u + 1) * per).flat_map(|s| (0..groups).map(move |g| (s, g))) {
+                panel.step(g, s, &mut numbers, to);
             }
         }
     }
@@ -416,5 +480,140 @@ impl Fda {
         let (half, largest) = (self.block.div_ceil(2) as i64, (2i64 << self.unit.a.fraction_bits) - 1);
         let rest = i64::from(self.risk_limit()) - (self.block as i64 - half) * largest;
         (rest.div_euclid(half)).clamp(-1, largest) as i32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{chain, round_down};
+    use super::*;
+    use crate::simd::{Avx512, Isa};
+    use crate::unit::Unit;
+
+    /// What kernels read of columns `0..columns`: all of a panel but what belongs to vectors without a column.
+    fn read(fda: &Fda, of: &Packed, columns: usize) -> Vec<u64> {
+        let (l, mut seen) = (fda.block, Vec::new());
+        for (g, s) in (0..columns.div_ceil(NR)).flat_map(|g| (0..of.steps).map(move |s| (g, s))) {
+            let (place, vectors) = (of.at_b(g, s), (columns - g * NR).min(NR).div_ceil(16));
+            seen.extend(of.exponents.view::<u8>()[place * NR * l..][..NR * l].iter().map(|&x| u64::from(x)));
+            let lines = place * NR..place * NR + vectors * 16;
+            seen.extend(of.signs.view::<u32>()[lines.clone()].iter().map(|&x| u64::from(x)));
+            seen.extend(of.flags[lines.clone()].iter().chain(&of.any[place * 4..][..4]).map(|&x| u64::from(x)));
+            let values = lines.start * l..lines.end * l;
+            if fda.in_f32() {
+                seen.extend(of.values.view::<f32>()[values].iter().map(|x| u64::from(x.to_bits())));
+            } else {
+                seen.extend(of.values.view::<f64>()[values].iter().map(|x| x.to_bits()));
+            }
+            if fda.fixed.is_some() {
+                seen.extend(of.integers.seen(place * NR, vectors, l).into_iter().map(u64::from));
+            }
+        }
+        seen.push(u64::from(fda.fixed.is_some() && of.integers.are_few()));
+        seen
+    }
+
+    /// What kernels read of rows `0..rows`.
+    fn read_rows(fda: &Fda, of: &Packed, rows: usize) -> Vec<u64> {
+        let (l, mut seen) = (fda.block, Vec::new());
+        for (row, s) in (0..rows).flat_map(|row| (0..of.steps).map(move |s| (row, s))) {
+            let place = of.at_a(row / MR, s);
+            let line = place * MR + row % MR;
+            let products = line * l..(line + 1) * l;
+            seen.extend(of.exponents.view::<u32>()[products.clone()].iter().map(|&x| u64::from(x)));
+            seen.extend([u64::from(of.signs.view::<u32>()[line]), of.flags[line].into(), of.any[place].into()]);
+            if fda.in_f32() {
+                seen.extend(of.values.view::<f32>()[products].iter().map(|x| u64::from(x.to_bits())));
+            } else {
+                seen.extend(of.values.view::<f64>()[products].iter().map(|x| x.to_bits()));
+            }
+        }
+        let of_integers = if fda.fixed.is_some() { rows.next_multiple_of(MR) } else { 0 };
+        for (row, s) in (0..of_integers).flat_map(|row| (0..of.steps).map(move |s| (row, s))) {
+            let line = of.at_a(row / MR, s) * MR + row % MR;
+            seen.extend(of.integers.seen_of_row(line, l).into_iter().map(u64::from));
+        }
+        seen
+    }
+
+    #[test]
+    fn the_quick_way_makes_the_same_panels() {
+        if Avx512::new(Isa::Avx512).is_none() {
+            return;
+        }
+        let mut state = 1u64;
+        let mut below = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % n
+        };
+        let own = ["e4m2", "e3m4", "e2m5", "e5m4", "e5m2", "e8m7"]
+            .map(|b| format!("custom/m8n8k8.f32.{b}.{b}.f32/dot:block=8:F=25"));
+        let own = own.iter().filter_map(|name| Unit::find(name).ok());
+        let units: Vec<Unit> = Unit::all().chain(own).collect();
+        let mut quickly = [0; 2];
+        // What one panel leaves there the next one finds.
+        let [mut quick, mut slow] = [Packed::default(), Packed::default()];
+        for unit in &units {
+            let Some(fda) = chain(unit, Isa::Avx512).or_else(|| round_down::kernel(unit, Isa::Avx512)) else {
+                continue;
+            };
+            for turn in 0..24 {
+                // Rows of A, or columns of B.
+                let rows = turn % 2 == 0;
+                let (spec, scale) = if rows { (&unit.a, fda.scales().0) } else { (&unit.b, fda.scales().1) };
+                let lines = 1 + below(3 * NR as u64) as usize;
+                let k = unit.shape.k * (1 + below(3) as usize);
+                let bits = spec.storage_bits;
+                // Everything; numbers near 1, some of them zeros; and a few of everything among these.
+                let mut code = |kind: u64| match kind {
+                    0 => below(1 << bits),
+                    1 if below(20) == 0 => below(2) << (bits - 1),
+                    2 if below(300) == 0 => below(1 << bits),
+                    _ => {
+                        let x = (below(2001) as f64 - 1000.0) / 700.0;
+                        spec.encode_f64(x, Default::default(), Default::default()).unwrap_or_default()
+                    }
+                };
+                let mut codes: Vec<u32> = (0..lines * k).map(|_| code(turn / 2 % 4) as u32).collect();
+                // What lies above a code is not looked at.
+                if turn % 4 < 2 && bits <= 16 {
+                    codes.iter_mut().for_each(|code| *code |= (below(1 << 16) as u32) << bits);
+                }
+                for packed in [&mut quick, &mut slow] {
+                    packed.shifts.clear();
+                }
+                let mut most = 0;
+                if unit.scale.is_some() {
+                    // All codes of ue8m0, or those near 1.
+                    let mut code = || if turn / 8 % 2 == 0 { below(256) } else { 125 + below(5) };
+                    let shift = |code: u64| if code == 255 { NAN_SHIFT } else { code as i32 - 127 };
+                    quick.shifts = (0..lines * k / fda.block).map(|_| shift(code())).collect();
+                    most = quick.shifts.iter().copied().filter(|x| *x != NAN_SHIFT).max().unwrap_or(0);
+                    slow.shifts.clone_from(&quick.shifts);
+                }
+                let top = top_exponent(&fda, spec, &codes) + most;
+                (quick.top, slow.top) = (top, top);
+                let way = Quick::new(&fda, spec, (scale, !rows), [top, most]);
+                quickly[usize::from(rows)] += usize::from(way.is_some());
+                // SAFETY: the instructions are there.
+                let same = unsafe {
+                    if rows {
+                        fda.pack_a_by(way, &codes, [lines, k], &mut quick);
+                        fda.pack_a_by(None, &codes, [lines, k], &mut slow);
+                        // Rows are counted in another order, so that one may give up and the other not.
+                        if quick.integers.are_few() || slow.integers.are_few() {
+                            (quick.integers, slow.integers) = Default::default();
+                        }
+                        read_rows(&fda, &quick, lines) == read_rows(&fda, &slow, lines)
+                    } else {
+                        fda.pack_b_by(way, &mut codes, |_, _| {}, [lines, k], &mut quick);
+                        fda.pack_b_by(None, &mut codes, |_, _| {}, [lines, k], &mut slow);
+                        read(&fda, &quick, lines) == read(&fda, &slow, lines)
+                    }
+                };
+                assert!(same, "{unit}, turn {turn}, {lines} x {k}");
+            }
+        }
+        assert!(quickly.iter().all(|&n| n > 1000), "{quickly:?}");
     }
 }

@@ -62,6 +62,11 @@ pub(super) struct Floors {
 
 /// The kernel for both recipes, for results in f32.
 pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
+    Some(Arc::new(kernel(unit, isa)?))
+}
+
+/// What `select` makes.
+pub(super) fn kernel(unit: &Unit, isa: Isa) -> Option<Fda> {
     let set = Set::new(isa)?;
     let (sums, blocks) = Sums::new(unit)?;
     let (r, k, f) = (sums.r, unit.shape.k, sums.r.frac_bits);
@@ -122,5 +127,5 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
         set,
     };
     fda.small = Readers::new(&fda).map(Small::Avx2);
-    Some(Arc::new(fda))
+    Some(fda)
 }

@@ -148,8 +148,9 @@ impl Fda {
         let fdas = steps.start * per..steps.end * per;
         let subnormal = self.subnormal_c(a, b, &steps, state, exact);
         WORK.with_borrow_mut(|work| {
-            for row in (0..a.lines).step_by(MC) {
-                for column in (0..b.lines).step_by(NR) {
+            // Columns stay in a near cache until all rows have met them.
+            for column in (0..b.lines).step_by(NR) {
+                for row in (0..a.lines).step_by(MC) {
                     let size = [MC.min(a.lines - row), NR.min(b.lines - column)];
                     let at = [row / MR, column / NR];
                     let state = &mut state[row * b.lines + column..];

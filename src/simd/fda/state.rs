@@ -7,7 +7,7 @@ pub(super) const MC: usize = GROUPS * MR;
 
 /// The states of `GROUPS` row groups by NR columns, f16 states widened.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(align(4096))]
 pub(super) struct Tile(pub(super) [f32; MC * NR]);
 
 /// An f16 code as f32: exact, NaN to NaN. All cases are computed and one is chosen, so that vectors can.

@@ -70,6 +70,41 @@ impl Integers {
         self.seen >= 64 && self.bad > self.seen / 8
     }
 
+    /// What kernels read of B's vectors of columns from a line on.
+    #[cfg(test)]
+    pub(in super::super) fn seen(&self, line: usize, vectors: usize, l: usize) -> Vec<u32> {
+        let mut seen = Vec::new();
+        if self.units.view::<u32>().len() <= line || self.are_few() {
+            return seen;
+        }
+        let (tops, units) = (&self.tops.view::<u32>()[line..], &self.units.view::<u32>()[line..]);
+        for (i, bytes) in self.lows.view::<u8>()[line * groups(l)..][..groups(l) * NR].iter().enumerate() {
+            seen.extend((i % 4 < vectors).then_some(u32::from(*bytes)));
+        }
+        for at in 0..vectors * 16 {
+            seen.extend([tops[at], units[at]]);
+            // Those of lines without integers are nobody's.
+            let bad = units[at] as i32 == LEAST_UNIT << 23 && tops[at] as i32 == BEYOND << 23;
+            let pairs = &self.pairs.view::<u32>()[(line + at / 16 * 16) * (l / 2) + at % 16..];
+            seen.extend(pairs.iter().step_by(16).take(if bad { 0 } else { l / 2 }));
+        }
+        seen
+    }
+
+    /// The same of a row of A.
+    #[cfg(test)]
+    pub(in super::super) fn seen_of_row(&self, line: usize, l: usize) -> Vec<u32> {
+        if self.units.view::<u32>().len() <= line || self.are_few() {
+            return Vec::new();
+        }
+        let (top, unit) = (self.tops.view::<u32>()[line], self.units.view::<u32>()[line]);
+        let mut seen = vec![top, unit];
+        seen.extend(&self.lows.view::<u32>()[line * groups(l)..][..groups(l)]);
+        let bad = unit as i32 == (LEAST_UNIT + 127) << 23 && top as i32 == (BEYOND + 127) << 23;
+        seen.extend(self.pairs.view::<u32>()[line * (l / 2)..].iter().take(if bad { 0 } else { l / 2 }));
+        seen
+    }
+
     /// Notes lines; whether to give up.
     const fn count(&mut self, lines: __mmask16, bad: __mmask16) -> bool {
         (self.seen, self.bad) = (self.seen + lines.count_ones(), self.bad + bad.count_ones());
@@ -101,6 +136,25 @@ impl Lines {
     }
 }
 
+/// Numbers of a step by product and vector of 16 columns.
+pub(in super::super) type Numbers = [[__m512; NR / 16]; 32];
+
+/// Where integers go: those of A's steps, or of B's.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Room {
+    pairs: *mut i32,
+    lows: *mut u8,
+    tops: *mut i32,
+    units: *mut i32,
+    /// Whether the first `PLACES` fraction bits of numbers tell their last places. (A's go row by row only where they do.)
+    quick: bool,
+}
+
+/// Fraction bits that a table of bytes takes.
+const PLACES: u32 = 4;
+/// Ternary logic: `a | (b & c)`.
+const OR_AND: i32 = 0xF8;
+
 /// A format's numbers by code: odd significands (16 bits), last places above that of the smallest number (8 bits),
 /// exponents above the lowest (8 bits).
 #[derive(Debug)]
@@ -109,6 +163,7 @@ struct Table {
     /// The last place of the smallest number.
     grid: i32,
     emin: i32,
+    fraction_bits: u32,
 }
 
 impl Table {
@@ -125,7 +180,7 @@ impl Table {
             let place = x.exponent - x.frac_bits as i32 + zeros as i32 - grid;
             (if x.negative { -odd } else { odd }) & 0xFFFF | place << 16 | (x.exponent - emin) << 24
         };
-        Self { words: (0..1 << spec.storage_bits).map(word).collect(), grid, emin }
+        Self { words: (0..1 << spec.storage_bits).map(word).collect(), grid, emin, fraction_bits: spec.fraction_bits }
     }
 
     /// The words of 16 codes, zero's outside of the mask.
@@ -202,25 +257,49 @@ impl Sixteen {
         let top = _mm512_add_epi32(_mm512_add_epi32(highest, int(table.emin)), scales);
         let unit = _mm512_add_epi32(_mm512_add_epi32(lowest, int(table.grid)), scales);
         let empty = _mm512_cmpeq_epi32_mask(lowest, none);
+        let Bounds { top, unit, bad } = Bounds::new(top, unit, empty, squares);
+        let low = |place| {
+            let free = _mm512_min_epu32(_mm512_sub_epi32(place, lowest), int(FREE));
+            chosen(free, [empty, bad], [FREE, 0])
+        };
+        Self { pairs, lows: places.map(low), top, unit, bad }
+    }
+}
+
+/// Exponents of 16 lines of a step.
+struct Bounds {
+    /// Of the largest numbers.
+    top: __m512i,
+    /// Of units.
+    unit: __m512i,
+    /// Lines without integers.
+    bad: __mmask16,
+}
+
+impl Bounds {
+    /// From those found, the lines that are all zeros, and the sums of integers' squares.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn new(top: __m512i, unit: __m512i, empty: __mmask16, squares: __m512) -> Self {
+        let int = |x| _mm512_set1_epi32(x);
         let wide = _mm512_cmpgt_epi32_mask(_mm512_sub_epi32(top, unit), int(14));
         let far = _mm512_cmpgt_epi32_mask(top, int(EXPONENTS[1])) | _mm512_cmplt_epi32_mask(unit, int(LEAST_UNIT));
         let large = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(squares, _mm512_set1_ps(MOST_SQUARES));
         let bad = (wide | far | large) & !empty;
-        let chosen = |x, of_empty, of_bad| {
-            _mm512_mask_mov_epi32(_mm512_mask_mov_epi32(x, empty, int(of_empty)), bad, int(of_bad))
-        };
-        let low = |place| {
-            let free = _mm512_min_epu32(_mm512_sub_epi32(place, lowest), int(FREE));
-            chosen(free, FREE, 0)
-        };
         Self {
-            pairs,
-            lows: places.map(low),
-            top: chosen(_mm512_max_epi32(top, int(EXPONENTS[0])), EXPONENTS[0], BEYOND),
-            unit: chosen(unit, EXPONENTS[1], LEAST_UNIT),
+            top: chosen(_mm512_max_epi32(top, int(EXPONENTS[0])), [empty, bad], [EXPONENTS[0], BEYOND]),
+            unit: chosen(unit, [empty, bad], [EXPONENTS[1], LEAST_UNIT]),
             bad,
         }
     }
+}
+
+/// What stands for lines that are all zeros, and for those without integers.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn chosen(x: __m512i, [empty, bad]: [__mmask16; 2], [of_empty, of_bad]: [i32; 2]) -> __m512i {
+    let x = _mm512_mask_mov_epi32(x, empty, _mm512_set1_epi32(of_empty));
+    _mm512_mask_mov_epi32(x, bad, _mm512_set1_epi32(of_bad))
 }
 
 /// The last places of words of a table.
@@ -228,6 +307,26 @@ impl Sixteen {
 #[target_feature(enable = "avx512f")]
 fn place(words: __m512i) -> __m512i {
     _mm512_and_si512(_mm512_srli_epi32::<16>(words), _mm512_set1_epi32(0xFF))
+}
+
+/// Exponent fields of up to four vectors of numbers, and their last places' (255 of zeros): byte 4 j + t is number j of
+/// vector t. Of the latter's numbers all bits below the first `PLACES` of the fraction are zeros.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn places(numbers: &[__m512]) -> (__m512i, __m512i) {
+    // How far a last place is above the last of these bits, less `PLACES`.
+    let (four, three, two) = (0xFCFD_FC00_u32 as i32, 0xFCFD_FCFF_u32 as i32, 0xFCFD_FCFE_u32 as i32);
+    let last = _mm512_set4_epi32(two, three, two, four);
+    let (mut fields, mut fractions) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+    for (t, x) in numbers.iter().enumerate() {
+        // Where a byte's bits begin.
+        let (at, bits) = (8 * t as i32, _mm512_castps_si512(*x));
+        let [field, fraction] = [9 + at, 13 + at].map(|by| _mm512_rolv_epi32(bits, _mm512_set1_epi32(by)));
+        fields = _mm512_ternarylogic_epi32::<OR_AND>(fields, field, _mm512_set1_epi32(0xFF << at));
+        fractions = _mm512_ternarylogic_epi32::<OR_AND>(fractions, fraction, _mm512_set1_epi32(0xF << at));
+    }
+    let there = _mm512_test_epi8_mask(fields, fields);
+    (fields, _mm512_mask_add_epi8(_mm512_set1_epi8(-1), there, fields, _mm512_shuffle_epi8(last, fractions)))
 }
 
 /// An f32's exponent field.
@@ -238,6 +337,118 @@ fn field(e: __m512i) -> __m512i {
 }
 
 impl Fda {
+    /// Makes room for rows of A; none where the unit has no integers, or these cannot be made row by row.
+    pub(in super::super) fn begin_rows_fixed(&self, rows: usize, to: &mut Packed) -> Option<Room> {
+        let tables = self.fixed.as_ref()?;
+        if !matches!(self.block, 16 | 32) || tables.a.fraction_bits > PLACES {
+            return None;
+        }
+        let lines = rows.div_ceil(MR * GROUPS) * GROUPS * MR * to.steps;
+        let [pairs, lows, tops, units] = to.integers.begin(lines, self.block, 4);
+        Some(Room { pairs, lows: lows.cast(), tops, units, quick: true })
+    }
+
+    /// A row of A from its numbers, in the FDAs' order, which are `2^down` times what they should be; `low` is the field of
+    /// the lowest exponent. No block scale of the row is NaN.
+    ///
+    /// # Safety
+    /// The instructions are there, and the room for this row.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(in super::super) unsafe fn row_fixed(
+        &self,
+        room: Room,
+        numbers: &[__m512],
+        (down, low): (i32, u8),
+        row: usize,
+        to: &mut Packed,
+    ) {
+        let Some(Tables { frac_bits, .. }) = &self.fixed else { return };
+        let (l, bias) = (self.block, 127 + down);
+        for (n, numbers) in numbers.chunks(4).enumerate() {
+            // Byte 4 j + t is product 16 t + j: groups of four are byte t of the words of a quarter.
+            let (mut highest, places) = places(numbers);
+            let of_groups = {
+                let x = _mm512_min_epu8(places, _mm512_shuffle_epi32::<0b01_00_11_10>(places));
+                _mm512_min_epu8(x, _mm512_shuffle_epi32::<0b10_11_00_01>(x))
+            };
+            // All of a vector's are one byte of each word, two of a long step's.
+            let mut lowest = of_groups;
+            lowest = _mm512_min_epu8(lowest, _mm512_shuffle_i64x2::<0b01_00_11_10>(lowest, lowest));
+            lowest = _mm512_min_epu8(lowest, _mm512_shuffle_i64x2::<0b10_11_00_01>(lowest, lowest));
+            highest = _mm512_max_epu8(highest, _mm512_shuffle_i64x2::<0b01_00_11_10>(highest, highest));
+            highest = _mm512_max_epu8(highest, _mm512_shuffle_i64x2::<0b10_11_00_01>(highest, highest));
+            highest = _mm512_max_epu8(highest, _mm512_shuffle_epi32::<0b01_00_11_10>(highest));
+            highest = _mm512_max_epu8(highest, _mm512_shuffle_epi32::<0b10_11_00_01>(highest));
+            highest = _mm512_max_epu8(highest, _mm512_set1_epi8(low as i8));
+            if l == 32 {
+                let other = |x| _mm512_or_si512(_mm512_slli_epi16::<8>(x), _mm512_srli_epi16::<8>(x));
+                lowest = _mm512_min_epu8(lowest, other(lowest));
+                highest = _mm512_max_epu8(highest, other(highest));
+            }
+            let there = _mm512_cmpneq_epi8_mask(lowest, _mm512_set1_epi8(-1));
+            let free = _mm512_sub_epi8(of_groups, _mm512_maskz_mov_epi8(there, lowest));
+            let free = _mm512_min_epu8(free, _mm512_set1_epi8(FREE as i8));
+            let lows = _mm512_add_epi8(free, _mm512_set1_epi8(*frac_bits as i8));
+            let firsts = _mm512_set_epi32(12, 8, 4, 0, 12, 8, 4, 0, 12, 8, 4, 0, 12, 8, 4, 0);
+            let [lowest, highest] =
+                [lowest, highest].map(|x| _mm_cvtsi128_si32(_mm512_castsi512_si128(x)).to_le_bytes());
+            for (u, numbers) in numbers.chunks(l / 16).enumerate() {
+                let (s, t) = (n * 64 / l + u, u * (l / 16));
+                let line = to.at_a(row / MR, s) * MR + row % MR;
+                let (least, most) = (i32::from(lowest[t]), i32::from(highest[t]));
+                let scale = to.shifts.get(row * to.steps + s).copied().unwrap_or(0);
+                let empty = least == 255;
+                // 2^-least.
+                let factor = if empty { 0.0 } else { f32::from_bits(((254 - least) as u32) << 23) };
+                let mut squares = _mm512_setzero_ps();
+                for (i, x) in numbers.iter().enumerate() {
+                    let x = _mm512_mul_ps(*x, _mm512_set1_ps(factor));
+                    squares = _mm512_fmadd_ps(x, x, squares);
+                    let halves = _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x));
+                    // A quarter's word, four times the byte.
+                    let four = _mm512_shuffle_epi8(lows, _mm512_set1_epi32((t + i) as i32 * 0x0101_0101));
+                    let four = _mm512_castsi512_si128(_mm512_permutexvar_epi32(firsts, four));
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        _mm256_storeu_si256(room.pairs.add(line * (l / 2) + i * 8).cast(), halves);
+                        _mm_storeu_si128(room.lows.cast::<i32>().add(line * groups(l) + i * 4).cast(), four);
+                    }
+                }
+                let (mut top, mut unit) = (most - bias + scale, least - bias + scale);
+                let wide = top - unit > 14 || top > EXPONENTS[1] || unit < LEAST_UNIT;
+                let bad = !empty && (wide || _mm512_reduce_add_ps(squares) >= MOST_SQUARES);
+                if bad {
+                    let all = i32::from_ne_bytes([*frac_bits as u8; 4]);
+                    // SAFETY: the caller's promise.
+                    (0..groups(l)).for_each(|i| unsafe { *room.lows.cast::<i32>().add(line * groups(l) + i) = all });
+                    [top, unit] = [BEYOND, LEAST_UNIT];
+                } else if empty {
+                    [top, unit] = EXPONENTS;
+                }
+                _ = to.integers.count(1, bad.into());
+                // SAFETY: the caller's promise.
+                unsafe {
+                    *room.tops.add(line) = (top.max(EXPONENTS[0]) + 127) << 23;
+                    *room.units.add(line) = (unit + 127) << 23;
+                }
+            }
+        }
+    }
+
+    /// Zeros for a row of A that is not there: beside others no step of it would be without doubt.
+    pub(in super::super) fn clear_row_fixed(&self, row: usize, to: &mut Packed) {
+        let Some(Tables { frac_bits, .. }) = &self.fixed else { return };
+        let l = self.block;
+        for s in 0..to.steps {
+            let line = to.at_a(row / MR, s) * MR + row % MR;
+            let Integers { pairs, lows, tops, units, .. } = &mut to.integers;
+            pairs.view_mut::<i32>()[line * (l / 2)..][..l / 2].fill(0);
+            lows.view_mut::<i32>()[line * groups(l)..][..groups(l)].fill((FREE + *frac_bits as i32) * 0x0101_0101);
+            tops.view_mut::<i32>()[line] = (EXPONENTS[0] + 127) << 23;
+            units.view_mut::<i32>()[line] = (EXPONENTS[1] + 127) << 23;
+        }
+    }
+
     /// Rows of A.
     ///
     /// # Safety
@@ -280,45 +491,135 @@ impl Fda {
         }
     }
 
-    /// Columns of B.
+    /// Makes room for columns of B; none where the unit has no integers.
+    pub(in super::super) fn begin_columns_fixed(&self, columns: usize, to: &mut Packed) -> Option<Room> {
+        let tables = self.fixed.as_ref()?;
+        let lines = columns.div_ceil(NR) * NR * to.steps;
+        let [pairs, lows, tops, units] = to.integers.begin(lines, self.block, 1);
+        Some(Room { pairs, lows: lows.cast(), tops, units, quick: tables.b.fraction_bits <= PLACES })
+    }
+
+    /// Step `s` of column group `g`: from `codes[p * columns + column]`, or from numbers where all are ordinary.
     ///
     /// # Safety
-    /// The instructions are there.
+    /// The instructions are there, and the room is.
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(in super::super) fn pack_b_fixed(&self, codes: &[u32], [columns, k]: [usize; 2], to: &mut Packed) {
-        let Some(Tables { b: table, .. }) = &self.fixed else { return };
-        let (l, tiles) = (self.block, columns.div_ceil(NR));
-        debug_assert!(codes.len() >= columns * k, "a panel");
-        let [pairs, lows, tops, units] = to.integers.begin(tiles * NR * to.steps, l, 1);
-        let mut raw = [_mm512_setzero_si512(); 32];
-        for (g, s) in (0..tiles).flat_map(|g| (0..to.steps).map(move |s| (g, s))) {
-            let line = to.at_b(g, s) * NR;
-            let mut bytes = [_mm512_setzero_si512(); 32 / GROUP];
-            for (t, column) in (g * NR..columns.min(g * NR + NR)).step_by(16).enumerate() {
-                let lanes = first(columns - column);
-                // SAFETY (whole function): the lanes of the mask lie in the row, and the panels have room for 16 lines.
-                for (raw, p) in raw.iter_mut().zip(self.positions(s)) {
-                    let from = codes.as_ptr().wrapping_add(p * columns + column);
-                    *raw = unsafe { _mm512_maskz_loadu_epi32(lanes, from.cast()) };
-                }
-                let it = Sixteen::new(table, lanes, &raw[..l], scales(to, column..columns, s));
-                if to.integers.count(lanes, it.bad) {
-                    return;
-                }
-                let line = line + t * 16;
-                unsafe {
-                    for (i, pair) in it.pairs[..l / 2].iter().enumerate() {
-                        _mm512_storeu_epi32(pairs.add(line * (l / 2) + i * 16), *pair);
-                    }
-                    _mm512_storeu_epi32(tops.add(line), field(it.top));
-                    _mm512_storeu_epi32(units.add(line), field(it.unit));
-                }
-                for (bytes, low) in bytes.iter_mut().zip(it.lows) {
-                    *bytes = _mm512_or_si512(*bytes, _mm512_sllv_epi32(low, _mm512_set1_epi32(8 * t as i32)));
-                }
+    pub(in super::super) unsafe fn columns_fixed(
+        &self,
+        room: Room,
+        codes: &[u32],
+        numbers: Option<(&Numbers, (i32, u8))>,
+        columns: usize,
+        [g, s]: [usize; 2],
+        to: &mut Packed,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match numbers.filter(|_| room.quick) {
+                Some((numbers, exponent)) => self.columns_by_numbers(room, numbers, exponent, columns, [g, s], to),
+                None => self.columns_by_codes(room, codes, columns, [g, s], to),
             }
-            for (i, bytes) in bytes[..groups(l)].iter().enumerate() {
-                unsafe { _mm512_storeu_si512(lows.cast::<u8>().add(line * groups(l) + i * NR).cast(), *bytes) }
+        }
+    }
+
+    /// `columns_fixed` from codes, by the table.
+    ///
+    /// # Safety
+    /// As there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn columns_by_codes(&self, room: Room, codes: &[u32], columns: usize, [g, s]: [usize; 2], to: &mut Packed) {
+        let Some(Tables { b: table, .. }) = &self.fixed else { return };
+        let (l, line) = (self.block, to.at_b(g, s) * NR);
+        let mut raw = [_mm512_setzero_si512(); 32];
+        let mut bytes = [_mm512_setzero_si512(); 32 / GROUP];
+        for (t, column) in (g * NR..columns.min(g * NR + NR)).step_by(16).enumerate() {
+            let lanes = first(columns - column);
+            for (raw, p) in raw.iter_mut().zip(self.positions(s)) {
+                let row = &codes[p * columns..][..columns][column..];
+                // SAFETY: the lanes of the mask lie in the row.
+                *raw = unsafe { _mm512_maskz_loadu_epi32(lanes, row.as_ptr().cast()) };
+            }
+            let it = Sixteen::new(table, lanes, &raw[..l], scales(to, column..columns, s));
+            _ = to.integers.count(lanes, it.bad);
+            // SAFETY: the caller's promise.
+            unsafe {
+                for (i, pair) in it.pairs[..l / 2].iter().enumerate() {
+                    _mm512_storeu_epi32(room.pairs.add((line + t * 16) * (l / 2) + i * 16), *pair);
+                }
+                _mm512_storeu_epi32(room.tops.add(line + t * 16), field(it.top));
+                _mm512_storeu_epi32(room.units.add(line + t * 16), field(it.unit));
+            }
+            for (bytes, low) in bytes.iter_mut().zip(it.lows) {
+                *bytes = _mm512_or_si512(*bytes, _mm512_sllv_epi32(low, _mm512_set1_epi32(8 * t as i32)));
+            }
+        }
+        for (i, bytes) in bytes[..groups(l)].iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_storeu_si512(room.lows.add(line * groups(l) + i * NR).cast(), *bytes) }
+        }
+    }
+
+    /// `columns_fixed` from numbers that are `2^down` times what they should be, whose lowest exponent has field `low`. What
+    /// a byte holds is found for 64 columns at once.
+    ///
+    /// # Safety
+    /// As there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn columns_by_numbers(
+        &self,
+        room: Room,
+        numbers: &Numbers,
+        (down, low): (i32, u8),
+        columns: usize,
+        [g, s]: [usize; 2],
+        to: &mut Packed,
+    ) {
+        let (l, line, width) = (self.block, to.at_b(g, s) * NR, NR.min(columns - g * NR));
+        let (numbers, vectors) = (&numbers[..l], width.div_ceil(16));
+        let (int, none) = (|x| _mm512_set1_epi32(x), _mm512_set1_epi8(-1));
+        let (mut lows, mut highest) = ([none; 32 / GROUP], _mm512_setzero_si512());
+        for (i, numbers) in numbers.iter().enumerate() {
+            let (fields, places) = places(&numbers[..vectors]);
+            lows[i / GROUP] = _mm512_min_epu8(lows[i / GROUP], places);
+            highest = _mm512_max_epu8(highest, fields);
+        }
+        let lowest = lows.iter().fold(none, |x, y| _mm512_min_epu8(x, *y));
+        let highest = _mm512_max_epu8(highest, _mm512_set1_epi8(low as i8));
+        let mut without = _mm512_setzero_si512();
+        for t in 0..vectors {
+            let byte = |x| _mm512_and_si512(_mm512_srlv_epi32(x, int(8 * t as i32)), int(0xFF));
+            let (lowest, column) = (byte(lowest), g * NR + t * 16);
+            let (scales, bias) = (scales(to, column..columns, s), int(127 + down));
+            let [top, unit] = [byte(highest), lowest].map(|x| _mm512_add_epi32(_mm512_sub_epi32(x, bias), scales));
+            let empty = _mm512_cmpeq_epi32_mask(lowest, int(0xFF));
+            // 2^-lowest.
+            let factor = _mm512_castsi512_ps(_mm512_maskz_mov_epi32(!empty, field(_mm512_sub_epi32(int(254), lowest))));
+            let (at, mut squares) = (line + t * 16, _mm512_setzero_ps());
+            for (i, pair) in numbers.as_chunks::<2>().0.iter().enumerate() {
+                let [x, y] = pair.map(|x| _mm512_mul_ps(x[t], factor));
+                squares = _mm512_fmadd_ps(y, y, _mm512_fmadd_ps(x, x, squares));
+                let [x, y] = [x, y].map(|x| _mm512_cvtps_epi32(x));
+                let pair = _mm512_mask_blend_epi16(0xAAAA_AAAA, x, _mm512_slli_epi32::<16>(y));
+                // SAFETY: the caller's promise.
+                unsafe { _mm512_storeu_epi32(room.pairs.add(at * (l / 2) + i * 16), pair) }
+            }
+            let it = Bounds::new(top, unit, empty, squares);
+            _ = to.integers.count(first(columns - column), it.bad);
+            // SAFETY: the caller's promise.
+            unsafe {
+                _mm512_storeu_epi32(room.tops.add(at), field(it.top));
+                _mm512_storeu_epi32(room.units.add(at), field(it.unit));
+            }
+            without = _mm512_or_si512(without, _mm512_maskz_set1_epi32(it.bad, 0xFF << (8 * t as i32)));
+        }
+        let lowest = _mm512_maskz_mov_epi8(_mm512_cmpneq_epi8_mask(lowest, none), lowest);
+        for (i, place) in lows[..groups(l)].iter().enumerate() {
+            let free = _mm512_min_epu8(_mm512_sub_epi8(*place, lowest), _mm512_set1_epi8(FREE as i8));
+            // SAFETY: the caller's promise.
+            unsafe {
+                let to = room.lows.add(line * groups(l) + i * NR).cast();
+                _mm512_storeu_si512(to, _mm512_andnot_si512(without, free));
             }
         }
     }
@@ -326,6 +627,10 @@ impl Fda {
 
 /// The exponents of block scales of up to 16 lines at step `s`.
 fn scales(from: &Packed, lines: core::ops::Range<usize>, s: usize) -> __m512i {
+    if from.shifts.is_empty() {
+        // SAFETY: an integer of zeros.
+        return unsafe { core::mem::zeroed() };
+    }
     let scale = |line: usize| from.shifts.get(line * from.steps + s).copied().unwrap_or(0);
     let lanes: [i32; 16] = core::array::from_fn(|i| if i < lines.len() { scale(lines.start + i) } else { 0 });
     // SAFETY: 16 integers, as many as the vector's.

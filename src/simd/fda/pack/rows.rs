@@ -23,13 +23,20 @@ impl Rows<'_> {
     pub(super) fn row(&self, row: usize, codes: &[u32], to: &mut Packed) {
         let (l, k) = (self.fda.block, to.steps * self.fda.block);
         let done = match l {
-            4 => self.whole::<4>(row, codes, to),
-            8 => self.whole::<8>(row, codes, to),
+            4 => self.whole_apart::<4>(row, codes, to),
+            8 => self.whole_apart::<8>(row, codes, to),
             16 => self.whole::<16>(row, codes, to),
             32 => self.whole::<32>(row, codes, to),
             _ => 0,
         };
         self.parts(row, done..k, codes, to);
+    }
+
+    /// `whole` as a function of its own: many short parts want all registers.
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn whole_apart<const L: usize>(&self, row: usize, codes: &[u32], to: &mut Packed) -> usize {
+        self.whole::<L>(row, codes, to)
     }
 
     /// The same for FDAs of L products, which 16 lanes hold whole, or half of one, as far as there are 16 codes; how
