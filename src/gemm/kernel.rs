@@ -38,6 +38,7 @@ impl Staged {
     }
 
     /// Room for so many codes of at most 32 bits.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn room(&mut self, size: usize) -> &mut [u32] {
         if let Self::Wide(_) = self {
             *self = Self::default();
