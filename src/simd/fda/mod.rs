@@ -387,7 +387,7 @@ impl Fda {
         // SAFETY: the set is the proof that the instructions are there.
         #[allow(unsafe_code, reason = "functions for one instruction set")]
         unsafe {
-            self.pack_b_avx512(codes, stage, [shift, top], size, &mut packed);
+            self.pack_b_avx512(codes, stage, (shift, Some(top)), size, &mut packed);
         }
         panel.put_packed(packed);
         true
@@ -467,10 +467,7 @@ impl Kernel for Fda {
         #[allow(unsafe_code, reason = "functions for one instruction set")]
         unsafe {
             match self.set {
-                Set::Avx512(_) => {
-                    let top = pack::top_exponent(self, &self.unit.b, codes);
-                    self.pack_b_avx512(codes, |_, _| {}, [shift, top], size, &mut packed);
-                }
+                Set::Avx512(_) => self.pack_b_avx512(codes, |_, _| {}, (shift, None), size, &mut packed),
                 Set::Avx2(micro) if self.aligned => micro.vectorise(
                     #[inline(always)]
                     || self.pack_b_aligned(micro, codes, shift, size, &mut packed),

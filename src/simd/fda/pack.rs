@@ -217,7 +217,7 @@ fn fits(fda: &Fda, spec: &FormatSpec) -> bool {
 /// The exponent that byte 127 stands for: the format's own top, or, where its exponents do not fit the window or products are
 /// aligned one by one, the data's.
 #[inline(always)]
-pub(super) fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
+fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
     if let Some(top) = own_top(fda, spec) {
         return top;
     }
@@ -418,7 +418,7 @@ impl Fda {
     }
 
     /// Packs columns of B, `codes[p * columns + column]`, of which `stage` makes those of a unit step right before they are
-    /// wanted, if they are not there.
+    /// wanted, if they are not there: then `top` is known.
     ///
     /// # Safety
     /// The instructions are there.
@@ -427,11 +427,15 @@ impl Fda {
         &self,
         codes: &mut [u32],
         stage: impl Fn(Range<usize>, &mut [u32]),
-        [shift, top]: [i32; 2],
+        (shift, top): (i32, Option<i32>),
         size: [usize; 2],
         to: &mut Packed,
     ) {
-        to.top = top + shift;
+        to.top = shift
+            + match top {
+                Some(top) => top,
+                None => top_exponent(self, &self.unit.b, codes),
+            };
         let quick = Quick::new(self, &self.unit.b, (self.scales().1, true), [to.top, shift]);
         self.pack_b_by(quick, codes, stage, size, to);
     }
@@ -487,6 +491,8 @@ impl Fda {
 mod tests {
     use super::super::{chain, round_down};
     use super::*;
+    use crate::accumulate::Recipe;
+    use crate::format::{F16, F32};
     use crate::simd::{Avx512, Isa};
     use crate::unit::Unit;
 
@@ -546,10 +552,36 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) % n
         };
-        let own = ["e4m2", "e3m4", "e2m5", "e5m4", "e5m2", "e8m7"]
-            .map(|b| format!("custom/m8n8k8.f32.{b}.{b}.f32/dot:block=8:F=25"));
-        let own = own.iter().filter_map(|name| Unit::find(name).ok());
-        let units: Vec<Unit> = Unit::all().chain(own).collect();
+        // Formats that no unit of the catalogue has, and bits that do not count.
+        let own = |exponent_bits: u32, fraction_bits, bias, specials, ignored_low_bits| {
+            let storage_bits = 1 + exponent_bits + fraction_bits + ignored_low_bits;
+            let own = FormatSpec {
+                name: "own",
+                storage_bits,
+                exponent_bits,
+                fraction_bits,
+                bias,
+                specials,
+                ignored_low_bits,
+                ..F16
+            };
+            let model = Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32").expect("a unit");
+            let Some(Recipe::Generic(g)) = model.recipe else { unreachable!("its recipe") };
+            Unit::custom(g, model.shape, [own, own, F32, F32], None).expect("a unit")
+        };
+        let own = [
+            own(4, 2, 7, Specials::NanAllOnes, 0),
+            own(4, 3, 9, Specials::Ieee, 0),
+            own(2, 5, 1, Specials::None, 0),
+            own(3, 4, 20, Specials::NanNegativeZero, 0),
+            own(5, 2, 0, Specials::Ieee, 0),
+            own(5, 2, 16, Specials::NanNegativeZero, 0),
+            own(5, 7, 12, Specials::Ieee, 3),
+            own(1, 3, -3, Specials::None, 4),
+            own(6, 5, 31, Specials::Ieee, 0),
+            own(8, 4, 127, Specials::Ieee, 3),
+        ];
+        let units: Vec<Unit> = own.into_iter().chain(Unit::all()).collect();
         let mut quickly = [0; 2];
         // What one panel leaves there the next one finds.
         let [mut quick, mut slow] = [Packed::default(), Packed::default()];
