@@ -370,9 +370,7 @@ impl Fda {
     const fn in_f32(&self) -> bool {
         self.narrow || self.aligned
     }
-}
 
-impl Fda {
     /// Packs columns of B from where they are: while a step's codes are near they become numbers. `false` where all have to
     /// be looked at before, or those of a position are not together.
     fn pack_view<T: Word>(&self, panel: &mut Panel, view: &View<'_, T>) -> bool {

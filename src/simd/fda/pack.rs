@@ -26,7 +26,7 @@ const WINDOW: i32 = 32;
 pub(super) const NAN_SHIFT: i32 = i32::MIN;
 
 /// Ternary logic: `a | (b & c)`.
-const OR_AND: i32 = 0xF8;
+pub(super) const OR_AND: i32 = 0xF8;
 
 /// A format unrolled into the constants of the decoder.
 #[derive(Clone, Copy, Debug)]

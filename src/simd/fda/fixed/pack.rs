@@ -1,6 +1,6 @@
 //! Packing of integers: a step of 16 lines at a time, rows of A or columns of B.
 
-use super::super::pack::{NAN_SHIFT, first};
+use super::super::pack::{NAN_SHIFT, OR_AND, first};
 use super::super::{Fda, GROUPS, MR, NR, Packed};
 use super::{GROUP, groups};
 use crate::format::FormatSpec;
@@ -152,8 +152,6 @@ pub(in super::super) struct Room {
 
 /// Fraction bits that a table of bytes takes.
 const PLACES: u32 = 4;
-/// Ternary logic: `a | (b & c)`.
-const OR_AND: i32 = 0xF8;
 
 /// A format's numbers by code: odd significands (16 bits), last places above that of the smallest number (8 bits),
 /// exponents above the lowest (8 bits).

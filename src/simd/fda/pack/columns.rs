@@ -96,6 +96,7 @@ impl Columns<'_> {
         true
     }
 
+    /// `step` in the general way: values in f64 with the even columns first, where `PAIRS`, else in f32.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn slowly<const PAIRS: bool>(&self, g: usize, s: usize, to: &mut Packed) {

@@ -3,13 +3,11 @@
 //! others (`Columns::slowly`).
 
 use super::super::{Fda, NR};
-use super::{ENLARGED, ENLARGED_F32, NAN_SHIFT, Values, WINDOW, first_special, own_top};
+use super::{ENLARGED, ENLARGED_F32, NAN_SHIFT, OR_AND, Values, WINDOW, first_special, own_top};
 use crate::format::{FormatSpec, Specials};
 use crate::simd::lanes::power;
 use core::arch::x86_64::*;
 
-/// Ternary logic: `a | (b & c)`.
-const OR_AND: i32 = 0xF8;
 /// `vrangepd`: the larger magnitude, with the first operand's sign.
 const LARGER_WITH_SIGN: i32 = 0b0011;
 
