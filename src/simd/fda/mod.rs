@@ -445,12 +445,12 @@ impl Kernel for Fda {
         unsafe {
             match self.set {
                 Set::Avx512(_) => self.pack_a_avx512(codes, shift, size, &mut packed),
-                Set::Avx2(micro) if self.aligned => micro.vectorise(
+                Set::Avx2(micro) if self.in_f32() => micro.vectorise(
                     #[inline(always)]
-                    || self.pack_a_aligned(micro, codes, shift, size, &mut packed),
+                    || self.pack_a_in_f32(micro, codes, shift, size, &mut packed),
                 ),
                 Set::Avx2(_) => self.pack_a_avx2(codes, shift, size, &mut packed),
-                Set::Sse2(set) => self.pack_a_aligned(set, codes, shift, size, &mut packed),
+                Set::Sse2(set) => self.pack_a_in_f32(set, codes, shift, size, &mut packed),
             }
         }
         panel.put_packed(packed);
@@ -466,12 +466,12 @@ impl Kernel for Fda {
         unsafe {
             match self.set {
                 Set::Avx512(_) => self.pack_b_avx512(codes, |_, _| {}, (shift, None), size, &mut packed),
-                Set::Avx2(micro) if self.aligned => micro.vectorise(
+                Set::Avx2(micro) if self.in_f32() => micro.vectorise(
                     #[inline(always)]
-                    || self.pack_b_aligned(micro, codes, shift, size, &mut packed),
+                    || self.pack_b_in_f32(micro, codes, shift, size, &mut packed),
                 ),
                 Set::Avx2(_) => self.pack_b_avx2(codes, shift, size, &mut packed),
-                Set::Sse2(set) => self.pack_b_aligned(set, codes, shift, size, &mut packed),
+                Set::Sse2(set) => self.pack_b_in_f32(set, codes, shift, size, &mut packed),
             }
         }
         panel.put_packed(packed);

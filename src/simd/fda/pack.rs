@@ -2,11 +2,13 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 
-mod aligned;
 mod avx2;
 mod columns;
+mod in_f32;
 mod quick;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 use self::columns::Columns;
 use self::quick::Quick;
@@ -24,6 +26,9 @@ const WINDOW: i32 = 32;
 
 /// The shift that stands for a NaN scale.
 pub(super) const NAN_SHIFT: i32 = i32::MIN;
+
+/// The exponent of what stands for zeros where values are f32.
+const STAND_IN: i32 = -100;
 
 /// Ternary logic: `a | (b & c)`.
 pub(super) const OR_AND: i32 = 0xF8;
@@ -91,7 +96,7 @@ impl Decoder {
         let quantum = spec.emin() - spec.fraction_bits as i32;
         let tiny = match () {
             () if fda.aligned => 0.0,
-            () if fda.narrow => pow(-100),
+            () if fda.narrow => pow(STAND_IN),
             () => pow(-1000),
         };
         Self {
@@ -347,6 +352,7 @@ impl Fda {
         let panel = Rows {
             fda: self,
             decoder: Decoder::new(&self.unit.a, scale, self, false, to.top),
+            quick,
             values: Values::new(&mut to.values, self.in_f32(), groups * MR * k),
             limit: self.risk_limit(),
             half_small: self.half_small(),
@@ -470,6 +476,11 @@ impl Fda {
         }
     }
 
+    /// Whether sums of A's significands can be above `risk_limit`, and are looked at for that.
+    pub(super) fn may_risk(&self) -> bool {
+        self.block <= 16 && self.block as u32 * ((2 << self.unit.a.fraction_bits) - 1) > self.risk_limit()
+    }
+
     /// Largest sum of A's significands (as integers) for which 32-bit sums of a step cannot overflow:
     /// every product is below `2 s_a 2^F q`, c below `2 2^F q`, and the negative count adds at most 32.
     pub(super) fn risk_limit(&self) -> u32 {
@@ -484,168 +495,5 @@ impl Fda {
         let (half, largest) = (self.block.div_ceil(2) as i64, (2i64 << self.unit.a.fraction_bits) - 1);
         let rest = i64::from(self.risk_limit()) - (self.block as i64 - half) * largest;
         (rest.div_euclid(half)).clamp(-1, largest) as i32
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{chain, round_down};
-    use super::*;
-    use crate::accumulate::Recipe;
-    use crate::format::{F16, F32};
-    use crate::simd::{Avx512, Isa};
-    use crate::unit::Unit;
-
-    /// What kernels read of columns `0..columns`: all of a panel but what belongs to vectors without a column.
-    fn read(fda: &Fda, of: &Packed, columns: usize) -> Vec<u64> {
-        let (l, mut seen) = (fda.block, Vec::new());
-        for (g, s) in (0..columns.div_ceil(NR)).flat_map(|g| (0..of.steps).map(move |s| (g, s))) {
-            let (place, vectors) = (of.at_b(g, s), (columns - g * NR).min(NR).div_ceil(16));
-            seen.extend(of.exponents.view::<u8>()[place * NR * l..][..NR * l].iter().map(|&x| u64::from(x)));
-            let lines = place * NR..place * NR + vectors * 16;
-            seen.extend(of.signs.view::<u32>()[lines.clone()].iter().map(|&x| u64::from(x)));
-            seen.extend(of.flags[lines.clone()].iter().chain(&of.any[place * 4..][..4]).map(|&x| u64::from(x)));
-            let values = lines.start * l..lines.end * l;
-            if fda.in_f32() {
-                seen.extend(of.values.view::<f32>()[values].iter().map(|x| u64::from(x.to_bits())));
-            } else {
-                seen.extend(of.values.view::<f64>()[values].iter().map(|x| x.to_bits()));
-            }
-            if fda.fixed.is_some() {
-                seen.extend(of.integers.seen(place * NR, vectors, l).into_iter().map(u64::from));
-            }
-        }
-        seen.push(u64::from(fda.fixed.is_some() && of.integers.are_few()));
-        seen
-    }
-
-    /// What kernels read of rows `0..rows`.
-    fn read_rows(fda: &Fda, of: &Packed, rows: usize) -> Vec<u64> {
-        let (l, mut seen) = (fda.block, Vec::new());
-        for (row, s) in (0..rows).flat_map(|row| (0..of.steps).map(move |s| (row, s))) {
-            let place = of.at_a(row / MR, s);
-            let line = place * MR + row % MR;
-            let products = line * l..(line + 1) * l;
-            seen.extend(of.exponents.view::<u32>()[products.clone()].iter().map(|&x| u64::from(x)));
-            seen.extend([u64::from(of.signs.view::<u32>()[line]), of.flags[line].into(), of.any[place].into()]);
-            if fda.in_f32() {
-                seen.extend(of.values.view::<f32>()[products].iter().map(|x| u64::from(x.to_bits())));
-            } else {
-                seen.extend(of.values.view::<f64>()[products].iter().map(|x| x.to_bits()));
-            }
-        }
-        let of_integers = if fda.fixed.is_some() { rows.next_multiple_of(MR) } else { 0 };
-        for (row, s) in (0..of_integers).flat_map(|row| (0..of.steps).map(move |s| (row, s))) {
-            let line = of.at_a(row / MR, s) * MR + row % MR;
-            seen.extend(of.integers.seen_of_row(line, l).into_iter().map(u64::from));
-        }
-        seen
-    }
-
-    #[test]
-    fn the_quick_way_makes_the_same_panels() {
-        if Avx512::new(Isa::Avx512).is_none() {
-            return;
-        }
-        let mut state = 1u64;
-        let mut below = |n: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 33) % n
-        };
-        // Formats that no unit of the catalogue has, and bits that do not count.
-        let own = |exponent_bits: u32, fraction_bits, bias, specials, ignored_low_bits| {
-            let storage_bits = 1 + exponent_bits + fraction_bits + ignored_low_bits;
-            let own = FormatSpec {
-                name: "own",
-                storage_bits,
-                exponent_bits,
-                fraction_bits,
-                bias,
-                specials,
-                ignored_low_bits,
-                ..F16
-            };
-            let model = Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32").expect("a unit");
-            let Some(Recipe::Generic(g)) = model.recipe else { unreachable!("its recipe") };
-            Unit::custom(g, model.shape, [own, own, F32, F32], None).expect("a unit")
-        };
-        let own = [
-            own(4, 2, 7, Specials::NanAllOnes, 0),
-            own(4, 3, 9, Specials::Ieee, 0),
-            own(2, 5, 1, Specials::None, 0),
-            own(3, 4, 20, Specials::NanNegativeZero, 0),
-            own(5, 2, 0, Specials::Ieee, 0),
-            own(5, 2, 16, Specials::NanNegativeZero, 0),
-            own(5, 7, 12, Specials::Ieee, 3),
-            own(1, 3, -3, Specials::None, 4),
-            own(6, 5, 31, Specials::Ieee, 0),
-            own(8, 4, 127, Specials::Ieee, 3),
-        ];
-        let units: Vec<Unit> = own.into_iter().chain(Unit::all()).collect();
-        let mut quickly = [0; 2];
-        // What one panel leaves there the next one finds.
-        let [mut quick, mut slow] = [Packed::default(), Packed::default()];
-        for unit in &units {
-            let Some(fda) = chain(unit, Isa::Avx512).or_else(|| round_down::kernel(unit, Isa::Avx512)) else {
-                continue;
-            };
-            for turn in 0..24 {
-                // Rows of A, or columns of B.
-                let rows = turn % 2 == 0;
-                let (spec, scale) = if rows { (&unit.a, fda.scales().0) } else { (&unit.b, fda.scales().1) };
-                let lines = 1 + below(3 * NR as u64) as usize;
-                let k = unit.shape.k * (1 + below(3) as usize);
-                let bits = spec.storage_bits;
-                // Everything; numbers near 1, some of them zeros; and a few of everything among these.
-                let mut code = |kind: u64| match kind {
-                    0 => below(1 << bits),
-                    1 if below(20) == 0 => below(2) << (bits - 1),
-                    2 if below(300) == 0 => below(1 << bits),
-                    _ => {
-                        let x = (below(2001) as f64 - 1000.0) / 700.0;
-                        spec.encode_f64(x, Default::default(), Default::default()).unwrap_or_default()
-                    }
-                };
-                let mut codes: Vec<u32> = (0..lines * k).map(|_| code(turn / 2 % 4) as u32).collect();
-                // What lies above a code is not looked at.
-                if turn % 4 < 2 && bits <= 16 {
-                    codes.iter_mut().for_each(|code| *code |= (below(1 << 16) as u32) << bits);
-                }
-                for packed in [&mut quick, &mut slow] {
-                    packed.shifts.clear();
-                }
-                let mut most = 0;
-                if unit.scale.is_some() {
-                    // All codes of ue8m0, or those near 1.
-                    let mut code = || if turn / 8 % 2 == 0 { below(256) } else { 125 + below(5) };
-                    let shift = |code: u64| if code == 255 { NAN_SHIFT } else { code as i32 - 127 };
-                    quick.shifts = (0..lines * k / fda.block).map(|_| shift(code())).collect();
-                    most = quick.shifts.iter().copied().filter(|x| *x != NAN_SHIFT).max().unwrap_or(0);
-                    slow.shifts.clone_from(&quick.shifts);
-                }
-                let top = top_exponent(&fda, spec, &codes) + most;
-                (quick.top, slow.top) = (top, top);
-                let way = Quick::new(&fda, spec, (scale, !rows), [top, most]);
-                quickly[usize::from(rows)] += usize::from(way.is_some());
-                // SAFETY: the instructions are there.
-                let same = unsafe {
-                    if rows {
-                        fda.pack_a_by(way, &codes, [lines, k], &mut quick);
-                        fda.pack_a_by(None, &codes, [lines, k], &mut slow);
-                        // Rows are counted in another order, so that one may give up and the other not.
-                        if quick.integers.are_few() || slow.integers.are_few() {
-                            (quick.integers, slow.integers) = Default::default();
-                        }
-                        read_rows(&fda, &quick, lines) == read_rows(&fda, &slow, lines)
-                    } else {
-                        fda.pack_b_by(way, &mut codes, |_, _| {}, [lines, k], &mut quick);
-                        fda.pack_b_by(None, &mut codes, |_, _| {}, [lines, k], &mut slow);
-                        read(&fda, &quick, lines) == read(&fda, &slow, lines)
-                    }
-                };
-                assert!(same, "{unit}, turn {turn}, {lines} x {k}");
-            }
-        }
-        assert!(quickly.iter().all(|&n| n > 1000), "{quickly:?}");
     }
 }

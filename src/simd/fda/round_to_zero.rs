@@ -195,28 +195,86 @@ struct Aligned {
     back_in_a: usize,
 }
 
-/// A row by 32 columns times a step of K, scaled, truncated and added up: the bodies of the loop, `$i` steps on. Few
-/// operations of one kind follow one another, for each kind has its own ports.
+/// What becomes of a product, one after another: it is multiplied, the one before scaled, the third before truncated, the
+/// fifth before added up, so that no operation waits for the one right before it, and few of one kind follow one another, for
+/// each kind has its own ports. Products of a row by 32 columns, of vectors 0 to 3 for each position of K, go through six
+/// registers in turn: the first in the list is the next one's, the last the one before's.
 macro_rules! aligned_products {
-    ($($i:literal)*) => { concat!($(
-        "vbroadcastss ymm12, [{a} + 4*", $i, "]\n",
-        "vmulps ymm8, ymm12, [{b} + 64*", $i, "]\n",
-        "vmulps ymm9, ymm12, [{b} + 64*", $i, " + 32]\n",
-        scaled!("ymm8", "ymm8", "ymm4"),
-        scaled!("ymm9", "ymm9", "ymm5"),
-        "vcvttps2dq ymm8, ymm8\n",
-        "vcvttps2dq ymm9, ymm9\n",
-        "vpaddd ymm0, ymm0, ymm8\n",
-        "vpaddd ymm1, ymm1, ymm9\n",
-        "vmulps ymm10, ymm12, [{b} + 64*{l} + 64*", $i, "]\n",
-        "vmulps ymm11, ymm12, [{b} + 64*{l} + 64*", $i, " + 32]\n",
-        scaled!("ymm10", "ymm10", "ymm6"),
-        scaled!("ymm11", "ymm11", "ymm7"),
-        "vcvttps2dq ymm10, ymm10\n",
-        "vcvttps2dq ymm11, ymm11\n",
-        "vpaddd ymm2, ymm2, ymm10\n",
-        "vpaddd ymm3, ymm3, ymm11\n",
-    )*) };
+    ($($k:literal)*) => {
+        aligned_products!(@first ["ymm8" "ymm9" "ymm10" "ymm11" "ymm12" "ymm13"]; $($k)*)
+    };
+    (@first [$a:literal $b:literal $c:literal $d:literal $e:literal $f:literal]; $k:literal $($more:literal)*) => { concat!(
+        "vbroadcastss ymm14, [{a} + 4*", $k, "]\n",
+        multiplied!($a, "64*", $k),
+        multiplied!($b, "32 + 64*", $k),
+        scaled!($a, $a, "ymm4"),
+        multiplied!($c, "64*{l} + 64*", $k),
+        scaled!($b, $b, "ymm5"),
+        multiplied!($d, "64*{l} + 32 + 64*", $k),
+        scaled!($c, $c, "ymm6"),
+        truncated!($a),
+        aligned_products!(@second [$e $f $a $b $c $d]; $($more)*),
+    ) };
+    (@second [$a:literal $b:literal $c:literal $d:literal $e:literal $f:literal]; $k:literal $($more:literal)*) => { concat!(
+        "vbroadcastss ymm14, [{a} + 4*", $k, "]\n",
+        multiplied!($a, "64*", $k),
+        scaled!($f, $f, "ymm7"),
+        truncated!($d),
+        aligned_products!(@three [$a $b $c $d $e $f]; $k $($more)*),
+    ) };
+    (@more [$a:literal $b:literal $c:literal $d:literal $e:literal $f:literal]; $k:literal $($more:literal)*) => { concat!(
+        "vbroadcastss ymm14, [{a} + 4*", $k, "]\n",
+        multiplied!($a, "64*", $k),
+        scaled!($f, $f, "ymm7"),
+        truncated!($d),
+        added!("ymm3", $b),
+        aligned_products!(@three [$a $b $c $d $e $f]; $k $($more)*),
+    ) };
+    (@three [$a:literal $b:literal $c:literal $d:literal $e:literal $f:literal]; $k:literal $($more:literal)*) => { concat!(
+        multiplied!($b, "32 + 64*", $k),
+        scaled!($a, $a, "ymm4"),
+        truncated!($e),
+        added!("ymm0", $c),
+        multiplied!($c, "64*{l} + 64*", $k),
+        scaled!($b, $b, "ymm5"),
+        truncated!($f),
+        added!("ymm1", $d),
+        multiplied!($d, "64*{l} + 32 + 64*", $k),
+        scaled!($c, $c, "ymm6"),
+        truncated!($a),
+        added!("ymm2", $e),
+        aligned_products!(@more [$e $f $a $b $c $d]; $($more)*),
+    ) };
+    (@more [$a:literal $b:literal $c:literal $d:literal $e:literal $f:literal];) => { concat!(
+        scaled!($f, $f, "ymm7"),
+        truncated!($d),
+        added!("ymm3", $b),
+        truncated!($e),
+        added!("ymm0", $c),
+        truncated!($f),
+        added!("ymm1", $d),
+        added!("ymm2", $e),
+        added!("ymm3", $f),
+    ) };
+}
+
+/// A row's number in register 14 times a vector.
+macro_rules! multiplied {
+    ($to:literal, $at:literal, $k:literal) => {
+        concat!("vmulps ", $to, ", ymm14, [{b} + ", $at, $k, "]\n")
+    };
+}
+
+macro_rules! truncated {
+    ($x:literal) => {
+        concat!("vcvttps2dq ", $x, ", ", $x, "\n")
+    };
+}
+
+macro_rules! added {
+    ($to:literal, $x:literal) => {
+        concat!("vpaddd ", $to, ", ", $to, ", ", $x, "\n")
+    };
 }
 
 /// MXCSR.
@@ -279,12 +337,14 @@ pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
             "vcvttps2dq ymm1, ymm1",
             "vcvttps2dq ymm2, ymm2",
             "vcvttps2dq ymm3, ymm3",
+            ".if {l} == 4",
             aligned_products!("0" "1" "2" "3"),
-            ".if {l} > 4",
-            aligned_products!("4" "5" "6" "7"),
-            ".endif",
-            ".if {l} > 8",
-            aligned_products!("8" "9" "10" "11" "12" "13" "14" "15"),
+            ".elseif {l} == 8",
+            aligned_products!("0" "1" "2" "3" "4" "5" "6" "7"),
+            ".else",
+            aligned_products!(
+                "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11" "12" "13" "14" "15"
+            ),
             ".endif",
             "vcvtdq2ps ymm0, ymm0",
             "vcvtdq2ps ymm1, ymm1",
@@ -325,7 +385,7 @@ pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
             r = out(reg) _,
             out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _, out("ymm4") _, out("ymm5") _, out("ymm6") _,
             out("ymm7") _, out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _, out("ymm12") _,
-            out("ymm15") _,
+            out("ymm13") _, out("ymm14") _, out("ymm15") _,
             options(nostack),
         );
     }

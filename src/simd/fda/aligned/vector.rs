@@ -3,8 +3,9 @@
 use super::REST;
 use crate::simd::fda::step::EXP32;
 use crate::simd::fda::{out, round_to_zero};
-use crate::simd::{Avx2, Sse2};
+use crate::simd::{Avx2, Sse2, processor};
 use core::arch::x86_64::*;
+use core::mem::MaybeUninit;
 
 /// The bits of an f64's significand that f32 has no place for.
 const BELOW: i64 = (1 << 29) - 1;
@@ -32,6 +33,21 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     /// # Safety
     /// As `load_unaligned`.
     unsafe fn store_unaligned(self, to: *mut u32, x: Self::V);
+    /// Each half of a vector, without the alignment.
+    ///
+    /// # Safety
+    /// Both lead to half of `LANES` words.
+    #[inline(always)]
+    unsafe fn store_halves(self, to: [*mut u32; 2], x: Self::V) {
+        let mut words = MaybeUninit::<[u32; 16]>::uninit();
+        let from = words.as_mut_ptr().cast::<u32>();
+        // SAFETY: the caller's promise; `words` has room.
+        unsafe {
+            self.store_unaligned(from, x);
+            to[0].copy_from_nonoverlapping(from, Self::LANES / 2);
+            to[1].copy_from_nonoverlapping(from.add(Self::LANES / 2), Self::LANES / 2);
+        }
+    }
     /// A word in every lane.
     fn splat(self, x: u32) -> Self::V;
 
@@ -40,6 +56,14 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     fn max_bytes(self, x: Self::V, y: Self::V) -> Self::V;
     fn min_bytes(self, x: Self::V, y: Self::V) -> Self::V;
     fn sub_bytes(self, x: Self::V, y: Self::V) -> Self::V;
+    /// All ones in a byte, or none.
+    fn equal_bytes(self, x: Self::V, y: Self::V) -> Self::V;
+    /// Each word's first byte, the only one that is not 0, in all four of them.
+    #[inline(always)]
+    fn first_bytes(self, x: Self::V) -> Self::V {
+        let twice = self.or(x, self.left::<8>(x));
+        self.or(twice, self.left::<16>(twice))
+    }
     /// A bit of every byte that is below `y`'s.
     fn below_bytes(self, x: Self::V, y: Self::V) -> u32;
 
@@ -51,6 +75,8 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     fn right<const N: i32>(self, x: Self::V) -> Self::V;
     fn left_by(self, x: Self::V, n: u32) -> Self::V;
     fn right_by(self, x: Self::V, n: u32) -> Self::V;
+    /// The same of signed integers.
+    fn right_signed_by(self, x: Self::V, n: u32) -> Self::V;
     /// `x` in the lanes of a condition, `y` in others.
     fn choose(self, condition: Self::V, x: Self::V, y: Self::V) -> Self::V;
 
@@ -82,8 +108,15 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     fn via_f16(self, x: Self::V) -> Self::V;
     /// `high * 2^REST + low` as f32, rounded as `OUT` says: to nearest, to odd where f16 follows, or toward zero.
     fn joined<const OUT: u8>(self, high: Self::V, low: Self::V) -> Self::V;
+    /// A bit of every lane's sign.
+    fn signs(self, x: Self::V) -> u32;
     /// Whether any lane is not 0.
     fn any(self, x: Self::V) -> bool;
+
+    /// Whether multiplications by subnormal numbers are slow, or may be.
+    fn subnormals_are_slow(self) -> bool {
+        true
+    }
 
     /// Whether the set has `products_and_ends`.
     const FUSES: bool = false;
@@ -193,6 +226,15 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn store_halves(self, to: [*mut u32; 2], x: __m256i) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            _mm_storeu_si128(to[0].cast(), _mm256_castsi256_si128(x));
+            _mm_storeu_si128(to[1].cast(), _mm256_extracti128_si256::<1>(x));
+        }
+    }
+
+    #[inline(always)]
     fn splat(self, x: u32) -> __m256i {
         // SAFETY: `self` is the proof.
         unsafe { _mm256_set1_epi32(x as i32) }
@@ -203,6 +245,11 @@ impl Vectors for Avx2 {
         max_bytes(x, y) _mm256_max_epu8(x, y);
         min_bytes(x, y) _mm256_min_epu8(x, y);
         sub_bytes(x, y) _mm256_subs_epu8(x, y);
+        equal_bytes(x, y) _mm256_cmpeq_epi8(x, y);
+        first_bytes(x) {
+            let each = _mm_setr_epi32(0, 0x0404_0404, 0x0808_0808, 0x0C0C_0C0C);
+            _mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(each))
+        };
         and(x, y) _mm256_and_si256(x, y);
         or(x, y) _mm256_or_si256(x, y);
         without(x, y) _mm256_andnot_si256(x, y);
@@ -264,9 +311,26 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
+    fn right_signed_by(self, x: __m256i, n: u32) -> __m256i {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm256_sra_epi32(x, _mm_cvtsi32_si128(n as i32)) }
+    }
+
+    #[inline(always)]
+    fn subnormals_are_slow(self) -> bool {
+        processor::is_slow(self)
+    }
+
+    #[inline(always)]
     fn below_bytes(self, x: __m256i, y: __m256i) -> u32 {
         // SAFETY: `self` is the proof.
         unsafe { !_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(x, y), x)) as u32 }
+    }
+
+    #[inline(always)]
+    fn signs(self, x: __m256i) -> u32 {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm256_movemask_ps(_mm256_castsi256_ps(x)) as u32 }
     }
 
     #[inline(always)]
@@ -396,6 +460,7 @@ impl Vectors for Sse2 {
         max_bytes(x, y) _mm_max_epu8(x, y);
         min_bytes(x, y) _mm_min_epu8(x, y);
         sub_bytes(x, y) _mm_subs_epu8(x, y);
+        equal_bytes(x, y) _mm_cmpeq_epi8(x, y);
         and(x, y) _mm_and_si128(x, y);
         or(x, y) _mm_or_si128(x, y);
         without(x, y) _mm_andnot_si128(x, y);
@@ -515,9 +580,21 @@ impl Vectors for Sse2 {
     }
 
     #[inline(always)]
+    fn right_signed_by(self, x: __m128i, n: u32) -> __m128i {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm_sra_epi32(x, _mm_cvtsi32_si128(n as i32)) }
+    }
+
+    #[inline(always)]
     fn below_bytes(self, x: __m128i, y: __m128i) -> u32 {
         // SAFETY: `self` is the proof.
         unsafe { !_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(x, y), x)) as u32 & 0xFFFF }
+    }
+
+    #[inline(always)]
+    fn signs(self, x: __m128i) -> u32 {
+        // SAFETY: `self` is the proof.
+        unsafe { _mm_movemask_ps(_mm_castsi128_ps(x)) as u32 }
     }
 
     #[inline(always)]

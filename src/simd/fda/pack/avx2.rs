@@ -1,8 +1,8 @@
-//! Packing for AVX2: the same panels, 8 codes at a time; B's signs in planes of a byte a column.
+//! Packing for AVX2's wide kernel: panels in f64, 8 codes at a time.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 
-use super::{Decoder, NAN_SHIFT, Values, WINDOW, top_exponent};
+use super::{Decoder, NAN_SHIFT, WINDOW, top_exponent};
 use crate::simd::fda::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY};
 use core::arch::x86_64::*;
 
@@ -11,7 +11,7 @@ const N: usize = 8;
 
 /// 8 decoded elements; conditions are all ones in a lane, or none.
 struct Items {
-    /// f64: the first and the second half, or the even and the odd elements.
+    /// The first and the second half, or the even and the odd elements.
     values: [__m256d; 2],
     /// Windowed exponents.
     exponents: __m256i,
@@ -169,30 +169,23 @@ unsafe fn load(from: *const u32, lanes: Option<__m256i>) -> __m256i {
     }
 }
 
-/// Stores two vectors of f64, or both as one of f32.
+/// Stores two vectors.
 ///
 /// # Safety
-/// The panel has room for the lanes of the mask, all with `None`, from `at`, and from `at + apart` for the second.
+/// The panel has room for the lanes of the mask, all with `None`, from `to`, and from `to + apart` for the second.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn store(to: Values, at: usize, apart: usize, lanes: Option<__m256i>, [low, high]: [__m256d; 2]) {
+unsafe fn store(to: *mut f64, apart: usize, lanes: Option<__m256i>, [low, high]: [__m256d; 2]) {
     // SAFETY: the caller's promise; lanes outside of the mask are not touched.
     unsafe {
-        match (to, lanes) {
-            (Values::Wide(to), None) => {
-                _mm256_storeu_pd(to.add(at), low);
-                _mm256_storeu_pd(to.add(at + apart), high);
+        match lanes {
+            None => {
+                _mm256_storeu_pd(to, low);
+                _mm256_storeu_pd(to.add(apart), high);
             }
-            (Values::Wide(to), Some(lanes)) => {
-                _mm256_maskstore_pd(to.add(at), split_mask::<false>(0, lanes), low);
-                _mm256_maskstore_pd(to.wrapping_add(at + apart), split_mask::<false>(1, lanes), high);
-            }
-            (Values::Narrow(to), lanes) => {
-                let both = _mm256_set_m128(_mm256_cvtpd_ps(high), _mm256_cvtpd_ps(low));
-                match lanes {
-                    None => _mm256_storeu_ps(to.add(at), both),
-                    Some(lanes) => _mm256_maskstore_ps(to.add(at), lanes, both),
-                }
+            Some(lanes) => {
+                _mm256_maskstore_pd(to, split_mask::<false>(0, lanes), low);
+                _mm256_maskstore_pd(to.wrapping_add(apart), split_mask::<false>(1, lanes), high);
             }
         }
     }
@@ -209,7 +202,7 @@ impl Fda {
         let (steps, groups) = (k / l, rows.div_ceil(MR).next_multiple_of(GROUPS));
         to.begin(steps, groups, MR, 1);
         to.top = top_exponent(self, &self.unit.a, codes) + shift;
-        let values = Values::new(&mut to.values, self.narrow, groups * MR * k);
+        let values = to.values.room(groups * MR * k).as_mut_ptr();
         to.exponents.room::<u32>(groups * MR * k);
         to.signs.room::<u32>(groups * MR * steps);
         let decoder = Decoder::new(&self.unit.a, self.scales().0, self, false, to.top);
@@ -230,7 +223,7 @@ impl Fda {
     /// FDA `s` of a row.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn pack_fda(&self, decoder: &Decoder, values: Values, [row, s]: [usize; 2], codes: &[u32], to: &mut Packed) {
+    fn pack_fda(&self, decoder: &Decoder, values: *mut f64, [row, s]: [usize; 2], codes: &[u32], to: &mut Packed) {
         let (l, place, limit) = (codes.len(), to.at_a(row / MR, s), self.risk_limit());
         let line = place * MR + row % MR;
         let mut shift = None;
@@ -247,7 +240,7 @@ impl Fda {
             let replicated = _mm256_mullo_epi32(it.exponents, word(0x0101_0101));
             // SAFETY: the panels have room for the FDA.
             unsafe {
-                store(values, line * l + from, 4, part, it.values);
+                store(values.add(line * l + from), 4, part, it.values);
                 match part {
                     None => _mm256_storeu_si256(exponents.add(from).cast(), replicated),
                     Some(part) => _mm256_maskstore_epi32(exponents.add(from), part, replicated),
@@ -260,7 +253,7 @@ impl Fda {
         }
         to.signs.view_mut::<u32>()[line] = signs;
         let mut flags = (if special != 0 { SPECIAL } else { 0 }) | if tiny != 0 { TINY } else { 0 };
-        if l <= 16 && l as u32 * ((2 << decoder.frac_bits) - 1) > limit {
+        if self.may_risk() {
             let mut lanes = [0; N];
             // SAFETY: 8 words.
             unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), sum) }
@@ -280,7 +273,7 @@ impl Fda {
         let (steps, groups) = (k / self.block, columns.div_ceil(NR));
         to.begin(steps, groups, NR, 4);
         to.top = top_exponent(self, &self.unit.b, codes) + shift;
-        let values = Values::new(&mut to.values, self.narrow, groups * NR * k);
+        let values = to.values.room(groups * NR * k).as_mut_ptr();
         to.exponents.room::<u8>(groups * NR * k);
         to.signs.room::<u32>(groups * NR * steps);
         let decoder = Decoder::new(&self.unit.b, self.scales().1, self, true, to.top);
@@ -290,11 +283,7 @@ impl Fda {
                 to.exponents.view_mut::<u8>()[at * self.block..][..NR * self.block].fill(0);
                 to.signs.view_mut::<u32>()[at..at + NR].fill(0);
                 for part in 0..NR / N {
-                    if self.narrow {
-                        self.pack_columns::<false>(&decoder, values, [g, s, part], codes, columns, to);
-                    } else {
-                        self.pack_columns::<true>(&decoder, values, [g, s, part], codes, columns, to);
-                    }
+                    self.pack_columns(&decoder, values, [g, s, part], codes, columns, to);
                 }
             }
         }
@@ -303,10 +292,10 @@ impl Fda {
     /// FDA `s` of 8 columns, the eighth `part` of 64: 16 t + 8 h and on.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn pack_columns<const PAIRS: bool>(
+    fn pack_columns(
         &self,
         decoder: &Decoder,
-        values: Values,
+        values: *mut f64,
         [g, s, part]: [usize; 3],
         codes: &[u32],
         columns: usize,
@@ -324,11 +313,11 @@ impl Fda {
             let from = &codes[p * columns..][..columns];
             // SAFETY: the lanes of the mask lie in the row.
             let raw = unsafe { load(from.as_ptr().wrapping_add(column), there) };
-            let it = decoder.items_avx2::<PAIRS>(raw, shift);
-            let at = ((place * 4 + t) * l + i) * 16 + if PAIRS { 4 * h } else { 8 * h };
+            let it = decoder.items_avx2::<true>(raw, shift);
+            let at = ((place * 4 + t) * l + i) * 16 + 4 * h;
             // SAFETY: the panels have room for the FDA. Byte 4 j + t of vector h is column 16 t + 8 h + j.
             unsafe {
-                store(values, at, 8, None, it.values);
+                store(values.add(at), 8, None, it.values);
                 add_bits(exponents.add(i * NR + 32 * h), _mm256_sllv_epi32(it.exponents, byte));
             }
             signs = _mm256_or_si256(signs, _mm256_and_si256(it.negative, word(1 << i)));

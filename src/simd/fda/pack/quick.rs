@@ -3,7 +3,8 @@
 //! others (`Columns::slowly`).
 
 use super::super::{Fda, NR};
-use super::{ENLARGED, ENLARGED_F32, NAN_SHIFT, OR_AND, Values, WINDOW, first_special, own_top};
+use super::rows::{put_wide, put_words};
+use super::{ENLARGED, ENLARGED_F32, NAN_SHIFT, OR_AND, STAND_IN, Values, WINDOW, first_special, own_top};
 use crate::format::{FormatSpec, Specials};
 use crate::simd::lanes::power;
 use core::arch::x86_64::*;
@@ -102,7 +103,7 @@ impl Quick {
         let (low, top) = (emin + down + 127, top - most + down);
         let (tiny, more) = match () {
             () if fda.aligned => (0.0, 0),
-            () if fda.narrow => (power(-100), if enlarge { ENLARGED_F32 } else { 0 }),
+            () if fda.narrow => (power(STAND_IN), if enlarge { ENLARGED_F32 } else { 0 }),
             () => (power(-1000), if enlarge { ENLARGED } else { 0 }),
         };
         let values = Finish { scale: power(scale - down), tiny, more };
@@ -248,6 +249,72 @@ impl Quick {
         }
     }
 
+    /// Looks at 16 numbers of a row beside a block scale of such an exponent: windowed exponents, signs, and which are not
+    /// ordinary or below the window.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) fn row(&self, x: __m512, shift: Option<i32>) -> (__m512i, [__mmask16; 2]) {
+        let bits = _mm512_castps_si512(x);
+        let twice = _mm512_add_epi32(bits, bits);
+        let field = _mm512_max_epi32(_mm512_srli_epi32::<24>(twice), _mm512_set1_epi32(self.low.into()));
+        let gap = shift.map_or(0, |shift| self.most - shift);
+        let windowed = _mm512_sub_epi32(field, _mm512_set1_epi32(i32::from(self.subtracted) + gap));
+        let there = _mm512_test_epi32_mask(twice, twice);
+        let inside = _mm512_cmpgt_epi32_mask(windowed, _mm512_set1_epi32(127 - WINDOW));
+        let odd = self.odd(bits, twice) | (there & !inside);
+        (_mm512_maskz_mov_epi32(there & inside, windowed), [_mm512_movepi32_mask(bits), odd])
+    }
+
+    /// Which of 16 numbers' significands, as integers of so many bits beside the leading one, are no larger than `most`; those
+    /// of subnormal numbers as if these were normal.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) fn small(&self, x: __m512, most: i32, bits: u32) -> __mmask16 {
+        let word = |x: i32| _mm512_set1_epi32(x);
+        let fraction = _mm512_ternarylogic_epi32::<OR_AND>(word(1 << 23), _mm512_castps_si512(x), word((1 << 23) - 1));
+        _mm512_cmple_epi32_mask(fraction, word(most << (23 - bits)))
+    }
+
+    /// Stores 16 values of a row beside a block scale: so many together, `apart` from the next ones.
+    ///
+    /// # Safety
+    /// The panel has room.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) unsafe fn store_row<const L: usize>(
+        &self,
+        x: __m512,
+        shift: Option<i32>,
+        to: Values,
+        at: usize,
+        apart: usize,
+    ) {
+        let scale = self.values.scale * shift.map_or(1.0, power);
+        // SAFETY: the caller's promise.
+        unsafe {
+            match to {
+                Values::Wide(to) => {
+                    put_wide::<L>(self.values(x, [_mm512_set1_pd(scale); 2]), to.wrapping_add(at), apart);
+                }
+                Values::Narrow(to) => {
+                    let x = _mm512_castps_si512(self.narrow(x));
+                    put_words::<L>(x, to.wrapping_add(at).cast(), apart);
+                }
+            }
+        }
+    }
+
+    /// 16 values in f32.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn narrow(&self, x: __m512) -> __m512 {
+        let Finish { scale, tiny, more } = self.values;
+        let x = _mm512_mul_ps(x, _mm512_set1_ps(scale as f32));
+        let x = _mm512_range_ps::<LARGER_WITH_SIGN>(x, _mm512_set1_ps(tiny as f32));
+        // An f64's bits less those that f32 lacks.
+        _mm512_or_ps(x, _mm512_castsi512_ps(_mm512_set1_epi32((more >> 29) as i32)))
+    }
+
     /// Stores 16 values, with factors of their own if there are some.
     ///
     /// # Safety
@@ -255,10 +322,9 @@ impl Quick {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) unsafe fn store(&self, x: __m512, factors: Option<&[__m512d; 2]>, to: Values, at: usize) {
-        let Finish { scale, tiny, more } = self.values;
         match to {
             Values::Wide(to) => {
-                let factors = factors.copied().unwrap_or([_mm512_set1_pd(scale); 2]);
+                let factors = factors.copied().unwrap_or([_mm512_set1_pd(self.values.scale); 2]);
                 let [even, odd] = self.values(_mm512_permutexvar_ps(even_first(), x), factors);
                 // SAFETY: the caller's promise.
                 unsafe {
@@ -267,12 +333,8 @@ impl Quick {
                 }
             }
             Values::Narrow(to) => {
-                let x = _mm512_mul_ps(x, _mm512_set1_ps(scale as f32));
-                let x = _mm512_range_ps::<LARGER_WITH_SIGN>(x, _mm512_set1_ps(tiny as f32));
-                // An f64's bits less those that f32 lacks.
-                let x = _mm512_or_ps(x, _mm512_castsi512_ps(_mm512_set1_epi32((more >> 29) as i32)));
                 // SAFETY: the caller's promise.
-                unsafe { _mm512_storeu_ps(to.wrapping_add(at), x) }
+                unsafe { _mm512_storeu_ps(to.wrapping_add(at), self.narrow(x)) }
             }
         }
     }

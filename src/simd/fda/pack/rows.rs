@@ -1,7 +1,8 @@
 //! Rows of A, for AVX-512.
 
-use super::super::{Fda, MR, Packed, RISK};
-use super::{Decoder, Items, Values, first, first_bytes, lanes_of, narrowed};
+use super::super::{Fda, GROUPS, MR, Packed, RISK};
+use super::quick::Quick;
+use super::{Decoder, Items, NAN_SHIFT, Values, first, first_bytes, lanes_of, narrowed};
 use core::arch::x86_64::*;
 use core::ops::Range;
 
@@ -9,6 +10,7 @@ use core::ops::Range;
 pub(super) struct Rows<'a> {
     pub(super) fda: &'a Fda,
     pub(super) decoder: Decoder,
+    pub(super) quick: Option<Quick>,
     pub(super) values: Values,
     /// Sums of a step's significands up to this are no risk,
     pub(super) limit: u32,
@@ -22,6 +24,21 @@ impl Rows<'_> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn row(&self, row: usize, codes: &[u32], to: &mut Packed) {
         let (l, k) = (self.fda.block, to.steps * self.fda.block);
+        if let Some(quick) = self.quick_for(to) {
+            let mut done = 0;
+            while done < k {
+                done = match l {
+                    4 => self.quickly::<4>(quick, row, done, codes, to),
+                    8 => self.quickly::<8>(quick, row, done, codes, to),
+                    16 => self.quickly::<16>(quick, row, done, codes, to),
+                    _ => self.quickly::<32>(quick, row, done, codes, to),
+                };
+                let end = k.min(done + l.max(16));
+                self.parts(row, done..end, codes, to);
+                done = end;
+            }
+            return;
+        }
         let done = match l {
             4 => self.whole_apart::<4>(row, codes, to),
             8 => self.whole_apart::<8>(row, codes, to),
@@ -30,6 +47,71 @@ impl Rows<'_> {
             _ => 0,
         };
         self.parts(row, done..k, codes, to);
+    }
+
+    /// The quick way, where this panel can go it: where vectors hold whole FDAs with one block scale, or are parts of one, and
+    /// those whose significands might be a risk are told by how many are small.
+    #[inline]
+    fn quick_for(&self, to: &Packed) -> Option<&Quick> {
+        let l = self.fda.block;
+        let long = l == 16 || l == 32;
+        let looked_at = !to.shifts.is_empty() || self.fda.may_risk();
+        let fits = if looked_at { long && self.half_small > 0 } else { long || l == 4 || l == 8 };
+        self.quick.as_ref().filter(|_| fits)
+    }
+
+    /// FDAs of L products from code `from` on, which 16 lanes hold whole, or half of one, as long as all is ordinary. Returns
+    /// from which code on that is not so; what is there in the panels is to be written anew.
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn quickly<const L: usize>(
+        &self,
+        quick: &Quick,
+        row: usize,
+        mut from: usize,
+        codes: &[u32],
+        to: &mut Packed,
+    ) -> usize {
+        let (first, apart) = (to.at_a(row / MR, 0) * MR + row % MR, GROUPS * MR);
+        let lines = first + (to.steps - 1) * apart + 1;
+        let exponents = to.exponents.view_mut::<u32>()[..lines * L].as_mut_ptr();
+        let signs = &mut to.signs.view_mut::<u32>()[..lines];
+        let shifts = to.shifts.get(row * to.steps..).unwrap_or_default();
+        let risk = self.fda.may_risk();
+        for codes in codes[from..].chunks_exact(L.max(16)) {
+            let s = from / L;
+            let line = first + s * apart;
+            let shift = shifts.get(s).copied();
+            if shift == Some(NAN_SHIFT) {
+                return from;
+            }
+            let (mut odd, mut small) = (0, 0);
+            for (half, codes) in codes.as_chunks::<16>().0.iter().enumerate() {
+                // SAFETY: 16 codes.
+                let x = quick.numbers(unsafe { _mm512_loadu_epi32(codes.as_ptr().cast()) });
+                let (bytes, [negative, not_ordinary]) = quick.row(x, shift);
+                odd |= not_ordinary;
+                if risk {
+                    small += quick.small(x, self.half_small, self.decoder.frac_bits).count_ones();
+                }
+                for part in 0..16 / L.min(16) {
+                    let bits = u32::from(negative) >> (part * L) & first_bits(L);
+                    let sign = &mut signs[line + part * apart];
+                    *sign = if half == 0 { bits } else { *sign | bits << 16 };
+                }
+                let at = line * L + half * 16;
+                // SAFETY: the panels have room for these FDAs of this row.
+                unsafe {
+                    quick.store_row::<L>(x, shift, self.values, at, apart * L);
+                    put_words::<L>(_mm512_shuffle_epi8(bytes, first_bytes()), exponents.add(at), apart * L);
+                }
+            }
+            if odd != 0 || (risk && 2 * small < L as u32) {
+                return from;
+            }
+            from += L.max(16);
+        }
+        from
     }
 
     /// `whole` as a function of its own: many short parts want all registers.
@@ -153,6 +235,60 @@ impl Rows<'_> {
         if flags != 0 {
             to.flags[at] |= flags;
             to.any[at / MR] |= flags;
+        }
+    }
+}
+
+/// The lower bits that 16 lanes fill with FDAs of so many.
+const fn first_bits(l: usize) -> u32 {
+    if l < 16 { (1 << l) - 1 } else { 0xFFFF }
+}
+
+/// Stores 16 words to where they are together: L, or all, `apart` words from the next ones.
+///
+/// # Safety
+/// There is room.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(super) unsafe fn put_words<const L: usize>(x: __m512i, to: *mut u32, apart: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match L {
+            4 => {
+                _mm_storeu_si128(to.cast(), _mm512_castsi512_si128(x));
+                _mm_storeu_si128(to.add(apart).cast(), _mm512_extracti32x4_epi32::<1>(x));
+                _mm_storeu_si128(to.add(2 * apart).cast(), _mm512_extracti32x4_epi32::<2>(x));
+                _mm_storeu_si128(to.add(3 * apart).cast(), _mm512_extracti32x4_epi32::<3>(x));
+            }
+            8 => {
+                _mm256_storeu_si256(to.cast(), _mm512_castsi512_si256(x));
+                _mm256_storeu_si256(to.add(apart).cast(), _mm512_extracti64x4_epi64::<1>(x));
+            }
+            _ => _mm512_storeu_si512(to.cast(), x),
+        }
+    }
+}
+
+/// The same of 16 f64 numbers.
+///
+/// # Safety
+/// There is room.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(super) unsafe fn put_wide<const L: usize>([low, high]: [__m512d; 2], to: *mut f64, apart: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match L {
+            4 => {
+                _mm256_storeu_pd(to, _mm512_castpd512_pd256(low));
+                _mm256_storeu_pd(to.add(apart), _mm512_extractf64x4_pd::<1>(low));
+                _mm256_storeu_pd(to.add(2 * apart), _mm512_castpd512_pd256(high));
+                _mm256_storeu_pd(to.add(3 * apart), _mm512_extractf64x4_pd::<1>(high));
+            }
+            _ => {
+                _mm512_storeu_pd(to, low);
+                _mm512_storeu_pd(to.add(if L == 8 { apart } else { 8 }), high);
+            }
         }
     }
 }
