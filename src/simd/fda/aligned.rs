@@ -214,8 +214,15 @@ unsafe fn rest_of_group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: 
 ) -> u32 {
     // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
     unsafe {
+        // Of large products all columns meet the same rows.
+        let whole = const { fused::has::<S, L, PAIRS>() } && p.vectors == NR / 16 && p.apart == [0, 16 * L];
+        let shift = whole && OUT == out::F16_RNE && fused::shifts_suffice_for_halves(q);
         for row in 0..MR {
-            begin::<S, OUT, PAIRS>(set, p, q, row, false, to);
+            begin::<S, OUT, PAIRS>(set, p, q, row, shift, to);
+        }
+        if whole {
+            set.products_of_rows::<L>(shift, [p.a_val32, p.b_val32], to.by, p.c, to.sums);
+            return end::<S, OUT, PAIRS>(set, p, q, skip, shift, to);
         }
         for t in 0..p.vectors {
             for row in (0..MR).step_by(2) {
@@ -224,7 +231,7 @@ unsafe fn rest_of_group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: 
                 }
             }
         }
-        end::<S, OUT, PAIRS>(set, p, q, skip, to)
+        end::<S, OUT, PAIRS>(set, p, q, skip, false, to)
     }
 }
 

@@ -298,10 +298,42 @@ pub(super) unsafe fn mode() -> u32 {
 #[inline]
 pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
     rows: usize,
-    a: *const f32,
-    b: *const f32,
+    panels: [*const f32; 2],
     by: *const u32,
     states: *mut f32,
+    mode: u32,
+) {
+    // SAFETY: the caller's promise; results go to states.
+    unsafe { aligned::<L, SHIFT, true>(rows, panels, by, states, states.cast(), mode) }
+}
+
+/// The same as far as sums, under whatever rounding mode, in units of `2^(e_max - F)`.
+///
+/// # Safety
+/// As above; there are as many sums, aligned to 32 bytes.
+#[inline]
+pub(super) unsafe fn products<const L: usize, const SHIFT: bool>(
+    rows: usize,
+    panels: [*const f32; 2],
+    by: *const u32,
+    states: *const f32,
+    sums: *mut u32,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { aligned::<L, SHIFT, false>(rows, panels, by, states, sums, 0) }
+}
+
+/// Both, to `ENDS` or not.
+///
+/// # Safety
+/// As above.
+#[inline(always)]
+unsafe fn aligned<const L: usize, const SHIFT: bool, const ENDS: bool>(
+    rows: usize,
+    [a, b]: [*const f32; 2],
+    by: *const u32,
+    states: *const f32,
+    to: *mut u32,
     mode: u32,
 ) {
     let mut control = Aligned {
@@ -319,8 +351,10 @@ pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
     // are the same under every mode.
     unsafe {
         asm!(
+            ".if {ends}",
             "vldmxcsr [{ctl}]",
             "vbroadcastss ymm15, [{ctl} + 8]",
+            ".endif",
             "mov {t:e}, 2",
             "2:",
             "mov {r:e}, [{ctl} + 12]",
@@ -346,6 +380,7 @@ pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
                 "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11" "12" "13" "14" "15"
             ),
             ".endif",
+            ".if {ends}",
             "vcvtdq2ps ymm0, ymm0",
             "vcvtdq2ps ymm1, ymm1",
             "vcvtdq2ps ymm2, ymm2",
@@ -358,29 +393,36 @@ pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
             "vmulps ymm1, ymm1, ymm5",
             "vmulps ymm2, ymm2, ymm6",
             "vmulps ymm3, ymm3, ymm7",
-            "vmovaps [{c}], ymm0",
-            "vmovaps [{c} + 32], ymm1",
-            "vmovaps [{c} + 64], ymm2",
-            "vmovaps [{c} + 96], ymm3",
+            ".endif",
+            "vmovaps [{to}], ymm0",
+            "vmovaps [{to} + 32], ymm1",
+            "vmovaps [{to} + 64], ymm2",
+            "vmovaps [{to} + 96], ymm3",
             "add {a}, 4 * {l}",
             "add {by}, 256",
             "add {c}, 256",
+            "add {to}, 256",
             "dec {r:e}",
             "jnz 3b",
             "sub {a}, [{ctl} + 24]",
             "add {b}, 128 * {l}",
             "sub {by}, [{ctl} + 16]",
             "sub {c}, [{ctl} + 16]",
+            "sub {to}, [{ctl} + 16]",
             "dec {t:e}",
             "jnz 2b",
+            ".if {ends}",
             "vldmxcsr [{ctl} + 4]",
+            ".endif",
             l = const L,
             shift = const SHIFT as usize,
+            ends = const ENDS as usize,
             ctl = in(reg) &raw mut control,
             a = inout(reg) a => _,
             b = inout(reg) b => _,
             by = inout(reg) by => _,
             c = inout(reg) states => _,
+            to = inout(reg) to => _,
             t = out(reg) _,
             r = out(reg) _,
             out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _, out("ymm4") _, out("ymm5") _, out("ymm6") _,

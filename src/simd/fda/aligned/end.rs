@@ -4,7 +4,8 @@ use super::{Places, REST, Vectors};
 use crate::simd::fda::step::{Consts, EXP32, Step};
 use crate::simd::fda::{MR, NR, out};
 
-/// The results of all pieces but those of `skip`. Returns `skip`, and those with an infinite f16.
+/// The results of all pieces but those of `skip`, of sums that were scaled by powers of two, or to `shift` by what is added to
+/// exponent fields. Returns `skip`, and those with an infinite f16.
 ///
 /// # Safety
 /// As `steps_fast`.
@@ -14,6 +15,7 @@ pub(super) unsafe fn end<S: Vectors, const OUT: u8, const PAIRS: bool>(
     p: &Step,
     q: &Consts,
     skip: u32,
+    shift: bool,
     from: Places,
 ) -> u32 {
     let mut late = skip;
@@ -28,7 +30,7 @@ pub(super) unsafe fn end<S: Vectors, const OUT: u8, const PAIRS: bool>(
             let mut most = set.splat(0);
             for d in (0..NR).step_by(4 * S::LANES) {
                 // SAFETY (whole function): states and buffers are as large as the step, and aligned.
-                let found = unsafe { end_at::<S, OUT, PAIRS, 4>(set, p, q, row * NR + d, from) };
+                let found = unsafe { end_at::<S, OUT, PAIRS, 4>(set, p, q, row * NR + d, shift, from) };
                 most = set.max_positive(most, found);
             }
             if OUT != out::F16_RNE || !set.any(set.equal(most, set.splat(EXP32 as u32))) {
@@ -41,7 +43,7 @@ pub(super) unsafe fn end<S: Vectors, const OUT: u8, const PAIRS: bool>(
                 continue;
             }
             for d in (0..16).step_by(2 * S::LANES) {
-                let most = unsafe { end_at::<S, OUT, PAIRS, 2>(set, p, q, row * NR + 16 * t + d, from) };
+                let most = unsafe { end_at::<S, OUT, PAIRS, 2>(set, p, q, row * NR + 16 * t + d, shift, from) };
                 if OUT == out::F16_RNE {
                     late |= u32::from(set.any(set.equal(most, set.splat(EXP32 as u32)))) << piece;
                 }
@@ -61,6 +63,7 @@ unsafe fn end_at<S: Vectors, const OUT: u8, const PAIRS: bool, const N: usize>(
     p: &Step,
     q: &Consts,
     at: usize,
+    shift: bool,
     from: Places,
 ) -> S::V {
     let (mut sum, mut most) = ([set.splat(0); N], set.splat(0));
@@ -81,7 +84,8 @@ unsafe fn end_at<S: Vectors, const OUT: u8, const PAIRS: bool, const N: usize>(
     } else {
         encode::<S, OUT, N>(set, sum, q)
     };
-    let down = set.splat(((254 - if PAIRS { REST } else { 0 }) as u32) << 23);
+    let ones = if shift { 127 } else { 254 };
+    let down = set.splat(((ones - if PAIRS { REST } else { 0 }) as u32) << 23);
     for i in 0..N {
         // SAFETY: the caller's promise.
         let by = unsafe { set.load(from.by.add(at + i * S::LANES)) };

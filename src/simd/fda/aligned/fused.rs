@@ -23,7 +23,19 @@ struct All([MaybeUninit<u32>; TOGETHER * MR * NR]);
 
 /// Whether the set has a way of its own from products to results.
 pub(super) const fn fuses<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>() -> bool {
-    S::FUSES && OUT == out::F32_RZ && !PAIRS && matches!(L, 4 | 8 | 16)
+    OUT == out::F32_RZ && has::<S, L, PAIRS>()
+}
+
+/// Whether it has one from products to sums at least.
+pub(super) const fn has<S: Vectors, const L: usize, const PAIRS: bool>() -> bool {
+    S::FUSES && !PAIRS && matches!(L, 4 | 8 | 16)
+}
+
+/// Whether products and f16 states can be scaled as below in any step: all are below `2^F`.
+pub(super) fn shifts_suffice_for_halves(q: &Consts) -> bool {
+    let top = 127 - i32::from(q.bias_sub);
+    let floor = i32::from(q.floor_field);
+    top.max(15) <= q.frac_bits && (q.frac_bits + 1..=127 + q.frac_bits).contains(&floor)
 }
 
 /// Up to which magnitude of states products and states can be scaled by adding `F - e_max` to their exponent fields, in so

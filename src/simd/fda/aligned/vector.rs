@@ -2,7 +2,7 @@
 
 use super::REST;
 use crate::simd::fda::step::EXP32;
-use crate::simd::fda::{out, round_to_zero};
+use crate::simd::fda::{MR, out, round_to_zero};
 use crate::simd::{Avx2, Sse2, processor};
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
@@ -118,7 +118,7 @@ pub(in crate::simd::fda) trait Vectors: Copy {
         true
     }
 
-    /// Whether the set has `products_and_ends`.
+    /// Whether the set has `products_and_ends` and `products_of_rows`.
     const FUSES: bool = false;
 
     /// The rounding mode, and what stands beside it.
@@ -145,6 +145,21 @@ pub(in crate::simd::fda) trait Vectors: Copy {
         _by: *const u32,
         _states: *mut f32,
         _mode: u32,
+    ) {
+    }
+
+    /// The same of 8 rows, as far as sums, in units of `2^(e_max - F)`.
+    ///
+    /// # Safety
+    /// As above, and as many sums, aligned to 32 bytes.
+    #[inline(always)]
+    unsafe fn products_of_rows<const L: usize>(
+        self,
+        _shift: bool,
+        _panels: [*const f32; 2],
+        _by: *const u32,
+        _states: *const f32,
+        _sums: *mut u32,
     ) {
     }
 
@@ -359,7 +374,7 @@ impl Vectors for Avx2 {
         self,
         shift: bool,
         rows: usize,
-        [a, b]: [*const f32; 2],
+        panels: [*const f32; 2],
         by: *const u32,
         states: *mut f32,
         mode: u32,
@@ -367,9 +382,28 @@ impl Vectors for Avx2 {
         // SAFETY: the caller's promise; `self` is the proof that AVX2 is there.
         unsafe {
             if shift {
-                round_to_zero::products_and_ends::<L, true>(rows, a, b, by, states, mode);
+                round_to_zero::products_and_ends::<L, true>(rows, panels, by, states, mode);
             } else {
-                round_to_zero::products_and_ends::<L, false>(rows, a, b, by, states, mode);
+                round_to_zero::products_and_ends::<L, false>(rows, panels, by, states, mode);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn products_of_rows<const L: usize>(
+        self,
+        shift: bool,
+        panels: [*const f32; 2],
+        by: *const u32,
+        states: *const f32,
+        sums: *mut u32,
+    ) {
+        // SAFETY: the caller's promise; `self` is the proof that AVX2 is there.
+        unsafe {
+            if shift {
+                round_to_zero::products::<L, true>(MR, panels, by, states, sums);
+            } else {
+                round_to_zero::products::<L, false>(MR, panels, by, states, sums);
             }
         }
     }
