@@ -174,6 +174,33 @@ fn operands_by_way_of_f16_below_its_normal_numbers() {
     }
 }
 
+/// Sums beyond 31 bits whose subnormal numbers, normal in f16, have larger significands there than their fractions tell.
+#[test]
+fn operands_by_way_of_f16_whose_sums_are_large() {
+    let mine = FormatSpec {
+        name: "mine",
+        storage_bits: 16,
+        exponent_bits: 4,
+        fraction_bits: 5,
+        bias: 7,
+        specials: Specials::None,
+        ..F16
+    };
+    for frac_bits in [25, 40] {
+        let g = GenericDot { block: 16, frac_bits, via_f16: true, ..GenericDot::default() };
+        let unit = Unit::custom(g, Shape::new(1, 1, 16), [mine, F16, F32, F32], None).unwrap();
+        for (rows, columns) in [(9, 17), (24, 70)] {
+            // Products of nearly 4 times 2^-8: the significands of 14 are 63, and 47 or 60 those of two.
+            let a = (0..rows).flat_map(|_| (0..16).map(|p| if p < 14 { 1 << 5 | 31 } else { 15 })).collect();
+            let b = (0..16).flat_map(|p| vec![if p < 14 { 13 << 10 | 1023 } else { 15 << 10 | 1023 }; columns]);
+            let (b, c) = (b.collect(), vec![119 << 23 | 0x7F_FFFF; rows * columns]);
+            let (unit, size) = (unit.clone(), [rows, columns, 16]);
+            let problem = Problem { unit, size, a, b, c, scale_a: vec![], scale_b: vec![] };
+            problem.check(&isas());
+        }
+    }
+}
+
 /// Operands with numbers just below f32's normal ones, or just above its largest: panels of f32 do not hold them.
 #[test]
 fn operands_beyond_the_exponents_of_f32() {

@@ -49,7 +49,7 @@ mod wide_plain;
 pub(super) use round_down::select as select_round_down;
 
 use super::buffer::Buffer;
-use super::{Avx2, Avx512, Isa, Sse2};
+use super::{Avx2, Avx512, Isa, Sse2, processor};
 use crate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe};
 use crate::format::{F16, F32, FormatSpec};
 use crate::gemm::Codes;
@@ -171,6 +171,8 @@ struct Fda {
     fixed: Option<Tables>,
     /// When to do without them.
     in_vain: InVain,
+    /// Whether multiplications by subnormal numbers are slow, or may be: then panels in f32 are made without.
+    slow_subnormals: bool,
     /// The widths of [`out::ROUND_DOWN`], and what computes its hard pieces.
     round_down: Option<hard::Hard>,
     /// How A and B are read where tiles are computed side by side.
@@ -196,6 +198,14 @@ enum Set {
 }
 
 impl Set {
+    /// Whether multiplications by subnormal numbers are slow, or may be. (AVX-512 makes panels without.)
+    fn slow_subnormals(self) -> bool {
+        match self {
+            Self::Avx2(set) => processor::is_slow(set),
+            Self::Avx512(_) | Self::Sse2(_) => true,
+        }
+    }
+
     fn new(isa: Isa) -> Option<Self> {
         let avx512 = Avx512::new(isa).map(Self::Avx512);
         avx512.or_else(|| Avx2::new(isa).map(Self::Avx2)).or_else(|| Sse2::new(isa).map(Self::Sse2))
@@ -302,6 +312,7 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
         aligned,
         fixed,
         in_vain: InVain::on(set),
+        slow_subnormals: set.slow_subnormals(),
         a,
         b,
         via_f16: g.via_f16,

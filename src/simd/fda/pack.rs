@@ -137,12 +137,12 @@ impl Decoder {
 
         let mut field = _mm512_srlv_epi32(mag, word(self.frac_bits));
         let subnormal = _mm512_testn_epi32_mask(field, field);
-        let fraction = _mm512_and_si512(mag, word((1 << self.frac_bits) - 1));
-        let mut normal = !subnormal;
+        let (mut fraction, mut normal) = (mag, !subnormal);
         if let Some(low) = self.f16_low {
-            // A subnormal's exponent once it is f16: that of its leading bit.
-            let lead = _mm512_srli_epi32::<23>(_mm512_castps_si512(_mm512_cvtepi32_ps(mag)));
-            let lead = _mm512_sub_epi32(lead, word(126 + self.frac_bits));
+            // A subnormal's exponent once it is f16: that of its leading bit, which its significand begins with.
+            let number = _mm512_castps_si512(_mm512_cvtepi32_ps(mag));
+            fraction = _mm512_mask_srlv_epi32(mag, subnormal, number, word(23 - self.frac_bits));
+            let lead = _mm512_sub_epi32(_mm512_srli_epi32::<23>(number), word(126 + self.frac_bits));
             field = _mm512_max_epi32(_mm512_mask_mov_epi32(field, subnormal, lead), _mm512_set1_epi32(low));
             normal = !0;
         } else {
@@ -160,7 +160,10 @@ impl Decoder {
                 self.values::<PAIRS>(1, [mag, bits], shift, [subnormal, none]),
             ],
             exponents: _mm512_maskz_sub_epi32(!(none | tiny), word(127), below),
-            significands: _mm512_mask_or_epi32(fraction, normal, fraction, word(1 << self.frac_bits)),
+            significands: {
+                let fraction = _mm512_and_si512(fraction, word((1 << self.frac_bits) - 1));
+                _mm512_mask_or_epi32(fraction, normal, fraction, word(1 << self.frac_bits))
+            },
             negative,
             special,
             tiny,

@@ -120,6 +120,7 @@ pub(super) fn kernel(unit: &Unit, isa: Isa) -> Option<Fda> {
         c_last: false,
         fixed: if exact_c && matches!(set, Set::Avx512(_)) { Tables::new(unit, block, f.min(24)) } else { None },
         in_vain: InVain::on(set),
+        slow_subnormals: set.slow_subnormals(),
         round_down: Some(Hard { sums, decoders, floors }),
         small: None,
         anew: OnceLock::new(),

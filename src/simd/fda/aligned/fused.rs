@@ -31,7 +31,7 @@ pub(super) const fn has<S: Vectors, const L: usize, const PAIRS: bool>() -> bool
     S::FUSES && !PAIRS && matches!(L, 4 | 8 | 16)
 }
 
-/// Whether products and f16 states can be scaled as below in any step: all are below `2^F`.
+/// Whether products and f16 states can be scaled as below in any step: no exponent, and so no e_max, is above F.
 pub(super) fn shifts_suffice_for_halves(q: &Consts) -> bool {
     let top = 127 - i32::from(q.bias_sub);
     let floor = i32::from(q.floor_field);

@@ -3,7 +3,7 @@
 use super::REST;
 use crate::simd::fda::step::EXP32;
 use crate::simd::fda::{MR, out, round_to_zero};
-use crate::simd::{Avx2, Sse2, processor};
+use crate::simd::{Avx2, Sse2};
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
@@ -112,11 +112,6 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     fn signs(self, x: Self::V) -> u32;
     /// Whether any lane is not 0.
     fn any(self, x: Self::V) -> bool;
-
-    /// Whether multiplications by subnormal numbers are slow, or may be.
-    fn subnormals_are_slow(self) -> bool {
-        true
-    }
 
     /// Whether the set has `products_and_ends` and `products_of_rows`.
     const FUSES: bool = false;
@@ -329,11 +324,6 @@ impl Vectors for Avx2 {
     fn right_signed_by(self, x: __m256i, n: u32) -> __m256i {
         // SAFETY: `self` is the proof.
         unsafe { _mm256_sra_epi32(x, _mm_cvtsi32_si128(n as i32)) }
-    }
-
-    #[inline(always)]
-    fn subnormals_are_slow(self) -> bool {
-        processor::is_slow(self)
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
 
 use super::{Decoder, NAN_SHIFT, WINDOW, top_exponent};
-use crate::simd::fda::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, TINY};
+use crate::simd::fda::{Fda, GROUPS, MR, NR, Packed, SPECIAL, TINY};
 use core::arch::x86_64::*;
 
 /// Lanes.
@@ -15,7 +15,6 @@ struct Items {
     values: [__m256d; 2],
     /// Windowed exponents.
     exponents: __m256i,
-    significands: __m256i,
     negative: __m256i,
     special: __m256i,
     tiny: __m256i,
@@ -90,14 +89,12 @@ impl Decoder {
         let none = _mm256_or_si256(special, zero);
         let mut field = _mm256_srlv_epi32(mag, word(self.frac_bits));
         let subnormal = is_zero(field);
-        let mut leading = word(1 << self.frac_bits);
         if let Some(low) = self.f16_low {
             // A subnormal's exponent once it is f16: that of its leading bit.
             let lead = _mm256_srli_epi32::<23>(_mm256_castps_si256(_mm256_cvtepi32_ps(mag)));
             let lead = _mm256_sub_epi32(lead, word(126 + self.frac_bits));
             field = _mm256_max_epi32(_mm256_blendv_epi8(field, lead, subnormal), _mm256_set1_epi32(low));
         } else {
-            leading = _mm256_andnot_si256(subnormal, leading);
             field = _mm256_max_epi32(field, word(1));
         }
         // How far below the top.
@@ -110,12 +107,10 @@ impl Decoder {
         }
         let tiny = _mm256_andnot_si256(none, _mm256_cmpgt_epi32(below, _mm256_set1_epi32(WINDOW - 1)));
         let exponents = _mm256_andnot_si256(_mm256_or_si256(none, tiny), _mm256_sub_epi32(word(127), below));
-        let fraction = _mm256_and_si256(mag, word((1 << self.frac_bits) - 1));
         let masks = [negative, subnormal, none];
         Items {
             values: [self.values_avx2::<PAIRS>(0, mag, shift, masks), self.values_avx2::<PAIRS>(1, mag, shift, masks)],
             exponents,
-            significands: _mm256_or_si256(fraction, leading),
             negative,
             special,
             tiny,
@@ -224,13 +219,13 @@ impl Fda {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn pack_fda(&self, decoder: &Decoder, values: *mut f64, [row, s]: [usize; 2], codes: &[u32], to: &mut Packed) {
-        let (l, place, limit) = (codes.len(), to.at_a(row / MR, s), self.risk_limit());
+        let (l, place) = (codes.len(), to.at_a(row / MR, s));
         let line = place * MR + row % MR;
         let mut shift = None;
         if !to.shifts.is_empty() {
             shift = Some(_mm256_set1_epi32(to.shifts.get(row * to.steps + s).copied().unwrap_or(0)));
         }
-        let (mut signs, mut special, mut tiny, mut sum) = (0, 0, 0, _mm256_setzero_si256());
+        let (mut signs, mut special, mut tiny) = (0, 0, 0);
         let exponents = to.exponents.view_mut::<i32>()[line * l..][..l].as_mut_ptr();
         for from in (0..l).step_by(N) {
             let part = if from + N > l { Some(first(l - from)) } else { None };
@@ -248,17 +243,10 @@ impl Fda {
             }
             signs |= lanes(it.negative) << from;
             (special, tiny) = (special | lanes(it.special), tiny | lanes(it.tiny));
-            let there = if let Some(part) = part { part } else { _mm256_set1_epi32(-1) };
-            sum = _mm256_add_epi32(sum, _mm256_and_si256(it.significands, there));
         }
         to.signs.view_mut::<u32>()[line] = signs;
-        let mut flags = (if special != 0 { SPECIAL } else { 0 }) | if tiny != 0 { TINY } else { 0 };
-        if self.may_risk() {
-            let mut lanes = [0; N];
-            // SAFETY: 8 words.
-            unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), sum) }
-            flags |= if lanes.iter().sum::<u32>() > limit { RISK } else { 0 };
-        }
+        // Steps are wide ones, whose sums are 64 bits: there is no risk.
+        let flags = (if special != 0 { SPECIAL } else { 0 }) | if tiny != 0 { TINY } else { 0 };
         to.flags[line] = flags;
         to.any[place] |= flags;
     }

@@ -10,6 +10,7 @@ mod quick;
 mod rows;
 
 pub(super) use self::quick::Quick;
+use self::quick::Scaled;
 use super::{ENLARGED_F32, NAN_SHIFT, STAND_IN, WINDOW, first_special};
 use crate::format::{FormatSpec, Specials};
 use crate::simd::decode::f32_power;
@@ -37,6 +38,15 @@ impl Finish {
         // An f64's bits less those that f32 lacks.
         let more = if enlarge { (ENLARGED_F32 >> 29) as u32 } else { 0 };
         fda.narrow.then(|| Self { scale: f32_power(scale).to_bits(), zero: f32_power(STAND_IN).to_bits(), more })
+    }
+}
+
+/// Numbers beside block scales.
+#[inline(always)]
+fn times<S: Vectors>(set: S, numbers: S::V, scaled: Option<Scaled<S::V>>) -> S::V {
+    match scaled {
+        Some(scaled) => set.mul(numbers, scaled.factors),
+        None => numbers,
     }
 }
 
@@ -120,9 +130,12 @@ impl<S: Vectors> Decoder<S> {
         let mut field = set.right_by(mag, self.frac_bits);
         let subnormal = set.equal(field, word(0));
         let mut leading = set.splat(1 << self.frac_bits);
+        let mut fraction = mag;
         if let Some(low) = self.f16_low {
-            // A subnormal's exponent once it is f16: that of its leading bit.
-            let lead = set.sub(set.right::<23>(set.float(mag)), set.splat(126 + self.frac_bits));
+            // A subnormal's exponent once it is f16: that of its leading bit, which its significand begins with.
+            let normal = set.float(mag);
+            fraction = set.choose(subnormal, set.right_by(normal, 23 - self.frac_bits), mag);
+            let lead = set.sub(set.right::<23>(normal), set.splat(126 + self.frac_bits));
             field = set.choose(subnormal, lead, field);
             field = set.choose(set.greater(word(low), field), word(low), field);
         } else {
@@ -151,7 +164,7 @@ impl<S: Vectors> Decoder<S> {
         Items {
             values: finished(set, self.finish, numbers),
             exponents: set.without(gone, set.sub(word(127), below)),
-            significands: set.or(set.and(mag, set.splat((1 << self.frac_bits) - 1)), leading),
+            significands: set.or(set.and(fraction, set.splat((1 << self.frac_bits) - 1)), leading),
             special,
             tiny,
         }

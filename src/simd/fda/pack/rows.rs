@@ -53,10 +53,10 @@ impl Rows<'_> {
     /// those whose significands might be a risk are told by how many are small.
     #[inline]
     fn quick_for(&self, to: &Packed) -> Option<&Quick> {
-        let l = self.fda.block;
+        let (l, risk) = (self.fda.block, self.fda.may_risk());
         let long = l == 16 || l == 32;
-        let looked_at = !to.shifts.is_empty() || self.fda.may_risk();
-        let fits = if looked_at { long && self.half_small > 0 } else { long || l == 4 || l == 8 };
+        let short = (l == 4 || l == 8) && to.shifts.is_empty() && !risk;
+        let fits = short || (long && (!risk || self.half_small > 0));
         self.quick.as_ref().filter(|_| fits)
     }
 

@@ -1,7 +1,7 @@
 //! Columns of B.
 
 use super::super::top_exponent;
-use super::{Decoder, Finish, Quick, finished};
+use super::{Decoder, Finish, Quick, finished, times};
 use crate::simd::fda::aligned::Vectors;
 use crate::simd::fda::{Fda, NR, Packed};
 use crate::simd::ops::array_of;
@@ -18,7 +18,7 @@ impl Fda {
         to: &mut Packed,
     ) {
         to.top = top_exponent(self, &self.unit.b, codes) + shift;
-        let quick = Quick::new(set, &self.unit.b, self, to.top);
+        let quick = Quick::new(set, &self.unit.b, self, [to.top, shift]);
         self.pack_b_in_f32_by(set, quick, codes, size, to);
     }
 
@@ -68,9 +68,19 @@ impl Fda {
         to: &mut Packed,
     ) -> bool {
         let (set, l, place) = (decoder.set, self.block, to.at_b(g, s));
+        let (mut odd, mut signs) = (set.splat(0), [set.splat(0); 4]);
+        let (mut scaled, mut gaps) = ([None; 4], None);
+        if !to.shifts.is_empty() {
+            let mut bytes = set.splat(0);
+            for t in (0..4).rev() {
+                let (scale, more) = quick.scaled(self.shifts_of_columns(decoder, g * NR + t * 16 + d, s, to));
+                bytes = set.or(set.left::<8>(bytes), scale.gaps);
+                (scaled[t], odd) = (Some(scale), set.or(odd, more));
+            }
+            gaps = Some(bytes);
+        }
         let values = to.values.view_mut::<u32>()[place * NR * l..][..NR * l].as_mut_ptr();
         let exponents = to.exponents.view_mut::<u32>()[place * 16 * l..][..16 * l].as_mut_ptr();
-        let (mut odd, mut signs) = (set.splat(0), [set.splat(0); 4]);
         for (i, p) in self.positions(s).enumerate() {
             let row = &codes[p * columns..][..columns];
             let mut fields = set.splat(0);
@@ -78,7 +88,7 @@ impl Fda {
                 let moved = quick.moved(decoder.codes(row, g * NR + t * 16 + d));
                 let numbers;
                 (numbers, odd) = quick.numbers(moved, odd);
-                let x = finished(set, decoder.finish, numbers);
+                let x = finished(set, decoder.finish, times(set, numbers, scaled[t]));
                 // SAFETY: the panel has room for this FDA of these columns, 16 of each product after another.
                 unsafe { set.store(values.add((t * l + i) * 16 + d), x) }
                 if decoder.finish.is_some() {
@@ -87,12 +97,21 @@ impl Fda {
                 fields = quick.with_fields(numbers, t, fields);
             }
             let bytes;
-            (bytes, odd) = quick.exponents(fields, odd);
+            (bytes, odd) = quick.exponents(fields, gaps, odd);
             // SAFETY: 16 words for each product.
             unsafe { set.store(exponents.add(i * 16 + d), bytes) }
         }
         self.put_signs(set, signs, place * NR + d, to);
         !set.any(odd)
+    }
+
+    /// Exponents of the block scales of a vector of columns at FDA `s`.
+    #[inline(always)]
+    fn shifts_of_columns<S: Vectors>(&self, decoder: &Decoder<S>, column: usize, s: usize, to: &Packed) -> S::V {
+        decoder.vector(
+            #[inline(always)]
+            |j| to.shifts.get((column + j) * to.steps + s).copied().unwrap_or(0) as u32,
+        )
     }
 
     /// Signs of 32 columns, from words of 16 at `at` on: planes of a byte a column, for 8 products each.
@@ -127,10 +146,7 @@ impl Fda {
         let column = |t: usize| g * NR + t * 16 + d;
         let shifts: [_; 4] = array_of(
             #[inline(always)]
-            |t| {
-                let shift = |j: usize| to.shifts.get((column(t) + j) * to.steps + s).copied().unwrap_or(0) as u32;
-                if to.shifts.is_empty() { None } else { Some(decoder.vector(shift)) }
-            },
+            |t| if to.shifts.is_empty() { None } else { Some(self.shifts_of_columns(decoder, column(t), s, to)) },
         );
         let (mut special, mut tiny, mut signs) = ([set.splat(0); 4], [set.splat(0); 4], [set.splat(0); 4]);
         let values = to.values.view_mut::<u32>()[place * NR * l..][..NR * l].as_mut_ptr();
@@ -144,7 +160,9 @@ impl Fda {
                 // SAFETY: the panel has room for this FDA of these columns, 16 of each product after another.
                 unsafe { set.store(values.add((t * l + i) * 16 + d), it.values) }
                 bytes = set.or(set.left::<8>(bytes), it.exponents);
-                signs[t] = with_sign(set, it.values, i, signs[t]);
+                if decoder.finish.is_some() {
+                    signs[t] = with_sign(set, it.values, i, signs[t]);
+                }
                 (special[t], tiny[t]) = (set.or(special[t], it.special), set.or(tiny[t], it.tiny));
             }
             // SAFETY: 16 words for each product.

@@ -28,17 +28,29 @@ pub(in super::super) struct Quick<S> {
     nan: u32,
     /// Whether subnormal numbers may be f32's.
     own: bool,
-    /// Whether subnormal numbers count as if they had a leading bit.
-    leading: bool,
+    /// Whether subnormal numbers have the exponents of their leading bits.
+    normalised: bool,
     /// The exponent fields of the format's lowest exponent, and of the last one below the window.
     low: u8,
     below: u8,
+    /// The largest exponent of a block scale.
+    most_shift: i32,
+}
+
+/// Block scales of a vector's lanes.
+#[derive(Clone, Copy)]
+pub(super) struct Scaled<V> {
+    /// Words of how far they are below the largest.
+    pub(super) gaps: V,
+    /// What numbers are multiplied by.
+    pub(super) factors: V,
 }
 
 impl<S: Vectors> Quick<S> {
-    /// For a format whose byte 127 stands for exponent `top`. `None` for units with block scales, formats of which f32 lacks
-    /// numbers, and where multiplications by subnormal numbers are slow.
-    pub(in super::super) fn new(set: S, spec: &FormatSpec, fda: &Fda, top: i32) -> Option<Self> {
+    /// For a format whose byte 127 stands for exponent `top`, or for that beside a block scale of `2^most`, the largest. `None`
+    /// for formats of which f32 lacks numbers, and for those without f32's exponents where multiplications by subnormal numbers
+    /// are slow.
+    pub(in super::super) fn new(set: S, spec: &FormatSpec, fda: &Fda, [top, most]: [i32; 2]) -> Option<Self> {
         let width = spec.exponent_bits + spec.fraction_bits;
         let own = spec.exponent_bits == 8;
         let held = match own {
@@ -49,12 +61,13 @@ impl<S: Vectors> Quick<S> {
         };
         let plain = spec.signed && spec.subnormals && width + spec.ignored_low_bits <= 31 && spec.fraction_bits <= 23;
         // Lower exponents than the top's by more than the window must be bytes.
-        let below = u8::try_from(top + 127 - WINDOW).ok().filter(|&below| below > 0)?;
+        let below = u8::try_from(top - most + 127 - WINDOW).ok().filter(|&below| below > 0)?;
         let low = u8::try_from(127 + if fda.via_f16 { -14 } else { spec.emin() }).ok()?;
-        if !held || !plain || fda.unit.scale.is_some() || !(own || (0..=253).contains(&spec.bias)) {
+        let fits = (WINDOW - 126..=127).contains(&top);
+        if !held || !plain || !fits || !(own || (0..=253).contains(&spec.bias)) {
             return None;
         }
-        if !own && set.subnormals_are_slow() {
+        if !own && fda.slow_subnormals {
             return None;
         }
         let place = 23 - spec.fraction_bits;
@@ -70,9 +83,10 @@ impl<S: Vectors> Quick<S> {
             },
             nan: if spec.specials == Specials::NanNegativeZero { SIGN } else { !0 },
             own,
-            leading: fda.via_f16,
+            normalised: fda.via_f16,
             low,
             below,
+            most_shift: most,
         })
     }
 
@@ -115,25 +129,44 @@ impl<S: Vectors> Quick<S> {
         set.or(others, set.and(at, set.splat(0xFF << (8 * t))))
     }
 
-    /// Windowed exponents of bytes that are numbers' exponent fields, and whether a number is below the window, added to what
+    /// Block scales of such exponents, and whether some are not ordinary: NaN, or no normal number of f32.
+    #[inline(always)]
+    pub(super) fn scaled(&self, exponents: S::V) -> (Scaled<S::V>, S::V) {
+        let (set, word) = (self.set, |x: i32| self.set.splat(x as u32));
+        let odd = set.greater(word(-126), exponents);
+        let gap = set.sub(word(self.most_shift), exponents);
+        // Lanes that are not there have 0, which may be above the largest; beyond the window all gaps are one.
+        let gap = set.without(set.greater(word(0), gap), gap);
+        let far = set.greater(gap, word(WINDOW));
+        let factors = set.left::<23>(set.add(exponents, word(127)));
+        (Scaled { gaps: set.choose(far, word(WINDOW), gap), factors }, odd)
+    }
+
+    /// Windowed exponents of bytes that are numbers' exponent fields, beside block scales so far below the largest, and whether a number is below the window, added to what
     /// was found before.
     #[inline(always)]
-    pub(super) fn exponents(&self, fields: S::V, odd: S::V) -> (S::V, S::V) {
+    pub(super) fn exponents(&self, fields: S::V, gaps: Option<S::V>, odd: S::V) -> (S::V, S::V) {
         let (set, byte) = (self.set, |x: u8| self.set.splat(u32::from(x) * 0x0101_0101));
         let zero = set.equal_bytes(fields, set.splat(0));
-        let inside = set.sub_bytes(set.max_bytes(fields, byte(self.low)), byte(self.below));
+        let mut inside = set.sub_bytes(set.max_bytes(fields, byte(self.low)), byte(self.below));
+        if let Some(gaps) = gaps {
+            inside = set.sub_bytes(inside, gaps);
+        }
         let outside = set.equal_bytes(inside, set.splat(0));
         let windowed = set.add_bytes(inside, byte(127 - WINDOW as u8));
         (set.without(set.or(zero, outside), windowed), set.or(odd, set.without(zero, outside)))
     }
 
-    /// Significands of moved codes, as integers of 24 bits.
+    /// Significands of moved codes or numbers, as integers of 24 bits: by way of f16, of the numbers, whose exponents are those
+    /// of their leading bits.
     #[inline(always)]
-    pub(super) fn significands(&self, moved: S::V) -> S::V {
-        let set = self.set;
-        let leading = set.splat(1 << 23);
+    pub(super) fn significands(&self, moved: S::V, numbers: S::V) -> S::V {
+        let (set, leading) = (self.set, self.set.splat(1 << 23));
+        let fraction = set.splat((1 << 23) - 1);
+        if self.normalised {
+            return set.or(set.and(numbers, fraction), leading);
+        }
         let subnormal = set.equal(set.and(moved, set.splat(EXP32 as u32)), set.splat(0));
-        let leading = if self.leading { leading } else { set.without(subnormal, leading) };
-        set.or(set.and(moved, set.splat((1 << 23) - 1)), leading)
+        set.or(set.and(moved, fraction), set.without(subnormal, leading))
     }
 }

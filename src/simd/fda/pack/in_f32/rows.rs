@@ -1,7 +1,7 @@
 //! Rows of A.
 
 use super::super::top_exponent;
-use super::{Decoder, Finish, Quick, finished, lanes};
+use super::{Decoder, Finish, Quick, finished, lanes, times};
 use crate::simd::fda::aligned::Vectors;
 use crate::simd::fda::{Fda, GROUPS, MR, Packed, RISK};
 
@@ -17,7 +17,7 @@ impl Fda {
         to: &mut Packed,
     ) {
         to.top = top_exponent(self, &self.unit.a, codes) + shift;
-        let quick = Quick::new(set, &self.unit.a, self, to.top);
+        let quick = Quick::new(set, &self.unit.a, self, [to.top, shift]);
         self.pack_a_in_f32_by(set, quick, codes, size, to);
     }
 
@@ -42,8 +42,8 @@ impl Fda {
         let decoder = Decoder::new(set, &self.unit.a, self, to.top, Finish::of(self, self.scales().0, false));
         // Of significands of 24 bits.
         let risk = self.may_risk().then(|| u64::from(self.risk_limit()) << (23 - self.unit.a.fraction_bits));
-        // Where an FDA is whole vectors, or half of one.
-        let whole = l.is_multiple_of(S::LANES) || (2 * l == S::LANES && risk.is_none());
+        // Where an FDA is whole vectors, or half of one without anything of its own.
+        let whole = l.is_multiple_of(S::LANES) || (2 * l == S::LANES && risk.is_none() && to.shifts.is_empty());
         let quick = quick.filter(|_| whole);
         let (mut ordered, zeros, mut sums) = (Vec::new(), vec![0; k], 0);
         let in_order = self.is_in_order();
@@ -114,22 +114,35 @@ impl Fda {
         let values = to.values.view_mut::<u32>()[..last].as_mut_ptr();
         let exponents = to.exponents.view_mut::<u32>()[..last].as_mut_ptr();
         let signs = to.signs.view_mut::<u32>();
+        let shifts = to.shifts.get(row * to.steps..).unwrap_or_default();
         for part in codes[s * l..].chunks_exact(span) {
             let (mut odd, mut sum, mut negative) = (set.splat(0), set.splat(0), 0);
+            let mut scaled = None;
+            if !to.shifts.is_empty() {
+                let (scale, more) = quick.scaled(set.splat(shifts.get(s).copied().unwrap_or(0) as u32));
+                (scaled, odd) = (Some(scale), more);
+            }
             for offset in (0..span).step_by(S::LANES) {
                 // SAFETY: a vector's words.
                 let moved = quick.moved(unsafe { set.load_unaligned(part.as_ptr().add(offset)) });
                 let (numbers, bytes);
                 (numbers, odd) = quick.numbers(moved, odd);
-                (bytes, odd) = quick.exponents(quick.with_fields(numbers, 0, set.splat(0)), odd);
+                (bytes, odd) = quick.exponents(
+                    quick.with_fields(numbers, 0, set.splat(0)),
+                    scaled.map(
+                        #[inline(always)]
+                        |x| x.gaps,
+                    ),
+                    odd,
+                );
                 let words = set.first_bytes(bytes);
                 if risk.is_some() {
-                    sum = set.add(sum, quick.significands(moved));
+                    sum = set.add(sum, quick.significands(moved, numbers));
                 }
                 if finish.is_some() {
                     negative |= set.signs(numbers) << offset;
                 }
-                let (at, x) = (at + s * apart + offset, finished(set, finish, numbers));
+                let (at, x) = (at + s * apart + offset, finished(set, finish, times(set, numbers, scaled)));
                 // SAFETY: this FDA of the row lies before the last one's end, and so does the next one.
                 unsafe {
                     if l >= S::LANES {
