@@ -1,6 +1,6 @@
 //! Numbers by the processor's own conversions, for AVX-512: codes become f32, whose exponents and signs are those of all that
-//! is ordinary. Columns of B are packed so, rows of A, and integers of these. A step with something else, an infinity say, is left
-//! to others (`Columns::slowly`, `Rows::parts`).
+//! is ordinary. Columns of B and rows of A are packed so, and integers of these. A step with something else, an infinity say,
+//! is left to others (`Columns::slowly`, `Rows::parts`).
 
 use super::super::{Fda, NR};
 use super::rows::{put_wide, put_words};

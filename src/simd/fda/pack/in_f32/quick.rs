@@ -53,11 +53,11 @@ impl<S: Vectors> Quick<S> {
     pub(in super::super) fn new(set: S, spec: &FormatSpec, fda: &Fda, [top, most]: [i32; 2]) -> Option<Self> {
         let width = spec.exponent_bits + spec.fraction_bits;
         let own = spec.exponent_bits == 8;
-        let held = match own {
-            true => spec.bias == 127 && spec.specials == Specials::Ieee,
-            false => {
-                spec.exponent_bits < 8 && spec.emin() - spec.fraction_bits as i32 >= -126 && spec.max().exponent <= 127
-            }
+        let held = if own {
+            spec.bias == 127 && spec.specials == Specials::Ieee
+        } else {
+            let last = spec.emin() - spec.fraction_bits as i32;
+            spec.exponent_bits < 8 && last >= -126 && spec.max().exponent <= 127
         };
         let plain = spec.signed && spec.subnormals && width + spec.ignored_low_bits <= 31 && spec.fraction_bits <= 23;
         // Lower exponents than the top's by more than the window must be bytes.
@@ -142,8 +142,8 @@ impl<S: Vectors> Quick<S> {
         (Scaled { gaps: set.choose(far, word(WINDOW), gap), factors }, odd)
     }
 
-    /// Windowed exponents of bytes that are numbers' exponent fields, beside block scales so far below the largest, and whether a number is below the window, added to what
-    /// was found before.
+    /// Windowed exponents of bytes that are numbers' exponent fields, beside block scales so far below the largest, and whether a
+    /// number is below the window, added to what was found before.
     #[inline(always)]
     pub(super) fn exponents(&self, fields: S::V, gaps: Option<S::V>, odd: S::V) -> (S::V, S::V) {
         let (set, byte) = (self.set, |x: u8| self.set.splat(u32::from(x) * 0x0101_0101));
