@@ -69,7 +69,7 @@ pub(super) struct Pairwise {
     pub(super) group: usize,
     /// Whether that is 1, 2, 4 or 8, and all groups are whole.
     even: bool,
-    flush_inputs: bool,
+    pub(super) flush_inputs: bool,
     pub(super) flush_results: bool,
     /// c's smallest normal number.
     c_normal: f32,

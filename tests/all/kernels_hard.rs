@@ -4,6 +4,7 @@ use crate::problem::{Problem, isas};
 use crate::rng::Rng;
 use gemmulate::format::{FormatSpec, Overflow};
 use gemmulate::prelude::*;
+use gemmulate::simd::Isa;
 use gemmulate::vectors::KINDS;
 
 fn code(spec: &FormatSpec, x: f64) -> u64 {
@@ -267,6 +268,33 @@ fn pairwise_products_are_flushed_where_they_are_subnormal() {
             let (a, b) = (numbers(m * k), numbers(k * n));
             problem(&unit, [m, n, k], |i, p| a[i * k + p], |p, j| b[p * n + j], |_, _| 0.0).check(&isas());
         }
+    }
+}
+
+/// A state that has become -0 is read as +0 by the next step, whose groups are -0.
+#[test]
+fn pairwise_steps_read_a_flushed_state_as_zero() {
+    for (name, want) in [
+        ("cdna2/v_mfma_f32_32x32x8bf16_1k", 0),
+        ("cdna2/v_mfma_f32_32x32x4bf16", 0),
+        ("custom/m8n8k2.f32.bf16.bf16.f32/pairwise:G=2", 0),
+        ("custom/m8n8k1.f32.bf16.bf16.f32/pairwise:G=1", 0),
+        ("custom/m8n8k8.f32.bf16.bf16.f32/pairwise:G=8", 0),
+        ("custom/m8n8k2.f32.bf16.bf16.f32/pairwise:G=2:flush-in=no", 1 << 31),
+    ] {
+        let unit = Unit::find(name).unwrap();
+        let (step, small) = (unit.shape.k, 2f64.powi(-100));
+        // In one row 2^-126, then three quarters of that below zero, which is flushed; others have operands like these.
+        let a = |i: usize, p: usize| match (i, p) {
+            (0, 0) => small,
+            (0, p) if p == 2 * step => -1.5 * small,
+            (0, _) => 0.0,
+            _ => small,
+        };
+        let b = |p: usize, _: usize| if p == 0 || p == 2 * step { 2f64.powi(-26) } else { -1.0 };
+        let problem = problem(&unit, [9, 17, 4 * step], a, b, |_, _| 0.0);
+        assert_eq!(problem.run(Isa::Reference, Start::Zero, false)[0], want, "{name}");
+        problem.check_from(Start::Zero, &isas());
     }
 }
 

@@ -20,9 +20,12 @@ use crate::special::NanRule;
 use crate::unit::Unit;
 use std::sync::Arc;
 
-/// The family.
+/// The family, and the products of a step.
 #[derive(Debug)]
-struct Pairs(Pairwise);
+struct Pairs {
+    body: Pairwise,
+    step: usize,
+}
 
 /// The kernel, for results in f32 and exact products.
 pub(super) fn kernel<S: Set>(
@@ -38,7 +41,7 @@ pub(super) fn kernel<S: Set>(
     let whole = [(0..unit.shape.k).collect()];
     let source = |spec| Source::new(spec, reading, &whole, unit.shape.k);
     Some(Arc::new(Tiles {
-        family: Pairs(body),
+        family: Pairs { body, step: unit.shape.k },
         name: "pairwise-f32",
         k: unit.shape.k,
         step: unit.shape.k,
@@ -55,7 +58,7 @@ impl Family for Pairs {
     type Scratch = ();
 
     fn body(&self) -> &Pairwise {
-        &self.0
+        &self.body
     }
 
     fn values(numbers: &mut Buffer, to: &mut Buffer, _count: usize, _scale: i32) {
@@ -88,7 +91,7 @@ impl Family for Pairs {
         // Magnitudes less 1 as integers: that of zero is the largest.
         let mut least = [u32::MAX; NR];
         for row in &mut tile.0 {
-            *row = self.0.begin(*row);
+            *row = self.body.begin(*row);
             for j in 0..NR {
                 least[j] = least[j].min((row[j].to_bits() & (u32::MAX >> 1)).wrapping_sub(1));
             }
@@ -99,7 +102,7 @@ impl Family for Pairs {
         }
         // SAFETY: the caller's promise.
         unsafe {
-            match self.0.group {
+            match self.body.group {
                 1 => steps::<S, 1>(set, run, tile),
                 2 => steps::<S, 2>(set, run, tile),
                 4 => steps::<S, 4>(set, run, tile),
@@ -110,7 +113,7 @@ impl Family for Pairs {
     }
 
     fn together(&self) -> usize {
-        if self.0.flush_results { TOGETHER } else { 0 }
+        if self.body.flush_results { TOGETHER } else { 0 }
     }
 
     #[inline(always)]
@@ -123,15 +126,17 @@ impl Family for Pairs {
         tile: &mut Tile,
     ) {
         for (_, row) in tile.0.iter_mut().enumerate().filter(|(r, _)| rows >> r & 1 == 1) {
-            *row = self.0.begin(*row);
+            *row = self.body.begin(*row);
         }
+        // Beside flushed results only a -0 is read as something else.
+        let read = if self.body.flush_inputs { self.step } else { size[0] };
         // SAFETY: the caller's promise.
         unsafe {
-            match self.0.group {
-                1 => flushed_steps::<S, 1>(set, panels, size, rows, tile),
-                2 => flushed_steps::<S, 2>(set, panels, size, rows, tile),
-                4 => flushed_steps::<S, 4>(set, panels, size, rows, tile),
-                _ => flushed_steps::<S, 8>(set, panels, size, rows, tile),
+            match self.body.group {
+                1 => flushed_steps::<S, 1>(set, panels, size, read, rows, tile),
+                2 => flushed_steps::<S, 2>(set, panels, size, read, rows, tile),
+                4 => flushed_steps::<S, 4>(set, panels, size, read, rows, tile),
+                _ => flushed_steps::<S, 8>(set, panels, size, read, rows, tile),
             }
         }
     }
@@ -140,7 +145,8 @@ impl Family for Pairs {
 /// Steps that are done at once before a look whether rows have become NaN.
 const TOGETHER: usize = 2;
 
-/// d = d + group, group by group of `G` products, all of which may be too large or flushed, as may their sums.
+/// d = d + group, group by group of `G` products, all of which may be too large or flushed, as may their sums. After so many
+/// products d is `read` as a c: -0 as +0.
 ///
 /// # Safety
 /// As `Family::steps`.
@@ -149,6 +155,7 @@ unsafe fn flushed_steps<S: Set, const G: usize>(
     set: S,
     (a, b): (*const f32, *const f32),
     [k, width]: [usize; 2],
+    read: usize,
     rows: u8,
     tile: &mut Tile,
 ) {
@@ -159,26 +166,31 @@ unsafe fn flushed_steps<S: Set, const G: usize>(
                 for (r, row) in tile.0.iter_mut().enumerate().filter(|(r, _)| rows >> r & 1 == 1) {
                     // SAFETY: a vector of 16 states, aligned.
                     let mut d = unsafe { set.load_f32(row.as_ptr().add(column)) };
-                    for from in (0..k).step_by(G) {
-                        let mut sums: [S::F32; G] = array_of(
-                            #[inline(always)]
-                            |i| {
-                                // SAFETY: the panels hold k positions, B's aligned.
-                                let (a, b) = unsafe {
-                                    (*a.add((from + i) * MR + r), set.load_f32(b.add((from + i) * NR + column)))
-                                };
-                                let b = set.unless_below_f32(b, flushed_beside(a));
-                                set.flush_f32(set.mul_f32(set.splat_f32(a), b))
-                            },
-                        );
-                        let mut count = G;
-                        while count > 1 {
-                            count /= 2;
-                            for i in 0..count {
-                                sums[i] = set.flush_f32(set.add_f32(sums[2 * i], sums[2 * i + 1]));
-                            }
+                    for at in (0..k).step_by(read) {
+                        if at > 0 {
+                            d = set.add_f32(d, set.splat_f32(0.0));
                         }
-                        d = set.flush_f32(set.add_f32(d, sums[0]));
+                        for from in (at..at + read).step_by(G) {
+                            let mut sums: [S::F32; G] = array_of(
+                                #[inline(always)]
+                                |i| {
+                                    // SAFETY: the panels hold k positions, B's aligned.
+                                    let (a, b) = unsafe {
+                                        (*a.add((from + i) * MR + r), set.load_f32(b.add((from + i) * NR + column)))
+                                    };
+                                    let b = set.unless_below_f32(b, flushed_beside(a));
+                                    set.flush_f32(set.mul_f32(set.splat_f32(a), b))
+                                },
+                            );
+                            let mut count = G;
+                            while count > 1 {
+                                count /= 2;
+                                for i in 0..count {
+                                    sums[i] = set.flush_f32(set.add_f32(sums[2 * i], sums[2 * i + 1]));
+                                }
+                            }
+                            d = set.flush_f32(set.add_f32(d, sums[0]));
+                        }
                     }
                     // SAFETY: as above.
                     unsafe { set.store_f32(row.as_mut_ptr().add(column), d) }
