@@ -292,9 +292,11 @@ fn pairwise_steps_read_a_flushed_state_as_zero() {
             _ => small,
         };
         let b = |p: usize, _: usize| if p == 0 || p == 2 * step { 2f64.powi(-26) } else { -1.0 };
-        let problem = problem(&unit, [9, 17, 4 * step], a, b, |_, _| 0.0);
-        assert_eq!(problem.run(Isa::Reference, Start::Zero, false)[0], want, "{name}");
-        problem.check_from(Start::Zero, &isas());
+        for (m, n) in [(9, 17), (1, 17), (2, 3), (70, 1)] {
+            let problem = problem(&unit, [m, n, 4 * step], a, b, |_, _| 0.0);
+            assert_eq!(problem.run(Isa::Reference, Start::Zero, false)[0], want, "{name}");
+            problem.check_from(Start::Zero, &isas());
+        }
     }
 }
 
