@@ -166,31 +166,31 @@ unsafe fn flushed_steps<S: Set, const G: usize>(
                 for (r, row) in tile.0.iter_mut().enumerate().filter(|(r, _)| rows >> r & 1 == 1) {
                     // SAFETY: a vector of 16 states, aligned.
                     let mut d = unsafe { set.load_f32(row.as_ptr().add(column)) };
-                    for at in (0..k).step_by(read) {
-                        if at > 0 {
+                    let mut next = read;
+                    for from in (0..k).step_by(G) {
+                        if from == next {
                             d = set.add_f32(d, set.splat_f32(0.0));
+                            next += read;
                         }
-                        for from in (at..at + read).step_by(G) {
-                            let mut sums: [S::F32; G] = array_of(
-                                #[inline(always)]
-                                |i| {
-                                    // SAFETY: the panels hold k positions, B's aligned.
-                                    let (a, b) = unsafe {
-                                        (*a.add((from + i) * MR + r), set.load_f32(b.add((from + i) * NR + column)))
-                                    };
-                                    let b = set.unless_below_f32(b, flushed_beside(a));
-                                    set.flush_f32(set.mul_f32(set.splat_f32(a), b))
-                                },
-                            );
-                            let mut count = G;
-                            while count > 1 {
-                                count /= 2;
-                                for i in 0..count {
-                                    sums[i] = set.flush_f32(set.add_f32(sums[2 * i], sums[2 * i + 1]));
-                                }
+                        let mut sums: [S::F32; G] = array_of(
+                            #[inline(always)]
+                            |i| {
+                                // SAFETY: the panels hold k positions, B's aligned.
+                                let (a, b) = unsafe {
+                                    (*a.add((from + i) * MR + r), set.load_f32(b.add((from + i) * NR + column)))
+                                };
+                                let b = set.unless_below_f32(b, flushed_beside(a));
+                                set.flush_f32(set.mul_f32(set.splat_f32(a), b))
+                            },
+                        );
+                        let mut count = G;
+                        while count > 1 {
+                            count /= 2;
+                            for i in 0..count {
+                                sums[i] = set.flush_f32(set.add_f32(sums[2 * i], sums[2 * i + 1]));
                             }
-                            d = set.flush_f32(set.add_f32(d, sums[0]));
                         }
+                        d = set.flush_f32(set.add_f32(d, sums[0]));
                     }
                     // SAFETY: as above.
                     unsafe { set.store_f32(row.as_mut_ptr().add(column), d) }
