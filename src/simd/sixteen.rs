@@ -48,6 +48,7 @@ pub(super) struct Sixteen {
     nan: Option<u16>,
     /// Whether subnormal numbers are +0, and zeros, too.
     flush: bool,
+    /// What exponents are less than their fields, those of f32 by way of f16; and the one of zeros.
     bias: i16,
     zero_exponent: i16,
     /// Whether the smallest and the largest exponent are wanted, or numbers can be far.
@@ -91,7 +92,7 @@ impl Sixteen {
             special: special << spec.ignored_low_bits,
             nan: (spec.specials == Specials::NanNegativeZero).then(|| 1 << width),
             flush: reading.flush,
-            bias: spec.bias as i16,
+            bias: if how == how::VIA_HALF { 127 } else { spec.bias as i16 },
             zero_exponent: match () {
                 () if !reading.zeros_count => LOW,
                 () if reading.via_f16 => F16.emin() as i16,
@@ -115,14 +116,121 @@ impl Sixteen {
         order: &[usize],
         to: (&mut [[f32; NR]], &mut [[i16; NR]]),
     ) -> Option<u8> {
+        self.read_extent(codes, at, order, to).map(|extent| self.flags(extent))
+    }
+
+    /// The same, and in place of flags what exponents there are.
+    #[inline(always)]
+    pub(super) fn read_extent<T: Plain + Into<u32>>(
+        &self,
+        codes: &Rows<'_, T>,
+        [start, first]: [usize; 2],
+        order: &[usize],
+        (values, exponents): (&mut [[f32; NR]], &mut [[i16; NR]]),
+    ) -> Option<Extent> {
+        let by_order = |to: usize| {
+            let from = if order.is_empty() { to } else { order[to] };
+            codes.row(start + from)[first..].first_chunk()
+        };
         match self.how {
-            how::HALF => self.read_as::<T, { how::HALF }>(codes, at, order, to),
-            how::NARROW => self.read_as::<T, { how::NARROW }>(codes, at, order, to),
-            how::VIA_HALF => self.read_as::<T, { how::VIA_HALF }>(codes, at, order, to),
-            how::UPPER => self.read_as::<T, { how::UPPER }>(codes, at, order, to),
-            _ => self.read_as::<T, { how::WHOLE }>(codes, at, order, to),
+            how::HALF => self.read_as::<T, { how::HALF }>(by_order, values, exponents),
+            how::NARROW => self.read_as::<T, { how::NARROW }>(by_order, values, exponents),
+            how::VIA_HALF => self.read_as::<T, { how::VIA_HALF }>(by_order, values, exponents),
+            how::UPPER => self.read_as::<T, { how::UPPER }>(by_order, values, exponents),
+            _ => self.read_as::<T, { how::WHOLE }>(by_order, values, exponents),
         }
     }
+
+    /// Reads codes that come in squares. `None`, too, where they are words of 32 bits and the format's are not, or the other way
+    /// round.
+    ///
+    /// # Safety
+    /// AVX2 and F16C are enabled where it is called, and the squares are there.
+    #[inline(always)]
+    pub(super) unsafe fn read_squares<S: Squares<N>, const N: usize>(
+        &self,
+        squares: &mut S,
+        to: (&mut [[f32; NR]], &mut [[i16; NR]]),
+    ) -> Option<Extent> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (self.how, S::WIDE) {
+                (how::HALF, false) => self.read_squares_as::<S, N, { how::HALF }>(squares, to),
+                (how::NARROW, false) => self.read_squares_as::<S, N, { how::NARROW }>(squares, to),
+                (how::VIA_HALF, false) => self.read_squares_as::<S, N, { how::VIA_HALF }>(squares, to),
+                (how::UPPER, false) => self.read_squares_as::<S, N, { how::UPPER }>(squares, to),
+                (how::WHOLE, true) => self.read_squares_as::<S, N, { how::WHOLE }>(squares, to),
+                _ => None,
+            }
+        }
+    }
+
+    /// Whether the smallest and the largest exponent are found.
+    pub(super) fn tracks_exponents(&self) -> bool {
+        self.tracks
+    }
+
+    /// For exponents that are not tracked: gives how far they are above `base`, and 0 for zeros.
+    pub(super) fn above(self, base: i16) -> Self {
+        debug_assert!(!self.tracks);
+        Self { bias: self.bias + base, zero_exponent: 0, ..self }
+    }
+
+    /// Whether codes can come in squares, `wide` ones of words of 32 bits.
+    pub(super) fn takes_squares(&self, wide: bool) -> bool {
+        (self.how == how::WHOLE) == wide
+    }
+
+    /// Flags of exponents, where these are tracked.
+    fn flags(&self, Extent { low, high }: Extent) -> u8 {
+        // Where all are zeros, `low` is no number's.
+        let far = high > WINDOW || (high > i32::from(LOW) && low < -WINDOW);
+        let flags = if far { FAR } else { 0 };
+        match (self.tracks, self.spans) {
+            (false, _) => 0,
+            (true, false) => flags,
+            (true, true) => {
+                let above = if high > i32::from(LOW) { (low - i32::from(LOW) - 1) as u16 } else { u16::MAX };
+                Seen::of(flags, above, high as i16).flags(&self.spec)
+            }
+        }
+    }
+}
+
+/// The smallest and the largest exponent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) low: i32,
+    pub(super) high: i32,
+}
+
+impl Extent {
+    /// Of nothing but zeros.
+    pub(super) const NONE: Self = Self { low: i32::MAX, high: LOW as i32 };
+
+    /// Of both.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { low: self.low.min(other.low), high: self.high.max(other.high) }
+    }
+}
+
+/// Codes that come `N` vectors at a time, each of sixteen columns at a position, in one register as words of 16 bits or in
+/// two of 32.
+pub(super) trait Squares<const N: usize> {
+    /// Whether words have 32 bits.
+    const WIDE: bool;
+
+    /// How many squares there are.
+    fn count(&self) -> usize;
+
+    /// The vectors of a square.
+    ///
+    /// # Safety
+    /// AVX2 is enabled where it is called, and there are so many.
+    unsafe fn square(&mut self, i: usize) -> [[__m256i; 2]; N];
+
+    /// Where a vector of a square belongs.
+    fn place(&self, i: usize, n: usize) -> usize;
 }
 
 /// How a format's values come of its codes.
@@ -156,36 +264,77 @@ struct Met {
     nan: __m256i,
 }
 
+impl Met {
+    /// # Safety
+    /// AVX2 is there.
+    #[inline(always)]
+    unsafe fn nothing() -> Self {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let zero = _mm256_setzero_si256();
+            Self { most: [zero; 2], low: _mm256_set1_epi16(-1), high: _mm256_set1_epi16(LOW), nan: zero }
+        }
+    }
+}
+
 impl Sixteen {
     #[inline(always)]
-    fn read_as<T: Plain + Into<u32>, const HOW: u8>(
+    fn read_as<'a, T: Plain + Into<u32> + 'a, const HOW: u8>(
         &self,
-        codes: &Rows<'_, T>,
-        [start, first]: [usize; 2],
-        order: &[usize],
-        (values, exponents): (&mut [[f32; NR]], &mut [[i16; NR]]),
-    ) -> Option<u8> {
+        row: impl Fn(usize) -> Option<&'a [T; NR]>,
+        values: &mut [[f32; NR]],
+        exponents: &mut [[i16; NR]],
+    ) -> Option<Extent> {
         // A copy, which no store can change: what the loop asks of it stays in registers.
         let by = *self;
         // SAFETY: `self` has the proof that the set is there.
         unsafe {
-            let zero = _mm256_setzero_si256();
-            let mut met = Met { most: [zero; 2], low: _mm256_set1_epi16(-1), high: _mm256_set1_epi16(LOW), nan: zero };
+            let mut met = Met::nothing();
             for (to, (values, exponents)) in values.iter_mut().zip(exponents).enumerate() {
-                let from = if order.is_empty() { to } else { order[to] };
-                let row: &[T; NR] = codes.row(start + from)[first..].first_chunk()?;
-                by.row::<T, HOW>(row, values, exponents, &mut met);
+                let row = row(to)?;
+                let codes = if HOW == how::WHOLE { words(row) } else { [halves(row); 2] };
+                by.row::<HOW>(codes, values, exponents, &mut met);
             }
-            self.flags::<HOW>(&met)
+            by.extent::<HOW>(&met)
+        }
+    }
+
+    /// # Safety
+    /// As `read_squares`.
+    #[inline(always)]
+    unsafe fn read_squares_as<S: Squares<N>, const N: usize, const HOW: u8>(
+        &self,
+        squares: &mut S,
+        (values, exponents): (&mut [[f32; NR]], &mut [[i16; NR]]),
+    ) -> Option<Extent> {
+        let by = *self;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut met = Met::nothing();
+            for i in 0..squares.count() {
+                let square = squares.square(i);
+                // Not as a loop, which would put the square into memory.
+                macro_rules! each {
+                    ($($n:literal)*) => { $(
+                        if $n < N {
+                            let to = squares.place(i, $n);
+                            by.row::<HOW>(square[$n], &mut values[to], &mut exponents[to], &mut met);
+                        }
+                    )* };
+                }
+                const { assert!(N <= 8) };
+                each!(0 1 2 3 4 5 6 7);
+            }
+            by.extent::<HOW>(&met)
         }
     }
 
     /// # Safety
     /// AVX2 and F16C are there.
     #[inline(always)]
-    unsafe fn row<T: Plain + Into<u32>, const HOW: u8>(
+    unsafe fn row<const HOW: u8>(
         &self,
-        row: &[T; NR],
+        codes: [__m256i; 2],
         values: &mut [f32; NR],
         exponents: &mut [i16; NR],
         met: &mut Met,
@@ -195,7 +344,7 @@ impl Sixteen {
             let (zero, shift) = (_mm256_setzero_si256(), _mm_cvtsi32_si128(self.below as i32));
             let (lower, upper, field, none);
             if HOW == how::WHOLE {
-                let [x, y] = words(row);
+                let [x, y] = codes;
                 let (mask, sign) = (_mm256_set1_epi32(self.magnitude as i32), _mm256_set1_epi32(self.sign as i32));
                 let (p, q) = (_mm256_and_si256(x, mask), _mm256_and_si256(y, mask));
                 met.most = [_mm256_max_epu32(met.most[0], p), _mm256_max_epu32(met.most[1], q)];
@@ -206,7 +355,7 @@ impl Sixteen {
                 lower = _mm256_or_si256(p, _mm256_and_si256(x, sign));
                 upper = _mm256_or_si256(q, _mm256_and_si256(y, sign));
             } else {
-                let mut x = halves(row);
+                let mut x = codes[0];
                 let mask = _mm256_set1_epi16(self.magnitude as i16);
                 let mut magnitude = _mm256_and_si256(x, mask);
                 met.most[0] = _mm256_max_epu16(met.most[0], magnitude);
@@ -237,10 +386,11 @@ impl Sixteen {
             let exponent = if HOW == how::VIA_HALF {
                 let field = joined(place(lower), place(upper));
                 let lowest = _mm256_set1_epi16(127 + F16.emin() as i16);
-                _mm256_sub_epi16(_mm256_max_epi16(field, lowest), _mm256_set1_epi16(127))
+                _mm256_max_epi16(field, lowest)
             } else {
-                _mm256_sub_epi16(_mm256_max_epi16(field, _mm256_set1_epi16(1)), _mm256_set1_epi16(self.bias))
+                _mm256_max_epi16(field, _mm256_set1_epi16(1))
             };
+            let exponent = _mm256_sub_epi16(exponent, _mm256_set1_epi16(self.bias));
             let exponent = _mm256_blendv_epi8(exponent, _mm256_set1_epi16(self.zero_exponent), none);
             _mm256_storeu_si256(exponents.as_mut_ptr().cast(), exponent);
             if self.tracks {
@@ -266,10 +416,12 @@ impl Sixteen {
         }
     }
 
+    /// What exponents there were, unless something was infinite or NaN.
+    ///
     /// # Safety
     /// AVX2 is there.
     #[inline(always)]
-    unsafe fn flags<const HOW: u8>(&self, met: &Met) -> Option<u8> {
+    unsafe fn extent<const HOW: u8>(&self, met: &Met) -> Option<Extent> {
         // SAFETY: the caller's promise.
         unsafe {
             // Magnitudes and this are no negative integers.
@@ -285,16 +437,15 @@ impl Sixteen {
                 return None;
             }
             if !self.tracks {
-                return Some(0);
+                return Some(Extent::NONE);
             }
             let (mut low, mut high) = ([0u16; NR], [0i16; NR]);
             _mm256_storeu_si256(low.as_mut_ptr().cast(), met.low);
             _mm256_storeu_si256(high.as_mut_ptr().cast(), met.high);
             let (low, high) = (low.iter().fold(u16::MAX, |x, y| x.min(*y)), high.iter().fold(LOW, |x, y| x.max(*y)));
-            // Where all are zeros, `low` is no number's.
-            let far = i32::from(high) > WINDOW || (low != u16::MAX && i32::from(low) + i32::from(LOW) + 1 < -WINDOW);
-            let flags = if far { FAR } else { 0 };
-            Some(if self.spans { Seen::of(flags, low, high).flags(&self.spec) } else { flags })
+            // Zeros have more than any number.
+            let low = if low == u16::MAX { i32::MAX } else { i32::from(low) + i32::from(LOW) + 1 };
+            Some(Extent { low, high: high.into() })
         }
     }
 }

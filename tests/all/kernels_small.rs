@@ -217,6 +217,80 @@ fn largest_sums_of_small_tiles_are_the_references() {
     }
 }
 
+/// In one tile of some one row's step has significands whose sum could leave 31 bits, by one last place; also beside more steps.
+#[test]
+fn a_row_of_large_significands_may_be_in_any_tile() {
+    for (k, steps) in [(16, 1), (16, 2), (16, 4), (32, 1)] {
+        let unit = Unit::find(&format!("custom/m16n8k{k}.f32.f16.f16.f32/dot:block=16:F=25")).unwrap();
+        let wide = Unit::find(&format!("custom/m16n8k{k}.f32.bf16.bf16.f32/dot:block=16:F=25")).unwrap();
+        let depth = k * steps;
+        for at in 0..4 {
+            for (row, first) in [(0, 0), (9, depth - 16), (15, depth - 16)] {
+                for low in [0, 1, 15, 16, 1 << 9] {
+                    // All but one have the largest significand; others are 1.
+                    let code = |[t, i, p]: [usize; 3], one: u16, largest: u16| {
+                        let inside = (t, i) == (at, row) && (first..first + 16).contains(&p);
+                        match (inside, p == first + 7) {
+                            (false, _) => one,
+                            (true, false) => largest,
+                            (true, true) => largest - low.min(largest - one),
+                        }
+                    };
+                    let case = format!("tile {at}, row {row}, {low}");
+                    let a = Array3::from_shape_fn((4, 16, depth), |(t, i, p)| {
+                        f16::from_bits(code([t, i, p], 0x3C00, 0x3FFF))
+                    });
+                    check(&unit, &a, &Array3::from_elem((4, depth, 8), f16::from_bits(0x3FFF)), &case);
+                    let a = Array3::from_shape_fn((4, 16, depth), |(t, i, p)| {
+                        bf16::from_bits(code([t, i, p], 0x3F80, 0x3FFF))
+                    });
+                    check(&wide, &a, &Array3::from_elem((4, depth, 8), bf16::from_bits(0x3FFF)), &case);
+                }
+            }
+        }
+    }
+}
+
+/// A batch of so many tiles of finite numbers, of many exponents or of few.
+fn check_lengths<T: Format>(recipe: &str, l: usize, k: usize) {
+    let Ok(Recipe::Generic(dot)) = recipe.parse() else { panic!("{recipe}") };
+    let formats = [T::SPEC, T::SPEC, f32::SPEC, f32::SPEC];
+    let unit = Unit::custom(dot, Shape::new(16, 8, l.max(k / 2 / l * l)), formats, None).unwrap();
+    let k = k / unit.shape.k * unit.shape.k;
+    let mut rng = Rng((l * k) as u64);
+    for (count, near) in [(1, true), (2, true), (3, false), (4, true), (7, true), (4, false)] {
+        let mut draw = || loop {
+            let code = rng.next() & ((1 << T::SPEC.storage_bits) - 1);
+            let x = T::SPEC.to_f64(code);
+            if x.is_finite() && (!near || x == 0.0 || (0.01..4.0).contains(&x.abs())) {
+                return T::from_bits(code);
+            }
+        };
+        let a = Array3::from_shape_simple_fn((count, 16, k), &mut draw);
+        let b = Array3::from_shape_simple_fn((count, k, 8), &mut draw);
+        check(&unit, &a, &b, &format!("{count} tiles, K = {k}"));
+    }
+}
+
+/// Every length of a step, of words of 16 and 32 bits, K of one step and of several.
+#[test]
+fn steps_of_every_length_are_the_references() {
+    for l in [2, 4, 8, 16, 32] {
+        for f in [13, 22, 24, 25] {
+            let recipe = format!("dot:block={l}:F={f}");
+            for k in [l, 2 * l, 3 * l, 64].into_iter().filter(|k| *k <= 64 && k % l == 0) {
+                check_lengths::<f16>(&recipe, l, k);
+                check_lengths::<bf16>(&recipe, l, k);
+                check_lengths::<Tf32>(&recipe, l, k);
+                check_lengths::<E4M4>(&recipe, l, k);
+                check_lengths::<E7M2>(&recipe, l, k);
+                check_lengths::<float8::F8E4M3>(&recipe, l, k);
+                check_lengths::<float8::F8E5M2>(&recipe, l, k);
+            }
+        }
+    }
+}
+
 /// Batches of ordinary numbers, one after another, are written where they belong, whichever tile is done again.
 fn check_written<D: Format>(name: &str) {
     let (unit, mut rng) = (Unit::find(name).unwrap(), Rng(5));

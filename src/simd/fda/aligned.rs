@@ -221,7 +221,7 @@ unsafe fn rest_of_group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: 
             begin::<S, OUT, PAIRS>(set, p, q, row, shift, to);
         }
         if whole {
-            set.products_of_rows::<L>(shift, [p.a_val32, p.b_val32], to.by, p.c, to.sums);
+            set.products::<L, false>(shift, [MR, NR / 32], [p.a_val32, p.b_val32], to.by, p.c, to.sums);
             return end::<S, OUT, PAIRS>(set, p, q, skip, shift, to);
         }
         for t in 0..p.vectors {

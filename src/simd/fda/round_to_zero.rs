@@ -10,6 +10,7 @@
 #![allow(unsafe_code, reason = "assembly")]
 
 use super::{MR, NR};
+use crate::gemm::small::DEPTH;
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
@@ -189,11 +190,17 @@ struct Aligned {
     /// The f32 code from which what scales products is taken to scale results.
     down: u32,
     rows: u32,
-    /// Bytes from the end of 32 columns to the next 32.
+    /// Bytes from the end of 32 columns to the next 32, backwards.
     back: usize,
-    /// Bytes of the rows of A.
-    back_in_a: usize,
+    /// Bytes from the end of A's rows for 32 columns to where those for the next 32 begin.
+    next_in_a: isize,
+    /// How many times 32 columns.
+    pairs: u32,
 }
+
+/// Where 16 columns have rows of their own (`aligned/small.rs`): bytes from those of 16 columns to the next ones', and the same
+/// of the columns' values.
+pub(super) const APART: [usize; 2] = [4 * MR * DEPTH, 4 * 16 * DEPTH];
 
 /// What becomes of a product, one after another: it is multiplied, the one before scaled, the third before truncated, the
 /// fifth before added up, so that no operation waits for the one right before it, and few of one kind follow one another, for
@@ -208,9 +215,10 @@ macro_rules! aligned_products {
         multiplied!($a, "64*", $k),
         multiplied!($b, "32 + 64*", $k),
         scaled!($a, $a, "ymm4"),
-        multiplied!($c, "64*{l} + 64*", $k),
+        next_rows!($k),
+        multiplied!($c, "{apart} + 64*", $k),
         scaled!($b, $b, "ymm5"),
-        multiplied!($d, "64*{l} + 32 + 64*", $k),
+        multiplied!($d, "{apart} + 32 + 64*", $k),
         scaled!($c, $c, "ymm6"),
         truncated!($a),
         aligned_products!(@second [$e $f $a $b $c $d]; $($more)*),
@@ -235,11 +243,12 @@ macro_rules! aligned_products {
         scaled!($a, $a, "ymm4"),
         truncated!($e),
         added!("ymm0", $c),
-        multiplied!($c, "64*{l} + 64*", $k),
+        next_rows!($k),
+        multiplied!($c, "{apart} + 64*", $k),
         scaled!($b, $b, "ymm5"),
         truncated!($f),
         added!("ymm1", $d),
-        multiplied!($d, "64*{l} + 32 + 64*", $k),
+        multiplied!($d, "{apart} + 32 + 64*", $k),
         scaled!($c, $c, "ymm6"),
         truncated!($a),
         added!("ymm2", $e),
@@ -262,6 +271,13 @@ macro_rules! aligned_products {
 macro_rules! multiplied {
     ($to:literal, $at:literal, $k:literal) => {
         concat!("vmulps ", $to, ", ymm14, [{b} + ", $at, $k, "]\n")
+    };
+}
+
+/// The other columns' row, if that is another one.
+macro_rules! next_rows {
+    ($k:literal) => {
+        concat!(".if {apart_in_a}\nvbroadcastss ymm14, [{a} + {apart_in_a} + 4*", $k, "]\n.endif\n")
     };
 }
 
@@ -289,22 +305,23 @@ pub(super) unsafe fn mode() -> u32 {
     mode
 }
 
-/// Steps of products aligned one by one, from what they are scaled by to results: so many rows by 64 columns. `by` are powers
-/// of two, `2^(F - e_max)`, or, to `SHIFT`, their exponent fields less that of 1.
+/// Steps of products aligned one by one, from what they are scaled by to results: so many rows by so many times 32 columns, of
+/// 64. `by` are powers of two, `2^(F - e_max)`, or, to `SHIFT`, their exponent fields less that of 1. Of `TILES` 16 columns have
+/// rows of their own, `APART`.
 ///
 /// # Safety
-/// AVX2 is there; `L` is 4, 8 or 16, `rows` not 0. There are as many of all, `b` by 16 columns; it, `by` and
+/// AVX2 is there; `L` is 4, 8 or 16, `rows` not 0, `pairs` 1 or 2. There are as many of all, `b` by 16 columns; it, `by` and
 /// `states` are aligned to 32 bytes.
 #[inline]
-pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
-    rows: usize,
+pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool, const TILES: bool>(
+    size: [usize; 2],
     panels: [*const f32; 2],
     by: *const u32,
     states: *mut f32,
     mode: u32,
 ) {
     // SAFETY: the caller's promise; results go to states.
-    unsafe { aligned::<L, SHIFT, true>(rows, panels, by, states, states.cast(), mode) }
+    unsafe { aligned::<L, SHIFT, TILES, true>(size, panels, by, states, states.cast(), mode) }
 }
 
 /// The same as far as sums, under whatever rounding mode, in units of `2^(e_max - F)`.
@@ -312,15 +329,15 @@ pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool>(
 /// # Safety
 /// As above; there are as many sums, aligned to 32 bytes.
 #[inline]
-pub(super) unsafe fn products<const L: usize, const SHIFT: bool>(
-    rows: usize,
+pub(super) unsafe fn products<const L: usize, const SHIFT: bool, const TILES: bool>(
+    size: [usize; 2],
     panels: [*const f32; 2],
     by: *const u32,
     states: *const f32,
     sums: *mut u32,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { aligned::<L, SHIFT, false>(rows, panels, by, states, sums, 0) }
+    unsafe { aligned::<L, SHIFT, TILES, false>(size, panels, by, states, sums, 0) }
 }
 
 /// Both, to `ENDS` or not.
@@ -328,8 +345,8 @@ pub(super) unsafe fn products<const L: usize, const SHIFT: bool>(
 /// # Safety
 /// As above.
 #[inline(always)]
-unsafe fn aligned<const L: usize, const SHIFT: bool, const ENDS: bool>(
-    rows: usize,
+unsafe fn aligned<const L: usize, const SHIFT: bool, const TILES: bool, const ENDS: bool>(
+    [rows, pairs]: [usize; 2],
     [a, b]: [*const f32; 2],
     by: *const u32,
     states: *const f32,
@@ -342,9 +359,10 @@ unsafe fn aligned<const L: usize, const SHIFT: bool, const ENDS: bool>(
         down: if SHIFT { 127 } else { 254 } << 23,
         rows: rows as u32,
         back: 4 * rows * NR - 128,
-        back_in_a: 4 * rows * L,
+        next_in_a: if TILES { 2 * APART[0] as isize } else { 0 } - (4 * rows * L) as isize,
+        pairs: pairs as u32,
     };
-    debug_assert!(rows > 0);
+    debug_assert!(rows > 0 && matches!(pairs, 1 | 2));
     debug_assert!(matches!(L, 4 | 8 | 16));
     // SAFETY: reads and writes within bounds, as the caller promises. MXCSR's control bits are on exit what they were on
     // entry; flags of exceptions since `mode` was read are lost, which the language allows. The integers and scaled products
@@ -355,7 +373,7 @@ unsafe fn aligned<const L: usize, const SHIFT: bool, const ENDS: bool>(
             "vldmxcsr [{ctl}]",
             "vbroadcastss ymm15, [{ctl} + 8]",
             ".endif",
-            "mov {t:e}, 2",
+            "mov {t:e}, [{ctl} + 32]",
             "2:",
             "mov {r:e}, [{ctl} + 12]",
             "3:",
@@ -404,8 +422,8 @@ unsafe fn aligned<const L: usize, const SHIFT: bool, const ENDS: bool>(
             "add {to}, 256",
             "dec {r:e}",
             "jnz 3b",
-            "sub {a}, [{ctl} + 24]",
-            "add {b}, 128 * {l}",
+            "add {a}, [{ctl} + 24]",
+            "add {b}, 2 * {apart}",
             "sub {by}, [{ctl} + 16]",
             "sub {c}, [{ctl} + 16]",
             "sub {to}, [{ctl} + 16]",
@@ -415,6 +433,8 @@ unsafe fn aligned<const L: usize, const SHIFT: bool, const ENDS: bool>(
             "vldmxcsr [{ctl} + 4]",
             ".endif",
             l = const L,
+            apart = const if TILES { APART[1] } else { 64 * L },
+            apart_in_a = const if TILES { APART[0] } else { 0 },
             shift = const SHIFT as usize,
             ends = const ENDS as usize,
             ctl = in(reg) &raw mut control,

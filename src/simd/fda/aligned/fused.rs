@@ -2,7 +2,7 @@
 //! mode is changed once for them. On Zen 5 that takes some 15 cycles each way, and six times that in some builds
 //! (docs/kernels.md).
 
-use super::{Buffers, MR, NR, Places, Vectors, begin, exponents, rest_of_group};
+use super::{Buffers, MR, NR, Places, Vectors, begin, end, exponents, rest_of_group};
 use crate::simd::decode::f32_power;
 use crate::simd::fda::micro::Advance;
 use crate::simd::fda::step::{Consts, Step};
@@ -136,6 +136,35 @@ unsafe fn together<S: Vectors, const L: usize>(
         let (rows, at) = (groups.start * MR, groups.start * MR * NR);
         let (a, c) = (p.a_val32.wrapping_add(rows * L), p.c.wrapping_add(at));
         // SAFETY: the caller's promise; results are 0 or at least 2^-122.
-        unsafe { set.products_and_ends::<L>(shift, groups.len() * MR, [a, p.b_val32], all, c, mode) }
+        unsafe { set.products_and_ends::<L, false>(shift, [groups.len() * MR, 2], [a, p.b_val32], all, c, mode) }
+    }
+}
+
+/// A step of tiles side by side (`small.rs`), from exponents to results. Returns the pieces in which an operand below the window
+/// might matter, and those with an infinite f16; their results mean nothing.
+///
+/// # Safety
+/// As `steps_fast`; the panels are for four tiles, so many of which are there.
+#[inline(always)]
+pub(super) unsafe fn step_of_tiles<S: Vectors, const OUT: u8, const L: usize>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    to: Places,
+) -> u32 {
+    let (size, panels) = ([MR, p.vectors.div_ceil(2)], [p.a_val32, p.b_val32]);
+    let shift = OUT == out::F16_RNE && shifts_suffice_for_halves(q);
+    // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
+    unsafe {
+        let doubt = exponents::<S, L>(set, p, q, 0..L, to);
+        for row in 0..MR {
+            begin::<S, OUT, false>(set, p, q, row, shift, to);
+        }
+        if OUT == out::F32_RZ {
+            set.products_and_ends::<L, true>(shift, size, panels, to.by, p.c, set.mode());
+            return doubt;
+        }
+        set.products::<L, true>(shift, size, panels, to.by, p.c, to.sums);
+        end::<S, OUT, false>(set, p, q, doubt, shift, to)
     }
 }

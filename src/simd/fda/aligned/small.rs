@@ -4,17 +4,21 @@
 //! a row group. The passes of a step are those of large products, for they ask of the rows only a word for each product, the
 //! byte of which that adds to a column's exponents is its tile's; and values, of which each tile hands them its own.
 
-use super::{Places, group, round_down};
+mod turned;
+
+use self::turned::{ColumnsOfB, RowsOfA, put_words};
+use super::{Buffers, Places, fused, group, round_down};
 use crate::format::FormatSpec;
 use crate::gemm::small::{COLUMNS, DEPTH, ROWS, Results, TILES, TileCodes, Tiles};
 use crate::simd::buffer::Buffer;
 use crate::simd::decode::{Decoder, LOW, Reading};
 use crate::simd::fda::fixed::Lines;
+use crate::simd::fda::round_to_zero::APART;
 use crate::simd::fda::small::tiles_of;
 use crate::simd::fda::step::{Consts, EXP32, Step};
 use crate::simd::fda::{Fda, MR, NR, Reach, Set, fits_f32, out, same};
 use crate::simd::ops::array_of;
-use crate::simd::sixteen::Sixteen;
+use crate::simd::sixteen::{Extent, Sixteen, Squares};
 use crate::simd::squares::{SIDE, turn, turn_as_wide};
 use crate::simd::wide::in_order;
 use crate::simd::{Avx2, Isa};
@@ -42,6 +46,23 @@ struct Side<const N: usize> {
     codes: Buffer,
 }
 
+/// What bytes are made of.
+mod bytes {
+    /// Bytes, which a format's exponents were read as.
+    pub(super) const READ: u8 = 0;
+    /// Exponents none of which is below the window.
+    pub(super) const INSIDE: u8 = 1;
+    pub(super) const ANY: u8 = 2;
+}
+
+/// Codes of a tile, of 16 or 32 bits.
+trait Code: Word + Into<u32> + Default {
+    const WIDE: bool = size_of::<Self>() == 4;
+}
+
+impl Code for u16 {}
+impl Code for u32 {}
+
 /// What a group is computed in.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -52,12 +73,15 @@ struct Panels {
     states: [u32; MR * NR],
     /// c, where it is added to the sums of a unit step.
     c: [u32; MR * NR],
+    /// What a step's parts hand on; not on the stack, for as large a frame is touched page by page in each call.
+    buffers: [MaybeUninit<Buffers>; 2],
 }
 
 /// Vectors of these are loaded as aligned ones.
 const _: () = {
     assert!(offset_of!(Side<FLAT>, values).is_multiple_of(64) && offset_of!(Side<DEPTH>, values).is_multiple_of(64));
     assert!(offset_of!(Side<DEPTH>, bytes).is_multiple_of(64) && offset_of!(Panels, states).is_multiple_of(64));
+    assert!(4 * 16 * FLAT == APART[0] && 4 * 16 * DEPTH == APART[1]);
 };
 
 impl<const N: usize> Side<N> {
@@ -69,45 +93,50 @@ impl<const N: usize> Side<N> {
         Self { values, exponents, bytes: [[0; 16]; N], codes }
     }
 
-    /// Reads some rows of codes, in some order, for tile `t`; whether all are finite.
+    /// Reads some rows of codes, in some order, for tile `t`; their exponents, if all are finite.
     #[inline(always)]
-    fn read<T: Word + Into<u32>>(&mut self, by: &Reader, t: usize, from: usize, order: &[usize], n: usize) -> bool {
+    fn read<T: Word + Into<u32>>(
+        &mut self,
+        by: &Reader,
+        t: usize,
+        from: usize,
+        order: &[usize],
+        n: usize,
+    ) -> Option<Extent> {
         let Self { codes, values, exponents, .. } = self;
         let codes = Rows::of(codes.view::<T>(), 16);
         let to = (&mut values[t][from..from + n], &mut exponents[t][from..from + n]);
-        by.sixteen.read(&codes, [from, 0], order, to).is_some()
+        by.sixteen.read_extent(&codes, [from, 0], order, to)
     }
 
-    /// The exponent that byte 127 stands for: the format's largest, or the data's.
+    /// The same of squares, in place of rows.
     #[inline(always)]
-    fn top(&self, by: &Reader, n: usize, tiles: usize) -> i32 {
-        if let Some(top) = by.top {
-            return top;
-        }
-        let mut most = [LOW; 16];
-        for exponents in self.exponents.iter().take(tiles).flat_map(|tile| &tile[..n]) {
-            for j in 0..16 {
-                most[j] = most[j].max(exponents[j]);
-            }
-        }
-        let most = most.into_iter().fold(LOW, i16::max);
-        // Of nothing but zeros any will do.
-        if most == LOW { 0 } else { most.into() }
+    fn read_squares<S: Squares<V>, const V: usize>(
+        &mut self,
+        by: &Reader,
+        t: usize,
+        squares: &mut S,
+    ) -> Option<Extent> {
+        let to = (&mut self.values[t][..], &mut self.exponents[t][..]);
+        // SAFETY: called where AVX2 and F16C are enabled, and squares are made of codes that are there.
+        unsafe { by.sixteen.read_squares(squares, to) }
     }
 
     /// Exponents within the window that ends at `top` as bytes up to 127; 0 for zeros and for what is below. Whether there may
     /// be any of these.
     #[inline(always)]
-    fn put_bytes(&mut self, by: &Reader, n: usize, tiles: usize, top: i32) -> bool {
+    fn put_bytes(&mut self, by: &Reader, n: usize, tiles: usize, [low, top]: [i32; 2]) -> bool {
         if by.top.is_some() {
-            self.put_bytes_of::<false>(n, tiles, top)
+            self.put_bytes_of::<{ bytes::READ }>(n, tiles, top)
+        } else if low > top - i32::from(WINDOW) {
+            self.put_bytes_of::<{ bytes::INSIDE }>(n, tiles, top)
         } else {
-            self.put_bytes_of::<true>(n, tiles, top)
+            self.put_bytes_of::<{ bytes::ANY }>(n, tiles, top)
         }
     }
 
     #[inline(always)]
-    fn put_bytes_of<const LOOK: bool>(&mut self, n: usize, tiles: usize, top: i32) -> bool {
+    fn put_bytes_of<const OF: u8>(&mut self, n: usize, tiles: usize, top: i32) -> bool {
         let (base, mut below) = ((top - 127) as i16, [0i16; 16]);
         for (p, bytes) in self.bytes[..n].iter_mut().enumerate() {
             // Two tiles' in words of 16 bits, and two more's.
@@ -115,19 +144,23 @@ impl<const N: usize> Side<N> {
             for t in 0..tiles {
                 let exponents = &self.exponents[t][p];
                 for j in 0..16 {
-                    let byte = exponents[j].saturating_sub(base);
-                    let inside = -i16::from(byte > 127 - WINDOW);
-                    let byte = if LOOK { byte & inside } else { byte.max(0) };
-                    if LOOK {
-                        below[j] |= !inside & -i16::from(exponents[j] > LOW);
-                    }
+                    let byte = match OF {
+                        bytes::READ => exponents[j],
+                        bytes::INSIDE => exponents[j].saturating_sub(base).max(0),
+                        _ => {
+                            let byte = exponents[j].saturating_sub(base);
+                            let inside = -i16::from(byte > 127 - WINDOW);
+                            below[j] |= !inside & -i16::from(exponents[j] > LOW);
+                            byte & inside
+                        }
+                    };
                     pairs[t / 2][j] |= byte << (8 * (t % 2));
                 }
             }
             // SAFETY: called where AVX2 is enabled.
             *bytes = unsafe { side_by_side(&pairs) };
         }
-        LOOK && below.into_iter().fold(0, |x, y| x | y) != 0
+        OF == bytes::ANY && below.into_iter().fold(0, |x, y| x | y) != 0
     }
 }
 
@@ -137,6 +170,7 @@ thread_local! {
         columns: Side::new(),
         states: [0; MR * NR],
         c: [0; MR * NR],
+        buffers: [const { MaybeUninit::uninit() }; 2],
     }));
 }
 
@@ -148,6 +182,10 @@ pub(in crate::simd::fda) struct Readers {
     b: Reader,
     /// The place of every product of a unit step, if these are not as they come.
     order: Vec<usize>,
+    /// Whether a step's sums can leave 31 bits.
+    weighs: bool,
+    /// The largest sum of a row's fractions in a step with which they cannot, where these are found as codes are read.
+    fractions: Option<u32>,
 }
 
 /// How an operand is read.
@@ -161,8 +199,25 @@ struct Reader {
 impl Reader {
     fn new(spec: &FormatSpec, reach: Reach, via_f16: bool) -> Option<Self> {
         let decoder = Decoder::new(*spec, Reading { via_f16, ..Reading::default() });
-        let top = (reach.emax - reach.emin < WINDOW.into()).then_some(reach.emax);
-        Some(Self { sixteen: Sixteen::new(Isa::Avx2, &decoder)?, top })
+        let sixteen = Sixteen::new(Isa::Avx2, &decoder)?;
+        let top = (reach.emax - reach.emin < WINDOW.into() && !sixteen.tracks_exponents()).then_some(reach.emax);
+        let base = top.map(|top| (top - 127) as i16);
+        Some(Self { sixteen: base.map_or(sixteen, |base| sixteen.above(base)), top })
+    }
+
+    /// A zero's exponent, as it is read.
+    fn zero(&self) -> i16 {
+        if self.top.is_some() { 0 } else { LOW }
+    }
+
+    /// The smallest exponent and the one that byte 127 stands for: the format's largest, or the data's.
+    fn span(&self, extent: Extent) -> [i32; 2] {
+        match self.top {
+            Some(top) => [top, top],
+            // Of nothing but zeros any will do.
+            None if extent == Extent::NONE => [0, 0],
+            None => [extent.low, extent.high],
+        }
     }
 }
 
@@ -183,13 +238,20 @@ impl Readers {
         }
         let reader = |spec, reach| Reader::new(spec, reach, fda.via_f16);
         let order = if fda.is_in_order() { Vec::new() } else { fda.order.clone() };
-        Some(Self { set, a: reader(&unit.a, fda.a)?, b: reader(&unit.b, fda.b)?, order })
+        let (a, b) = (reader(&unit.a, fda.a)?, reader(&unit.b, fda.b)?);
+        let weighs = fda.round_down.is_none() && fda.may_risk();
+        // By way of f16 small numbers have larger significands than their codes say.
+        let by_codes = fda.block == 16 && order.is_empty() && !fda.via_f16 && unit.a.storage_bits <= 16;
+        let leading = 16 << unit.a.fraction_bits;
+        let fractions =
+            fda.risk_limit().checked_sub(leading).filter(|_| weighs && by_codes && a.sixteen.takes_squares(false));
+        Some(Self { set, a, b, order, weighs, fractions })
     }
 
     /// Computes D for all tiles but those of the mask returned.
     pub(in crate::simd::fda) fn run(&self, fda: &Fda, tiles: &mut Tiles<'_>) -> u32 {
         PANELS.with_borrow_mut(|panels| {
-            let mut run = Run { fda, by: self, tiles, panels, hard: 0 };
+            let mut run = Run { fda, by: self, tiles, panels, extents: [Extent::NONE; 2], hard: 0 };
             // SAFETY: `self` has the proof that the instructions are there.
             unsafe { run.all() };
             run.hard
@@ -203,6 +265,8 @@ struct Run<'a, 'b> {
     by: &'a Readers,
     tiles: &'a mut Tiles<'b>,
     panels: &'a mut Panels,
+    /// Exponents of A and of B, so far.
+    extents: [Extent; 2],
     /// Tiles that are left to the ordinary kernel.
     hard: u32,
 }
@@ -215,16 +279,17 @@ impl Run<'_, '_> {
         for t in 0..self.tiles.count {
             self.read(t);
         }
-        let (flat, tiles, by) = ((k * MR).div_ceil(16), self.tiles.count, self.by);
-        let Panels { rows, columns, .. } = &mut *self.panels;
-        let tops = [rows.top(&by.a, k, tiles), columns.top(&by.b, flat, tiles)];
-        let (q, fast) = fda.consts_of(tops[0] + tops[1], false);
+        let (flat, tiles) = ((k * MR).div_ceil(16), self.tiles.count);
+        let (a, b) = (&self.by.a, &self.by.b);
+        let spans = [a.span(self.extents[0]), b.span(self.extents[1])];
+        let (q, fast) = fda.consts_of(spans[0][1] + spans[1][1], false);
         // Numbers below the normal f32s are themselves here, not zeros, so that no top is too low for them.
         if !fast {
             self.hard = !0;
             return;
         }
-        let tiny = rows.put_bytes(&by.a, k, tiles, tops[0]) | columns.put_bytes(&by.b, flat, tiles, tops[1]);
+        let Panels { rows, columns, .. } = &mut *self.panels;
+        let tiny = rows.put_bytes(a, k, tiles, spans[0]) | columns.put_bytes(b, flat, tiles, spans[1]);
         self.weigh();
         self.begin(q.lowest());
         let q = Consts { aligned: true, narrow: false, tiny: tiny.into(), ..q };
@@ -255,18 +320,41 @@ impl Run<'_, '_> {
             TileCodes::Halves(b) => self.read_columns(t, b),
             TileCodes::Words(b) => self.read_columns(t, b),
         };
-        let (finite, Panels { rows, columns, .. }) = (rows && columns, &mut *self.panels);
-        if !finite {
-            self.hard |= 1 << t;
-            // Numbers that others can be computed beside.
-            rows.exponents[t].fill([LOW; 16]);
-            columns.exponents[t].fill([LOW; 16]);
+        if let (Some(rows), Some(columns)) = (rows, columns) {
+            self.extents = [self.extents[0].and(rows), self.extents[1].and(columns)];
+            return;
         }
+        self.hard |= 1 << t;
+        // Zeros, that others can be computed beside.
+        self.panels.rows.exponents[t].fill([self.by.a.zero(); 16]);
+        self.panels.columns.exponents[t].fill([self.by.b.zero(); 16]);
     }
 
-    /// A, each position's rows side by side; whether all are finite.
+    /// A, each position's rows side by side; its exponents, if all are finite.
+    #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn read_rows<T: Word + Into<u32>>(&mut self, t: usize, a: &[T]) -> bool {
+    fn read_rows<T: Code>(&mut self, t: usize, a: &[T]) -> Option<Extent> {
+        let (by, k) = (self.by, self.tiles.k);
+        let rows = &mut self.panels.rows;
+        if by.order.is_empty() && by.a.sixteen.takes_squares(T::WIDE) {
+            let fraction = by.fractions.map(|_| self.fda.unit.a.fraction_bits);
+            if let Some(mut squares) = RowsOfA::<T, 8>::new(a, k, fraction) {
+                let extent = rows.read_squares(&by.a, t, &mut squares);
+                if by.fractions.is_some_and(|most| squares.largest() > most) {
+                    self.hard |= 1 << t;
+                }
+                return extent;
+            }
+            if let Some(mut squares) = RowsOfA::<T, 4>::new(a, k, fraction) {
+                return rows.read_squares(&by.a, t, &mut squares);
+            }
+        }
+        self.read_any_rows(t, a)
+    }
+
+    /// The same by way of codes in memory.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn read_any_rows<T: Code>(&mut self, t: usize, a: &[T]) -> Option<Extent> {
         let (by, k, step) = (self.by, self.tiles.k, self.fda.unit.shape.k);
         let to = self.panels.rows.codes.view_mut::<T>();
         for half in [0, SIDE] {
@@ -277,16 +365,50 @@ impl Run<'_, '_> {
             }
         }
         // No closures around large bodies: what is not inlined loses the instruction set.
-        let mut finite = true;
+        let mut extent = Extent::NONE;
         for from in (0..k).step_by(step) {
-            finite &= self.panels.rows.read::<T>(&by.a, t, from, &by.order, step);
+            extent = extent.and(self.panels.rows.read::<T>(&by.a, t, from, &by.order, step)?);
         }
-        finite
+        Some(extent)
     }
 
-    /// B, by FDA, column and position; whether all are finite.
+    /// B, by FDA, column and position; its exponents, if all are finite.
+    #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn read_columns<T: Word + Into<u32> + Default>(&mut self, t: usize, b: &[T]) -> bool {
+    fn read_columns<T: Code>(&mut self, t: usize, b: &[T]) -> Option<Extent> {
+        let (by, k) = (self.by, self.tiles.k);
+        let columns = &mut self.panels.columns;
+        if by.order.is_empty() && by.b.sixteen.takes_squares(T::WIDE) {
+            match (self.fda.block, T::WIDE) {
+                (4, _) => {
+                    if let Some(mut squares) = ColumnsOfB::<T, 4, 2>::new(b, k) {
+                        return columns.read_squares(&by.b, t, &mut squares);
+                    }
+                }
+                (8, _) => {
+                    if let Some(mut squares) = ColumnsOfB::<T, 8, 4>::new(b, k) {
+                        return columns.read_squares(&by.b, t, &mut squares);
+                    }
+                }
+                (16, false) => {
+                    if let Some(mut squares) = ColumnsOfB::<T, 16, 8>::new(b, k) {
+                        return columns.read_squares(&by.b, t, &mut squares);
+                    }
+                }
+                (32, false) => {
+                    if let Some(mut squares) = ColumnsOfB::<T, 32, 8>::new(b, k) {
+                        return columns.read_squares(&by.b, t, &mut squares);
+                    }
+                }
+                _ => (),
+            }
+        }
+        self.read_any_columns(t, b)
+    }
+
+    /// The same by way of codes in memory.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn read_any_columns<T: Code>(&mut self, t: usize, b: &[T]) -> Option<Extent> {
         let (by, k, step, l) = (self.by, self.tiles.k, self.fda.unit.shape.k, self.fda.block);
         let to = self.panels.columns.codes.view_mut::<T>();
         let line = |p: usize| {
@@ -314,13 +436,11 @@ impl Run<'_, '_> {
     /// Leaves out tiles whose sums might leave 31 bits, as packing does with rows of A.
     #[target_feature(enable = "avx2,fma,f16c")]
     fn weigh(&mut self) {
-        let (l, limit) = (self.fda.block, u64::from(self.fda.risk_limit()));
-        let spec = &self.fda.unit.a;
-        let round_down = self.fda.round_down.is_some();
-        if round_down || l > 16 || l as u64 * ((2 << spec.fraction_bits) - 1) <= limit {
+        if !self.by.weighs || self.by.fractions.is_some() {
             return;
         }
-        let limit = ((limit + 1) << (23 - spec.fraction_bits)) - 1;
+        let (l, fraction_bits) = (self.fda.block, self.fda.unit.a.fraction_bits);
+        let limit = ((u64::from(self.fda.risk_limit()) + 1) << (23 - fraction_bits)) - 1;
         for (t, values) in self.panels.rows.values.iter().enumerate().take(self.tiles.count) {
             let mut most = [0u32; 16];
             for values in values[..self.tiles.k].chunks_exact(l) {
@@ -393,8 +513,7 @@ impl Run<'_, '_> {
     #[target_feature(enable = "avx2,fma,f16c")]
     fn fdas<const OUT: u8, const L: usize, const PAIRS: bool>(&mut self, q: &Consts) {
         let (l, set) = (q.length::<L>(), self.by.set);
-        let mut buffers = MaybeUninit::uninit();
-        let to = Places::of(&mut buffers);
+        let to = Places::of(&mut self.panels.buffers[0]);
         let (c_last, unit) = (self.fda.c_last, self.fda.unit.shape.k);
         for k in (0..self.tiles.k).step_by(l) {
             if c_last && k.is_multiple_of(unit) {
@@ -403,7 +522,14 @@ impl Run<'_, '_> {
                 self.panels.states.fill(0);
             }
             // SAFETY: the panels hold this step for all tiles, aligned, and states are 8 rows of 64.
-            self.hard |= tiles_of(unsafe { group::<Avx2, OUT, L, PAIRS>(set, &self.step(k), q, 0, to) });
+            self.hard |= tiles_of(unsafe {
+                // In assembly one tile takes as long as two.
+                if const { fused::has::<Avx2, L, PAIRS>() } && self.tiles.count > 1 {
+                    fused::step_of_tiles::<Avx2, OUT, L>(set, &self.step(k), q, to)
+                } else {
+                    group::<Avx2, OUT, L, PAIRS>(set, &self.step(k), q, 0, to)
+                }
+            });
             if c_last && (k + l).is_multiple_of(unit) {
                 self.add_c();
             }
@@ -422,8 +548,9 @@ impl Run<'_, '_> {
     /// The same of sums that are rounded down.
     #[target_feature(enable = "avx2,fma,f16c")]
     fn sums<const SUMS: usize, const L: usize>(&mut self, q: &Consts) {
-        let mut buffers = [const { MaybeUninit::uninit() }; SUMS];
-        let to = buffers.each_mut().map(Places::of);
+        let [first, second] = &mut self.panels.buffers;
+        let places = [Places::of(first), Places::of(second)];
+        let to = array_of(|i| places[i]);
         for k in (0..self.tiles.k).step_by(q.length::<L>()) {
             // SAFETY: as above.
             self.hard |= tiles_of(unsafe { round_down::group::<Avx2, SUMS, L>(self.by.set, &self.step(k), q, 0, &to) });
@@ -464,7 +591,8 @@ impl Run<'_, '_> {
             let halves = array_of(|j| &codes[j][..]);
             match &mut self.tiles.d {
                 Results::Words(d) if half => _ = turn(halves, [&[]; SIDE], &mut d[t], COLUMNS),
-                Results::Words(d) => _ = turn(array_of(|j| &lines[j][..]), [&[]; SIDE], &mut d[t], COLUMNS),
+                // SAFETY: called where AVX2 is enabled.
+                Results::Words(d) => unsafe { put_words(&lines, &mut d[t]) },
                 Results::Halves(d) if half => _ = turn_as_wide(halves, &mut d[t], COLUMNS),
                 // Codes of f32 do not fit.
                 Results::Halves(_) => self.hard |= 1 << t,

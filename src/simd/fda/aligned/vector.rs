@@ -109,7 +109,7 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     /// Whether any lane is not 0.
     fn any(self, x: Self::V) -> bool;
 
-    /// Whether the set has `products_and_ends` and `products_of_rows`.
+    /// Whether the set has `products_and_ends` and `products`.
     const FUSES: bool = false;
 
     /// The rounding mode, and what stands beside it.
@@ -122,16 +122,16 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     }
 
     /// From what products and states are multiplied by, `by`, or to `shift` them what is added to their codes, to results
-    /// rounded toward zero: a step of `L` products, 4, 8 or 16, of so many rows, but not 0, by 64 columns. `mode` is
-    /// `Self::mode`'s.
+    /// rounded toward zero: a step of `L` products, 4, 8 or 16, of so many rows, but not 0, by so many times 32 columns, 1 or 2,
+    /// of 64. Of `TILES` 16 columns have rows of their own, `round_to_zero::APART`. `mode` is `Self::mode`'s.
     ///
     /// # Safety
     /// There are as many of each, `by` and `states` aligned to 32 bytes; results are normal numbers, or 0.
     #[inline(always)]
-    unsafe fn products_and_ends<const L: usize>(
+    unsafe fn products_and_ends<const L: usize, const TILES: bool>(
         self,
         _shift: bool,
-        _rows: usize,
+        _size: [usize; 2],
         _panels: [*const f32; 2],
         _by: *const u32,
         _states: *mut f32,
@@ -139,14 +139,15 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     ) {
     }
 
-    /// The same of 8 rows, as far as sums, in units of `2^(e_max - F)`.
+    /// The same as far as sums, in units of `2^(e_max - F)`.
     ///
     /// # Safety
     /// As above, and as many sums, aligned to 32 bytes.
     #[inline(always)]
-    unsafe fn products_of_rows<const L: usize>(
+    unsafe fn products<const L: usize, const TILES: bool>(
         self,
         _shift: bool,
+        _size: [usize; 2],
         _panels: [*const f32; 2],
         _by: *const u32,
         _states: *const f32,

@@ -4,7 +4,7 @@ use super::{BELOW, Vectors};
 use crate::simd::Avx2;
 use crate::simd::fda::aligned::REST;
 use crate::simd::fda::out;
-use crate::simd::fda::{MR, round_to_zero};
+use crate::simd::fda::round_to_zero;
 use core::arch::x86_64::*;
 
 impl Vectors for Avx2 {
@@ -160,10 +160,10 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn products_and_ends<const L: usize>(
+    unsafe fn products_and_ends<const L: usize, const TILES: bool>(
         self,
         shift: bool,
-        rows: usize,
+        size: [usize; 2],
         panels: [*const f32; 2],
         by: *const u32,
         states: *mut f32,
@@ -172,17 +172,18 @@ impl Vectors for Avx2 {
         // SAFETY: the caller's promise; `self` is the proof that AVX2 is there.
         unsafe {
             if shift {
-                round_to_zero::products_and_ends::<L, true>(rows, panels, by, states, mode);
+                round_to_zero::products_and_ends::<L, true, TILES>(size, panels, by, states, mode);
             } else {
-                round_to_zero::products_and_ends::<L, false>(rows, panels, by, states, mode);
+                round_to_zero::products_and_ends::<L, false, TILES>(size, panels, by, states, mode);
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn products_of_rows<const L: usize>(
+    unsafe fn products<const L: usize, const TILES: bool>(
         self,
         shift: bool,
+        size: [usize; 2],
         panels: [*const f32; 2],
         by: *const u32,
         states: *const f32,
@@ -191,9 +192,9 @@ impl Vectors for Avx2 {
         // SAFETY: the caller's promise; `self` is the proof that AVX2 is there.
         unsafe {
             if shift {
-                round_to_zero::products::<L, true>(MR, panels, by, states, sums);
+                round_to_zero::products::<L, true, TILES>(size, panels, by, states, sums);
             } else {
-                round_to_zero::products::<L, false>(MR, panels, by, states, sums);
+                round_to_zero::products::<L, false, TILES>(size, panels, by, states, sums);
             }
         }
     }
