@@ -4,7 +4,7 @@
 #![allow(clippy::needless_range_loop, reason = "closures around instructions lose the instruction set")]
 #![allow(unsafe_code, reason = "vector instructions, and loads by pointers")]
 
-use super::Code;
+use super::read::Code;
 use crate::gemm::small::{COLUMNS, ROWS};
 use crate::simd::fda::MR;
 use crate::simd::sixteen::Squares;
