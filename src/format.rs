@@ -214,12 +214,12 @@ impl FormatSpec {
         ((((sign << self.exponent_bits) | field) << self.fraction_bits) | fraction) << self.ignored_low_bits
     }
 
-    /// Infinity's code, if there is one.
+    /// Infinity's code, if there is one; without signs the same for both.
     pub const fn infinity_code(&self, negative: bool) -> Option<u64> {
         if !self.has_infinity() {
             return None;
         }
-        Some(self.place(negative as u64, (1 << self.exponent_bits) - 1, 0))
+        Some(self.place((negative && self.signed) as u64, (1 << self.exponent_bits) - 1, 0))
     }
 
     /// The code of the NaN that `rule` asks for; formats with a single NaN have no choice.

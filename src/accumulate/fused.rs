@@ -436,6 +436,10 @@ impl<A: Accumulator> Accumulator for Interleave<A> {
     }
 
     fn recipe(&self, k: usize, out: &FormatSpec) -> Option<Recipe> {
+        // `each` reads its c, and cuts it, in an empty second group, too; the pattern has none.
+        if k <= 2 {
+            return None;
+        }
         let group = (0..k).filter(|k| k / 2 % 2 == 0).count();
         match self.each.recipe(group, out)? {
             Recipe::Generic(g) if g.block == group && g.nan == NanRule::AllOnes => Some(Recipe::Generic(GenericDot {

@@ -46,7 +46,9 @@ impl GroupScaledDot {
         let sum: i128 = products()
             .map(|p| {
                 let (magnitude, _) = p.magnitude_in(unit);
-                if p.negative { -(magnitude as i128) } else { magnitude as i128 }
+                let magnitude = magnitude as i128;
+                // Of formats that no such unit has, 2^127 is itself.
+                if p.negative { magnitude.wrapping_neg() } else { magnitude }
             })
             .fold(0, i128::wrapping_add);
         let mut term =

@@ -356,13 +356,13 @@ impl<D> Gemm<'_, D> {
             return Err(Error::Format { operand: "C", expected: W::SPEC.name, found: spec.name });
         }
         if job.schedule.start == Start::C {
-            self.check_start(&addend, &spec, shape, sink)?;
+            self.check_start::<W>(&addend, &spec, shape, sink)?;
         }
         Ok(addend)
     }
 
-    /// A start at C needs every element of C to be a number of the unit's c.
-    fn check_start(
+    /// A start at C needs every element of C to be a number of the unit's c, with codes no wider than D's lanes.
+    fn check_start<W: Wide>(
         &self,
         addend: &Addend<'_>,
         spec: &FormatSpec,
@@ -370,6 +370,10 @@ impl<D> Gemm<'_, D> {
         sink: &dyn Sink,
     ) -> Result<(), Error> {
         let to = &self.unit.c;
+        if to.storage_bits > W::SPEC.storage_bits {
+            let (c, bits, d) = (to.storage_bits, W::SPEC.storage_bits, self.unit.d);
+            return Err(Error::Product(format!("a start at C beside {d} takes codes of c of {bits} bits, not of {c}")));
+        }
         if holds(to, spec) {
             return Ok(());
         }
@@ -471,7 +475,8 @@ struct Job<'a> {
 
 /// Whether C in the unit's c enters products exactly.
 pub(crate) fn takes_c(unit: &Unit) -> bool {
-    holds(if is_narrow(&unit.d) { &F32 } else { &F64 }, &unit.c)
+    let wide = if is_narrow(&unit.d) { F32 } else { F64 };
+    holds(&wide, &unit.c) && unit.c.storage_bits <= wide.storage_bits
 }
 
 /// Alpha or beta as kernels take it.

@@ -224,3 +224,12 @@ fn microfloat_types_are_the_same_codes() {
     }
     check!(f8e4m3fn f8e5m2 f8e4m3fnuz f8e5m2fnuz f6e3m2fn f6e2m3fn f4e2m1fn f8e8m0fnu);
 }
+
+#[test]
+fn infinities_without_a_sign_have_one_code() {
+    let unsigned = FormatSpec { name: "unsigned", signed: false, exponent_bits: 6, bias: 31, ..format::F16 };
+    assert_eq!(unsigned.problem(), None);
+    assert_eq!([true, false].map(|negative| unsigned.infinity_code(negative)), [Some(0xFC00); 2]);
+    assert_eq!(unsigned.encode_result(&Num::infinity(true)), 0xFC00);
+    assert_eq!(format::F16.infinity_code(true), Some(0xFC00));
+}

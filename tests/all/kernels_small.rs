@@ -251,9 +251,9 @@ fn a_row_of_large_significands_may_be_in_any_tile() {
 }
 
 /// A batch of so many tiles of finite numbers, of many exponents or of few.
-fn check_lengths<T: Format>(recipe: &str, l: usize, k: usize) {
+fn check_lengths<T: Format, D: Format>(recipe: &str, l: usize, k: usize) {
     let Ok(Recipe::Generic(dot)) = recipe.parse() else { panic!("{recipe}") };
-    let formats = [T::SPEC, T::SPEC, f32::SPEC, f32::SPEC];
+    let formats = [T::SPEC, T::SPEC, D::SPEC, D::SPEC];
     let unit = Unit::custom(dot, Shape::new(16, 8, l.max(k / 2 / l * l)), formats, None).unwrap();
     let k = k / unit.shape.k * unit.shape.k;
     let mut rng = Rng((l * k) as u64);
@@ -267,7 +267,15 @@ fn check_lengths<T: Format>(recipe: &str, l: usize, k: usize) {
         };
         let a = Array3::from_shape_simple_fn((count, 16, k), &mut draw);
         let b = Array3::from_shape_simple_fn((count, k, 8), &mut draw);
-        check(&unit, &a, &b, &format!("{count} tiles, K = {k}"));
+        let on = |isa| {
+            let mut d = Array3::from_elem((count, 16, 8), D::from_bits(1));
+            Gemm::on(&unit).isa(isa).run_batch_into(&a, &b, &mut d, &mut Workspace::new()).unwrap();
+            d.mapv(D::to_bits)
+        };
+        let want = on(Isa::Reference);
+        for isa in sets() {
+            assert_eq!(on(isa), want, "{unit} on {isa}: {count} tiles, K = {k}");
+        }
     }
 }
 
@@ -278,13 +286,19 @@ fn steps_of_every_length_are_the_references() {
         for f in [13, 22, 24, 25] {
             let recipe = format!("dot:block={l}:F={f}");
             for k in [l, 2 * l, 3 * l, 64].into_iter().filter(|k| *k <= 64 && k % l == 0) {
-                check_lengths::<f16>(&recipe, l, k);
-                check_lengths::<bf16>(&recipe, l, k);
-                check_lengths::<Tf32>(&recipe, l, k);
-                check_lengths::<E4M4>(&recipe, l, k);
-                check_lengths::<E7M2>(&recipe, l, k);
-                check_lengths::<float8::F8E4M3>(&recipe, l, k);
-                check_lengths::<float8::F8E5M2>(&recipe, l, k);
+                check_lengths::<f16, f32>(&recipe, l, k);
+                check_lengths::<bf16, f32>(&recipe, l, k);
+                check_lengths::<Tf32, f32>(&recipe, l, k);
+                check_lengths::<E4M4, f32>(&recipe, l, k);
+                check_lengths::<E7M2, f32>(&recipe, l, k);
+                check_lengths::<float8::F8E4M3, f32>(&recipe, l, k);
+                check_lengths::<float8::F8E5M2, f32>(&recipe, l, k);
+                // Of all finite numbers many sums are too large for f16.
+                check_lengths::<f16, f16>(&recipe, l, k);
+                check_lengths::<float8::F8E5M2, f16>(&recipe, l, k);
+                let by_way = format!("{recipe}:via-f16=yes");
+                check_lengths::<f16, f32>(&by_way, l, k);
+                check_lengths::<float8::F8E5M2, f16>(&by_way, l, k);
             }
         }
     }

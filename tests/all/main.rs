@@ -7,6 +7,7 @@ mod canonical;
 mod canonical_small;
 mod chains;
 mod custom;
+mod custom_corners;
 mod flips;
 mod formats;
 #[cfg(feature = "half")]

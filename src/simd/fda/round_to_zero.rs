@@ -2,7 +2,7 @@
 //! it from products on, in assembly: the only code that runs under a changed rounding mode.
 //!
 //! AVX2 has no rounding mode per instruction. The blocks here, but for products alone, set MXCSR to round toward zero, with
-//! exceptions masked, do all that needs it for 8 rows by 64 columns, or several times as many, and set MXCSR back to what it
+//! exceptions masked, do all that needs it for 8 rows by 64 columns, half or several times as many, and set MXCSR back to what it
 //! was. Compiled code therefore never runs under another mode than the one it may rely on, and the two
 //! writes are spread over some hundred operations. They are VEX-encoded: the old encoding costs some 200 cycles
 //! where upper halves of registers are in use.

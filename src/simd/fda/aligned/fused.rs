@@ -141,10 +141,10 @@ unsafe fn together<S: Vectors, const L: usize>(
 }
 
 /// A step of tiles side by side (`small.rs`), from exponents to results. Returns the pieces in which an operand below the window
-/// might matter, and those with an infinite f16; their results mean nothing.
+/// might matter, and those with an infinite f16; their results mean nothing, nor do those of a fourth tile that is not there.
 ///
 /// # Safety
-/// As `steps_fast`; the panels are for four tiles, so many of which are there.
+/// As `steps_fast`; panels and states have room for four tiles, rows and columns of one `round_to_zero::APART` from the next's.
 #[inline(always)]
 pub(super) unsafe fn step_of_tiles<S: Vectors, const OUT: u8, const L: usize>(
     set: S,

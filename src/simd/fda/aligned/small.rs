@@ -193,6 +193,8 @@ impl Reader {
         let decoder = Decoder::new(*spec, Reading { via_f16, ..Reading::default() });
         let sixteen = Sixteen::new(Isa::Avx2, &decoder)?;
         let top = (reach.emax - reach.emin < WINDOW.into() && !sixteen.tracks_exponents()).then_some(reach.emax);
+        // `span` needs one of the two.
+        debug_assert!(top.is_some() || sixteen.tracks_exponents());
         let base = top.map(|top| (top - 127) as i16);
         Some(Self { sixteen: base.map_or(sixteen, |base| sixteen.above(base)), top })
     }
@@ -202,7 +204,7 @@ impl Reader {
         if self.top.is_some() { 0 } else { LOW }
     }
 
-    /// The smallest exponent and the one that byte 127 stands for: the format's largest, or the data's.
+    /// The exponent that byte 127 stands for, the format's largest or the data's; before it the data's smallest, if that counts.
     fn span(&self, extent: Extent) -> [i32; 2] {
         match self.top {
             Some(top) => [top, top],
@@ -353,7 +355,6 @@ impl Run<'_, '_> {
     #[target_feature(enable = "avx2,fma,f16c")]
     fn fdas<const OUT: u8, const L: usize, const PAIRS: bool>(&mut self, q: &Consts) {
         let (l, set) = (q.length::<L>(), self.by.set);
-        let to = Places::of(&mut self.panels.buffers[0]);
         let (c_last, unit) = (self.fda.c_last, self.fda.unit.shape.k);
         for k in (0..self.tiles.k).step_by(l) {
             if c_last && k.is_multiple_of(unit) {
@@ -361,13 +362,15 @@ impl Run<'_, '_> {
                 self.panels.c = self.panels.states;
                 self.panels.states.fill(0);
             }
+            // The step first: it borrows all panels, which would end the pointers to a part.
+            let (step, to) = (self.step(k), Places::of(&mut self.panels.buffers[0]));
             // SAFETY: the panels hold this step for all tiles, aligned, and states are 8 rows of 64.
             self.hard |= tiles_of(unsafe {
                 // In assembly one tile takes as long as two.
                 if const { fused::has::<Avx2, L, PAIRS>() } && self.tiles.count > 1 {
-                    fused::step_of_tiles::<Avx2, OUT, L>(set, &self.step(k), q, to)
+                    fused::step_of_tiles::<Avx2, OUT, L>(set, &step, q, to)
                 } else {
-                    group::<Avx2, OUT, L, PAIRS>(set, &self.step(k), q, 0, to)
+                    group::<Avx2, OUT, L, PAIRS>(set, &step, q, 0, to)
                 }
             });
             if c_last && (k + l).is_multiple_of(unit) {
@@ -388,12 +391,13 @@ impl Run<'_, '_> {
     /// The same of sums that are rounded down.
     #[target_feature(enable = "avx2,fma,f16c")]
     fn sums<const SUMS: usize, const L: usize>(&mut self, q: &Consts) {
-        let [first, second] = &mut self.panels.buffers;
-        let places = [Places::of(first), Places::of(second)];
-        let to = array_of(|i| places[i]);
         for k in (0..self.tiles.k).step_by(q.length::<L>()) {
+            let step = self.step(k);
+            let [first, second] = &mut self.panels.buffers;
+            let places = [Places::of(first), Places::of(second)];
+            let to = array_of(|i| places[i]);
             // SAFETY: as above.
-            self.hard |= tiles_of(unsafe { round_down::group::<Avx2, SUMS, L>(self.by.set, &self.step(k), q, 0, &to) });
+            self.hard |= tiles_of(unsafe { round_down::group::<Avx2, SUMS, L>(self.by.set, &step, q, 0, &to) });
         }
     }
 

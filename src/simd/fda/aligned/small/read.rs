@@ -1,5 +1,5 @@
 //! A tile's operands, from codes to values and exponents: turned in registers, or by way of codes in memory where products are
-//! not as they come or squares do not fill K.
+//! not as they come, squares do not fill K, or steps have other lengths than 4, 8, 16 and 32 (of words of 32 bits, 4 and 8).
 
 use super::turned::{ColumnsOfB, RowsOfA};
 use super::{COLUMNS, Run};
@@ -56,6 +56,8 @@ impl Run<'_, '_> {
                 }
                 return extent;
             }
+            // A step of 16 products fills squares of 8 positions.
+            debug_assert!(fraction.is_none());
             if let Some(mut squares) = RowsOfA::<T, 4>::new(a, k, fraction) {
                 return rows.read_squares(&by.a, t, &mut squares);
             }

@@ -73,14 +73,12 @@ impl<'a, T, const N: usize> RowsOfA<'a, T, N> {
     }
 }
 
-impl<'a, T, const L: usize, const N: usize> ColumnsOfB<'a, T, L, N> {
-    /// Positions of a square.
-    const DEPTH: usize = N * 16 / COLUMNS;
-
-    /// `None` where K is no multiple of a square's positions.
+impl<'a, T: Code, const L: usize, const N: usize> ColumnsOfB<'a, T, L, N> {
+    /// `None` where K is no multiple of a square's positions; of words of 32 bits these are 4 or 8.
     #[inline(always)]
     pub(super) fn new(codes: &'a [T], k: usize) -> Option<Self> {
         const { assert!(L == Self::DEPTH || (Self::DEPTH == 16 && L.is_multiple_of(16))) };
+        debug_assert!(!T::WIDE || Self::DEPTH <= 8);
         (k.is_multiple_of(Self::DEPTH) && k.is_multiple_of(L) && codes.len() >= COLUMNS * k)
             .then_some(Self { codes, k })
     }
@@ -124,8 +122,8 @@ impl<T, const N: usize> RowsOfA<'_, T, N> {
     unsafe fn lines(&self, row: usize, first: usize) -> [*const __m128i; 2] {
         // SAFETY: the caller's promise.
         unsafe {
-            let upper = self.codes.as_ptr().add(row * self.k + first);
-            [upper.cast(), upper.add(8 * self.k).cast()]
+            let line = self.codes.as_ptr().add(row * self.k + first);
+            [line.cast(), line.add(8 * self.k).cast()]
         }
     }
 
@@ -138,11 +136,11 @@ impl<T, const N: usize> RowsOfA<'_, T, N> {
             let mut to = [[_mm256_setzero_si256(); 2]; N];
             let mut x = [_mm256_setzero_si256(); 8];
             for row in 0..8 {
-                let [upper, lower] = self.lines(row, first);
+                let [line, eighth] = self.lines(row, first);
                 x[row] = if N == 8 {
-                    _mm256_loadu2_m128i(lower, upper)
+                    _mm256_loadu2_m128i(eighth, line)
                 } else {
-                    _mm256_set_m128i(_mm_loadl_epi64(lower), _mm_loadl_epi64(upper))
+                    _mm256_set_m128i(_mm_loadl_epi64(eighth), _mm_loadl_epi64(line))
                 };
             }
             let x = turned_halves(x);
@@ -201,6 +199,9 @@ impl<T: Code, const L: usize, const N: usize> Squares<N> for ColumnsOfB<'_, T, L
 }
 
 impl<T, const L: usize, const N: usize> ColumnsOfB<'_, T, L, N> {
+    /// Positions of a square.
+    const DEPTH: usize = N * 16 / COLUMNS;
+
     /// # Safety
     /// The caller has AVX2, and there are `16 N` codes from there on.
     #[inline(always)]
