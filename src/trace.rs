@@ -1,4 +1,5 @@
-//! What happens inside a dot-add, as a list of events a person can read.
+//! What happens inside a dot-add, as a list of events: [`vectors::draw`](crate::vectors::draw) draws them for people, and
+//! [`Gemm::trace`](crate::Gemm::trace) all of an element of a product.
 
 use crate::num::{Fixed, Num, Term};
 use core::fmt;

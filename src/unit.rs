@@ -79,11 +79,10 @@ pub struct UnitInfo {
 /// use gemmulate::Unit;
 /// let unit = Unit::find("H100 HGMMA.64x128x16.F32")?;
 /// assert_eq!(unit.to_string(), "hopper/wgmma.m64n128k16.f32.f16.f16");
-/// // 1.5 x 1.5 + 2^-26 on H100: the small product is cut off, 25 bits below the largest exponent.
-/// let mut a = [0x3e00; 16]; a[2..].fill(0);
-/// let d = unit.dot_add_bits(&[0x3e00, 0x0400, 0,0,0,0,0,0,0,0,0,0,0,0,0,0],
-///                           &[0x3e00, 0x0c00, 0,0,0,0,0,0,0,0,0,0,0,0,0,0], 0)?;
-/// assert_eq!(f32::from_bits(d as u32), 2.25);
+/// // 1 - 1 + 2^-26 + 2^-26 on an H100: the small products are cut off, 25 bits below the largest exponent.
+/// let d = unit.dot_add_bits(&[0x3c00, 0xbc00, 0x0800, 0x0800, 0,0,0,0,0,0,0,0,0,0,0,0],
+///                           &[0x3c00, 0x3c00, 0x0800, 0x0800, 0,0,0,0,0,0,0,0,0,0,0,0], 0)?;
+/// assert_eq!(f32::from_bits(d as u32), 0.0);
 /// # Ok::<(), gemmulate::Error>(())
 /// ```
 #[derive(Clone)]

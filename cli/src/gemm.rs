@@ -92,13 +92,14 @@ pub(crate) struct Args {
     /// in a batch product,row,column
     #[arg(long, value_name = "I,J", value_parser = element, conflicts_with_all = ["output", "expect", "compare", "json"])]
     trace: Option<Element>,
-    /// Print errors against an f64 product, exact where possible
+    /// Print errors against an f64 product, exact where possible; the largest in units in the last place is that of an
+    /// element near zero as a rule
     #[arg(long)]
     compare: bool,
     /// Print what was done as JSON: {unit, plan, m, n, k, seconds, gmacs, ...}
     ///
-    /// And, where there is one, `batch`; `notes`; with --compare `errors`: {max_abs, max_ulp, relative_frobenius, bias,
-    /// special, reference} (null where nothing is finite); with --expect `expect`: {differ, of, first, nan_codes}, the last for
+    /// And, where there is one, `batch`; `notes`; with --compare `errors`: {max_abs, max_abs_at, max_ulp, relative_frobenius,
+    /// bias, special, reference} (null where nothing is finite); with --expect `expect`: {differ, of, first, nan_codes}, the last for
     /// NaN in both that differ in bits (where the unit's NaN is known these are in `differ`).
     #[arg(long)]
     json: bool,
@@ -239,7 +240,7 @@ impl Report<'_> {
         if let Some((e, against)) = &self.errors {
             let number = |x: f64| (e.counted > 0).then_some(x);
             json["errors"] = json!({
-                "max_abs": number(e.max_abs), "max_ulp": number(e.max_ulp),
+                "max_abs": number(e.max_abs), "max_abs_at": self.largest(e), "max_ulp": number(e.max_ulp),
                 "relative_frobenius": number(e.relative_frobenius), "bias": number(e.bias), "special": e.special, "reference": against.name(),
             });
         }
@@ -268,8 +269,13 @@ impl Report<'_> {
             } else {
                 writeln!(
                     out,
-                    "against {against}: max abs {:e}, max ulp {:.3} ({}), relative Frobenius {:e}, bias {:e}",
-                    e.max_abs, e.max_ulp, self.format, e.relative_frobenius, e.bias
+                    "against {against}: max abs {:e} at {}, max ulp {:.3} ({}), relative Frobenius {:e}, bias {:e}",
+                    e.max_abs,
+                    self.largest(e).iter().flatten().map(usize::to_string).collect::<Vec<_>>().join(","),
+                    e.max_ulp,
+                    self.format,
+                    e.relative_frobenius,
+                    e.bias
                 )?;
             }
             if e.special > 0 {
@@ -283,6 +289,12 @@ impl Report<'_> {
     }
 
     /// The first rows and columns of D.
+    /// Where the largest error is: batches were compared as one matrix of all rows.
+    fn largest(&self, e: &metrics::Errors) -> Option<Vec<usize>> {
+        let m = self.product.size[0].max(1);
+        e.max_abs_at.map(|[i, j]| self.place([i / m, i % m, j]))
+    }
+
     fn preview(&self, out: &mut impl Write) -> Result<(), Failure> {
         let [rows, columns] = self.d.shape;
         for i in 0..if self.d.len() == 0 { 0 } else { rows.min(8) } {

@@ -65,7 +65,7 @@ impl Inputs {
         let ([m, k], [rows, n]) = (a.array().shape, b.array().shape);
         if k != rows {
             let packed = if self.packed { " (unpacked)" } else { "" };
-            return Err(failure(format!("B must be {k} x N, because A is {m} x {k}, but is {rows} x {n}{packed}")));
+            return Err(failure(format!("B must be {k} x N (A is {m} x {k}), but is {rows} x {n}{packed}")));
         }
         Ok(Prepared { inputs: self, unit, sides: [a, b], size: [m, n, k] })
     }
@@ -160,7 +160,7 @@ impl Side<'_> {
         let count = file.count(|x| x.is_finite() && x.abs() > largest && lost(x));
         let becomes = if format.has_infinity() { "infinite" } else { "NaN" };
         let why = format!("of {} values of {name} are beyond {format}, whose largest is {largest}", file.len());
-        (count > 0).then(|| format!("{count} {why}, and became {becomes} (but for --overflow saturate)"))
+        (count > 0).then(|| format!("{count} {why}, and became {becomes} (--overflow saturate makes them the largest)"))
     }
 
     /// Values that the unit's format turns into zeros, told in words.

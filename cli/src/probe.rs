@@ -115,7 +115,7 @@ fn print(found: &Features, evidence: bool, out: &mut impl Write) -> Result<(), F
     };
     if let Some(feature) = nothing(found) {
         writeln!(out, "  {}", feature.value)?;
-        writeln!(out, "  of a sum of products of these formats and K: are --a, --b, --c, --d and --k the box's?")?;
+        writeln!(out, "  (is it a sum of products, and are --a, --b, --c, --d and --k those of the box?)")?;
         return shown(feature, out);
     }
     for (n, feature) in found.all.iter().enumerate() {

@@ -38,6 +38,16 @@ pub enum CPosition {
 }
 
 /// An accumulator with every known property as a parameter (after Khattak and Mikaitis IV-C).
+///
+/// What is not named is as in Hopper's sums, in blocks of 16 ([`GenericDot::default`]). In names of units it is `dot`:
+///
+/// ```
+/// use gemmulate::prelude::*;
+/// let dot = GenericDot { block: 8, frac_bits: 30, output_rounding: Rounding::NearestEven, ..GenericDot::default() };
+/// let unit = Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32")?.with_accumulator(dot)?;
+/// assert_eq!(unit, Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32/dot:block=8:F=30:out=rne")?);
+/// # Ok::<(), gemmulate::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GenericDot {

@@ -138,10 +138,26 @@ fn find_anywhere(instruction: &str, name: &str) -> Result<Unit, Error> {
         }
     }
     match found.as_slice() {
-        [] => Err(refused.unwrap_or_else(|| unknown(name))),
+        [] => Err(refused.or_else(|| unknown_architecture(instruction, name)).unwrap_or_else(|| unknown(name))),
         [unit] => Ok(unit.clone()),
         several => Err(ambiguous(name, several)),
     }
+}
+
+/// The error of a name whose first word is no GPU or architecture known here, before what is an instruction of others: a
+/// unit of these is not meant.
+fn unknown_architecture(lower: &str, name: &str) -> Option<Error> {
+    let (gpu, instruction) = lower.split_once([' ', '/'])?;
+    let has = |arch: &'static ArchInfo| {
+        matches!(find_on(arch, instruction, name), Ok(_) | Err(Error::AmbiguousUnit { .. })).then_some(arch)
+    };
+    let arch = ARCHITECTURES.iter().find_map(has)?;
+    let why = format!(
+        "`{gpu}` is no GPU or architecture known here (`gemmulate units --arch NAME` lists an architecture's units); {} \
+         has such an instruction",
+        arch.name
+    );
+    Some(Error::RefusedUnit { name: name.into(), why })
 }
 
 pub(super) fn exact(canonical: &str) -> Option<Unit> {

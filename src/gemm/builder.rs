@@ -113,7 +113,8 @@ impl<'a, D: Format> Gemm<'a, D> {
         self
     }
 
-    /// What becomes of operands beyond the unit's formats.
+    /// What becomes of operands beyond the unit's formats: by default ([`Overflow::Ieee`]) infinities, silently, or NaN
+    /// where the format has none.
     #[must_use]
     pub const fn overflow(mut self, overflow: Overflow) -> Self {
         self.overflow = overflow;

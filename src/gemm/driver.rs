@@ -3,7 +3,8 @@
 //! None of this can change a bit: blocking only decides which elements of D are in hand at once, and
 //! K is always walked in the order that the schedule gives.
 
-use super::epilogue::{Wide, widen};
+use super::convert::Widening;
+use super::epilogue::Wide;
 use super::kernel::{Kernel, Panel, Staged};
 use super::operand::{Operand, Source};
 use super::schedule::{Region, Slice};
@@ -330,7 +331,7 @@ impl<W: Wide> Product<'_, W> {
                     spec
                 }
             };
-            into.iter_mut().zip(&*row).for_each(|(c, &code)| *c = widen(spec, code));
+            Widening::new::<W>(spec).all(row, into, |code| code);
         }
     }
 

@@ -1,11 +1,11 @@
 //! What happens to accumulators outside the unit: promotion, reduction, alpha and beta, scales, the
 //! conversion to D. All in f32, or in f64 where the unit's d is f64. docs/numerics.md, section 6.
 
+use super::convert::{Storing, Widening, fold_each};
 use super::kernel::Lanes;
 use super::plan::Epilogue;
 use super::sink::Run;
-use crate::format::{F32, F64, FormatSpec, Overflow};
-use crate::round::Rounding;
+use crate::format::{F32, F64, FormatSpec};
 use crate::special::NanRule;
 
 /// The type that docs/numerics.md writes as f32. These are host operations: IEEE ones, to nearest even, in which
@@ -43,30 +43,39 @@ macro_rules! wide {
             fn run(lanes: &[$lane]) -> Run<'_> {
                 Run::$variant(lanes)
             }
+            #[inline(always)]
             fn lane(code: u64) -> $lane {
                 code as $lane
             }
+            #[inline(always)]
             fn code(lane: $lane) -> u64 {
                 lane.into()
             }
+            #[inline(always)]
             fn from_f64(x: f64) -> Self {
                 x as $ty
             }
+            #[inline(always)]
             fn to_f64(self) -> f64 {
                 self.into()
             }
+            #[inline(always)]
             fn bits(self) -> u64 {
                 self.to_bits().into()
             }
+            #[inline(always)]
             fn from_code(bits: u64) -> Self {
                 $ty::from_bits(bits as $lane)
             }
+            #[inline(always)]
             fn add(self, other: Self) -> Self {
                 self + other
             }
+            #[inline(always)]
             fn mul(self, other: Self) -> Self {
                 self * other
             }
+            #[inline(always)]
             fn fma(self, by: Self, plus: Self) -> Self {
                 self.mul_add(by, plus)
             }
@@ -75,11 +84,6 @@ macro_rules! wide {
 }
 wide!(f32, u32, F32, Narrow);
 wide!(f64, u64, F64, Wide);
-
-/// The number a code stands for; exact for every format within `W`.
-pub(crate) fn widen<W: Wide>(spec: &FormatSpec, code: u64) -> W {
-    if *spec == W::SPEC { W::from_code(code) } else { W::from_f64(spec.to_f64(code)) }
-}
 
 /// Whether every number of a format is one of another.
 pub(crate) fn holds(wide: &FormatSpec, narrow: &FormatSpec) -> bool {
@@ -115,15 +119,31 @@ impl Scaling {
         }
     }
 
-    fn apply<W: Wide>(&self, line: usize, x: W) -> W {
+    /// The factors of lines from `line` on, each times a number.
+    #[inline(always)]
+    fn apply_all<W: Wide>(&self, line: usize, x: &mut [W]) {
         match self {
-            Self::One => x,
-            Self::Tensor(_) | Self::Lines(_) => W::from_f64(self.of(line).into()).mul(x),
+            Self::One => {}
+            Self::Tensor(scale) => multiply(x, W::from_f64((*scale).into())),
+            Self::Lines(scales) => fold_each(&scales[line..], x, |x, scale| W::from_f64(scale.into()).mul(x)),
         }
     }
 }
 
+/// Each number times a factor.
+#[inline(always)]
+fn multiply<W: Wide>(x: &mut [W], by: W) {
+    for x in x {
+        *x = by.mul(*x);
+    }
+}
+
+/// Elements of a row that are taken at once, at most.
+pub(crate) const AT_ONCE: usize = 64;
+
 /// The epilogue of one product.
+///
+/// Its methods take elements of a row side by side, so that compilers make vectors of them.
 #[derive(Debug)]
 pub(crate) struct Finish<'a, W> {
     pub(crate) alpha: W,
@@ -133,7 +153,9 @@ pub(crate) struct Finish<'a, W> {
     pub(crate) scale_b: &'a Scaling,
     pub(crate) bias: Option<&'a [f32]>,
     pub(crate) out: FormatSpec,
-    pub(crate) nan: NanRule,
+    /// How numbers become D, and D numbers.
+    pub(crate) storing: Storing,
+    pub(crate) widening: Widening,
     /// f32 atomics flush subnormals.
     pub(crate) flush: bool,
 }
@@ -149,11 +171,18 @@ impl<W: Wide> Finish<'_, W> {
         unscaled && Self::is_one(self.alpha) && self.beta == W::default()
     }
 
-    /// `(scale_a scale_b) acc` where both are one number, else `scale_a (scale_b acc)`, each product rounded.
-    pub(crate) fn scaled(&self, i: usize, j: usize, acc: W) -> W {
+    /// `(scale_a scale_b) acc` where both are one number, else `scale_a (scale_b acc)`, each product rounded: of row `i`
+    /// from column `j` on.
+    #[inline(always)]
+    pub(crate) fn scale(&self, i: usize, j: usize, x: &mut [W]) {
         match self.tensor_scale() {
-            Some(scale) => scale.mul(acc),
-            None => self.scale_a.apply(i, self.scale_b.apply(j, acc)),
+            Some(scale) => multiply(x, scale),
+            None => {
+                self.scale_b.apply_all(j, x);
+                if *self.scale_a != Scaling::One {
+                    multiply(x, W::from_f64(self.scale_a.of(i).into()));
+                }
+            }
         }
     }
 
@@ -163,23 +192,37 @@ impl<W: Wide> Finish<'_, W> {
         Some(W::from_f64((*a).into()).mul(W::from_f64((*b).into())))
     }
 
-    /// Alpha, beta, C and bias. C is not looked at when beta is zero.
-    pub(crate) fn combine(&self, j: usize, acc: W, beta: W, c: impl FnOnce() -> W) -> W {
-        let x = if beta == W::default() {
-            if Self::is_one(self.alpha) { acc } else { self.alpha.mul(acc) }
-        } else {
-            match self.form {
-                Epilogue::TwoX => self.alpha.fma(acc, beta.mul(c())),
-                Epilogue::ThreeX | Epilogue::Plain => beta.fma(c(), self.alpha.mul(acc)),
-                Epilogue::Rounded => beta.fma(c(), self.through_d(self.alpha.mul(acc))),
+    /// Alpha, beta, C and bias, from column `j` on. C is not looked at when beta is zero.
+    #[inline(always)]
+    pub(crate) fn combine(&self, j: usize, x: &mut [W], beta: W, c: &[W]) {
+        let alpha = self.alpha;
+        if beta == W::default() || matches!(self.form, Epilogue::ThreeX | Epilogue::Plain | Epilogue::Rounded) {
+            // A product with one is the number itself.
+            if !Self::is_one(alpha) {
+                multiply(x, alpha);
             }
-        };
-        self.bias.map_or(x, |bias| x.add(W::from_f64(bias[j].into())))
+        }
+        if beta != W::default() {
+            if self.form == Epilogue::Rounded {
+                self.through_d(x);
+            }
+            match self.form {
+                Epilogue::TwoX => fold_each(c, x, |x, c| alpha.fma(x, beta.mul(c))),
+                Epilogue::ThreeX | Epilogue::Plain | Epilogue::Rounded => fold_each(c, x, |x, c| beta.fma(c, x)),
+            }
+        }
+        if let Some(bias) = self.bias {
+            fold_each(&bias[j..], x, |x, bias| x.add(W::from_f64(bias.into())));
+        }
     }
 
-    /// What [`Self::scaled`] and [`Self::combine`] do, for people.
+    /// What [`Self::scale`] and [`Self::combine`] do to one element, for people.
     pub(crate) fn words(&self, [i, j]: [usize; 2], acc: W, beta: W, c: Option<W>) -> String {
-        let (mut lines, by) = (Vec::new(), self.scaled(i, j, acc));
+        let of = |mut x: W, f: &dyn Fn(&mut [W])| {
+            f(core::slice::from_mut(&mut x));
+            x
+        };
+        let (mut lines, by) = (Vec::new(), of(acc, &|x| self.scale(i, j, x)));
         if *self.scale_a != Scaling::One || *self.scale_b != Scaling::One {
             let [a, b] = [self.scale_a.of(i), self.scale_b.of(j)];
             lines.push(match self.tensor_scale() {
@@ -187,58 +230,56 @@ impl<W: Wide> Finish<'_, W> {
                 None => format!("== scales: scale_a {a:?} * (scale_b {b:?} * {acc:?}) = {by:?}"),
             });
         }
-        let plain = Self { bias: None, ..*self };
-        let x = plain.combine(j, by, beta, || c.unwrap_or_default());
         let (alpha, c) = (self.alpha, c.unwrap_or_default());
+        let plain = Self { bias: None, ..*self };
+        let x = of(by, &|x| plain.combine(j, x, beta, &[c]));
         let how = match self.form {
             _ if beta == W::default() => format!("alpha {alpha:?} * {by:?}"),
             Epilogue::TwoX => format!("fma(alpha {alpha:?}, {by:?}, beta {beta:?} * C {c:?})"),
             Epilogue::ThreeX | Epilogue::Plain => format!("fma(beta {beta:?}, C {c:?}, alpha {alpha:?} * {by:?})"),
             Epilogue::Rounded => {
                 let p = self.alpha.mul(by);
-                let rounded = self.through_d(p);
+                let rounded = of(p, &|x| self.through_d(x));
                 format!("fma(beta {beta:?}, C {c:?}, alpha {alpha:?} * {by:?} = {p:?} rounded to {rounded:?})")
             }
         };
         lines.push(format!("== epilogue: {how} = {x:?}"));
         if let Some(bias) = self.bias {
             let bias = bias[j];
-            lines.push(format!("== bias: {x:?} + {bias:?} = {:?}", self.combine(j, by, beta, || c)));
+            lines.push(format!("== bias: {x:?} + {bias:?} = {:?}", of(by, &|x| self.combine(j, x, beta, &[c]))));
         }
         lines.join("\n")
     }
 
-    /// `RNE(x)` in D's format.
-    pub(crate) fn store(&self, x: W) -> u64 {
-        if x.to_f64().is_nan() {
-            return self.out.nan_code(nan_of(&self.out, self.nan)).unwrap_or_else(|| self.out.max_code(false));
+    /// Rounded to D's format, as numbers again.
+    #[inline(always)]
+    pub(crate) fn through_d(&self, x: &mut [W]) {
+        if let Storing::Own(_) = self.storing {
+            return;
         }
-        if self.out == W::SPEC {
-            return x.bits();
+        for x in x.chunks_mut(AT_ONCE) {
+            let mut codes = [W::Lane::default(); AT_ONCE];
+            let codes = &mut codes[..x.len()];
+            self.storing.all(x, codes);
+            self.widening.all(codes, x, W::code);
         }
-        let negative = x.to_f64().is_sign_negative();
-        let code = self.out.encode_f64(x.to_f64(), Rounding::NearestEven, Overflow::Ieee);
-        code.unwrap_or_else(|_| self.out.max_code(negative))
     }
 
-    /// `x` rounded to D's format, as a number again.
-    pub(crate) fn through_d(&self, x: W) -> W {
-        widen(&self.out, self.store(x))
-    }
-
-    /// What an atomic addition makes of D and a slice's `alpha acc`.
-    pub(crate) fn atomic(&self, d: W, acc: W) -> W {
-        let p = self.through_d(self.alpha.mul(acc));
+    /// What atomic additions make of D and a slice's `alpha acc`.
+    #[inline(always)]
+    pub(crate) fn atomic(&self, d: &mut [W], x: &mut [W]) {
+        multiply(x, self.alpha);
+        self.through_d(x);
         if self.out != F32 {
-            return d.add(p);
+            return fold_each(x, d, |d, x| d.add(x));
         }
-        let flush = |x: f32| if self.flush && x.is_subnormal() { 0f32.copysign(x) } else { x };
-        let sum = flush(flush(d.to_f64() as f32) + flush(p.to_f64() as f32));
-        W::from_f64(sum.into())
+        let flush = self.flush;
+        let flushed = |x: f32| if flush && x.abs() < f32::MIN_POSITIVE { 0f32.copysign(x) } else { x };
+        fold_each(x, d, |d, x| W::from_f64(flushed(flushed(d.to_f64() as f32) + flushed(x.to_f64() as f32)).into()));
     }
 }
 
 /// f64 has one NaN; the other types have their vendor's.
-fn nan_of(spec: &FormatSpec, vendor: NanRule) -> NanRule {
+pub(crate) fn nan_of(spec: &FormatSpec, vendor: NanRule) -> NanRule {
     if *spec == F64 { NanRule::Quiet } else { vendor }
 }

@@ -230,7 +230,10 @@ fn compensated(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
 pub struct Errors {
     /// max |d - r|.
     pub max_abs: f64,
-    /// max |d - r| in units of D's last place at r.
+    /// Where that is first, row by row, if anything counts.
+    pub max_abs_at: Option<[usize; 2]>,
+    /// max |d - r| in units of D's last place at r, which is that of an element near zero as a rule: cancellation leaves
+    /// few of its places right.
     pub max_ulp: f64,
     /// Frobenius norm of D - R over that of R; of D - R alone where R is zero.
     pub relative_frobenius: f64,
@@ -245,6 +248,21 @@ pub struct Errors {
 
 /// Compares a product, in numbers of `format`, with a reference.
 ///
+#[cfg_attr(feature = "half", doc = "```")]
+#[cfg_attr(not(feature = "half"), doc = "```ignore")]
+/// use gemmulate::{format::F32, gemm::metrics, prelude::*};
+/// use half::f16;
+/// use ndarray::Array2;
+/// let h100 = MmaUnit::<Hopper, Wgmma<128, f16, f16, f32>>::new();
+/// let a = Array2::from_shape_fn((5, 400), |(i, k)| f16::from_f64((i * 400 + k).pow(2) as f64 % 7.0 - 3.25));
+/// let b = Array2::from_shape_fn((400, 3), |(k, j)| f16::from_f64((k * 3 + j).pow(3) as f64 % 5.0 - 2.125));
+/// let exact = metrics::reference(&a.mapv(f64::from), &b.mapv(f64::from))?;
+/// let errors = metrics::errors(&a.dot_on(&b, &h100)?.mapv(f64::from), &exact.product, &F32)?;
+/// println!("{:e} at {:?}", errors.max_abs, errors.max_abs_at);
+/// # assert!(exact.exact && errors.counted == 15);
+/// # Ok::<(), gemmulate::Error>(())
+/// ```
+///
 /// # Errors
 /// When the shapes differ.
 pub fn errors<S: Data<Elem = f64>>(
@@ -256,13 +274,15 @@ pub fn errors<S: Data<Elem = f64>>(
         return Err(Error::shape("D", format!("{:?}", reference.dim()), format!("{:?}", d.dim())));
     }
     let (mut e, mut sum, mut squares, mut norm) = (Errors::default(), 0.0, 0.0, 0.0);
-    for (&d, &r) in d.iter().zip(reference) {
+    for (((i, j), &d), &r) in d.indexed_iter().zip(reference) {
         if !d.is_finite() || !r.is_finite() {
             e.special += 1;
             continue;
         }
         let error = d - r;
-        e.max_abs = e.max_abs.max(error.abs());
+        if e.max_abs_at.is_none() || error.abs() > e.max_abs {
+            (e.max_abs, e.max_abs_at) = (error.abs(), Some([i, j]));
+        }
         e.max_ulp = e.max_ulp.max(error.abs() / ulp(r, format));
         sum += error;
         squares += error * error;

@@ -8,6 +8,7 @@
 //! (`kernel`) -> `epilogue` -> result. Threads, layouts and blocking never change a bit.
 
 mod builder;
+mod convert;
 mod direct;
 mod driver;
 mod epilogue;

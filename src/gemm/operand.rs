@@ -1,8 +1,12 @@
 //! Operands as the driver sees them: rows of codes in the unit's format, whatever they were before.
 
+use super::convert::{Narrowing, Widening, each};
+use super::epilogue::AT_ONCE;
 use crate::error::Error;
 use crate::format::{F32, Format, FormatSpec, Overflow, spec_of};
 use crate::round::Rounding;
+use crate::simd::{self, Isa, Work};
+use crate::special::NanRule;
 use crate::view::View;
 use core::ops::Range;
 use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
@@ -275,11 +279,18 @@ pub(crate) struct Conversion {
     overflow: Overflow,
     /// Whether codes are f32's, which the processor reads.
     from_f32: bool,
+    /// Both halves of the way for many at once, where there is one.
+    many: Option<(Widening, Narrowing)>,
+    /// The set that this is compiled for.
+    isa: Isa,
 }
 
 impl Conversion {
-    pub(crate) fn new(from: FormatSpec, to: FormatSpec, rounding: Rounding, overflow: Overflow) -> Self {
-        Self { from, to, rounding, overflow, from_f32: from == F32 }
+    pub(crate) fn new(from: FormatSpec, to: FormatSpec, rounding: Rounding, overflow: Overflow, isa: Isa) -> Self {
+        let nan = to.nan_code(NanRule::Quiet).unwrap_or(0);
+        let narrowing = Narrowing::new(&to, overflow, nan).filter(|_| rounding == Rounding::NearestEven);
+        let many = narrowing.map(|narrowing| (Widening::new::<f64>(&from), narrowing));
+        Self { from, to, rounding, overflow, from_f32: from == F32, many, isa }
     }
 
     /// The value of a code.
@@ -358,19 +369,45 @@ impl<'a> Operand<'a> {
         let Some(conversion) = &self.conversion else {
             return self.source.read_narrow([rows, columns], into, ld);
         };
-        let mut wide = [0u64; 64];
-        for (i, to) in rows.zip(into.chunks_mut(ld.max(1))) {
-            for (block, part) in to[..columns.len()].chunks_mut(64).enumerate() {
-                let wide = &mut wide[..part.len()];
-                self.source.read(i, columns.start + block * 64, wide);
-                part.iter_mut().zip(wide).for_each(|(to, x)| *to = conversion.total(*x) as u32);
-            }
-        }
+        simd::on(conversion.isa, Converted { source: self.source, conversion, rows, columns, into, ld });
     }
 
     /// A block of codes where they are, if they need no conversion and are nothing but integers in memory.
     pub(crate) fn in_place(&self, block: [Range<usize>; 2]) -> Option<Codes<'_>> {
         if self.conversion.is_some() { None } else { Some(self.source.codes()?.part(block)) }
+    }
+}
+
+/// A block of values to codes of at most 32 bits.
+struct Converted<'a> {
+    source: &'a dyn Source,
+    conversion: &'a Conversion,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    into: &'a mut [u32],
+    ld: usize,
+}
+
+impl Work for Converted<'_> {
+    #[inline(always)]
+    fn run<const NATIVE: bool>(self) {
+        let Self { source, conversion, rows, columns, into, ld } = self;
+        let mut from = [0u64; AT_ONCE];
+        for (i, to) in rows.zip(into.chunks_mut(ld.max(1))) {
+            for (block, to) in to[..columns.len()].chunks_mut(AT_ONCE).enumerate() {
+                let from = &mut from[..to.len()];
+                source.read(i, columns.start + block * AT_ONCE, from);
+                match conversion.many {
+                    Some((widening, narrowing)) => {
+                        let mut x = [0f64; AT_ONCE];
+                        let x = &mut x[..to.len()];
+                        widening.all(from, x, |code| code);
+                        each(x, to, |x| narrowing.code(x) as u32);
+                    }
+                    None => each(from, to, |x| conversion.total(x) as u32),
+                }
+            }
+        }
     }
 }
 
@@ -386,7 +423,7 @@ mod tests {
         let codes = (0..1 << 16).map(|i: u64| i << 16 | i.wrapping_mul(0x9E37) & 0xFFFF);
         let signed = specials.into_iter().flat_map(|code| [code, code | 1 << 31]);
         for to in [F16, BF16, TF32, E4M3] {
-            let conversion = Conversion::new(F32, to, Rounding::NearestEven, Overflow::Ieee);
+            let conversion = Conversion::new(F32, to, Rounding::NearestEven, Overflow::Ieee, Isa::Portable);
             for code in signed.clone().chain(codes.clone()) {
                 let slow = to.encode_f64(F32.to_f64(code), Rounding::NearestEven, Overflow::Ieee).unwrap_or(0);
                 assert_eq!(conversion.total(code), slow, "{code:x} to {to}");

@@ -2,8 +2,9 @@
 //! result is written.
 
 use super::builder::{Gemm, filled};
+use super::convert::{Storing, Widening};
 use super::driver::{Addend, Buffers, Product, Side};
-use super::epilogue::{Finish, Scaling, Wide, holds};
+use super::epilogue::{Finish, Scaling, Wide, holds, nan_of};
 use super::explain::{Log, Picked, Tracer};
 use super::kernel::Kernel;
 use super::operand::{Conversion, Matrix, Operand, Source};
@@ -18,6 +19,7 @@ use crate::arch::{ARCHITECTURES, is_amd};
 use crate::error::Error;
 use crate::format::{F32, F64, FormatSpec, Overflow};
 use crate::round::Rounding;
+use crate::simd;
 use crate::special::NanRule;
 use crate::unit::Unit;
 use core::ops::Range;
@@ -40,7 +42,7 @@ pub(super) struct Scales {
 pub(super) fn check_product([m, k]: [usize; 2], [rows, n]: [usize; 2]) -> Result<[usize; 3], Error> {
     if rows != k {
         let found = format!("{rows} x {n}");
-        return Err(Error::shape("B", format!("{k} x N, because A is {m} x {k}"), found));
+        return Err(Error::shape("B", format!("{k} x N (A is {m} x {k})"), found));
     }
     Ok([m, n, k])
 }
@@ -284,6 +286,8 @@ impl<D> Gemm<'_, D> {
         buffers: &mut Buffers<W>,
     ) -> Result<(), Error> {
         let unit = self.unit;
+        let (out, nan) = (job.request.out, vendor_nan(unit));
+        let storing = |to: &FormatSpec| Storing::new::<W>(to, nan_of(to, nan));
         let finish = Finish {
             alpha: scalar::<W>("alpha", self.alpha)?,
             beta: scalar::<W>("beta", self.beta)?,
@@ -291,13 +295,25 @@ impl<D> Gemm<'_, D> {
             scale_a: &self.scale_a,
             scale_b: &self.scale_b,
             bias: self.bias,
-            out: job.request.out,
-            nan: vendor_nan(unit),
+            out,
+            storing: storing(&out),
+            widening: Widening::new::<W>(&out),
             flush: job.schedule.flush,
         };
         let reads_c = finish.beta != W::default() || job.schedule.start == Start::C;
         let scales = self.promotion_scales.map(|[a, b]| (a, b));
-        let shared = Shared { unit, kernel, schedule: job.schedule, finish, reads_c, scales, log: job.request.log };
+        let shared = Shared {
+            unit,
+            kernel,
+            schedule: job.schedule,
+            finish,
+            results: Widening::new::<W>(&unit.d),
+            starting: storing(&unit.c),
+            isa: simd::best(self.isa),
+            reads_c,
+            scales,
+            log: job.request.log,
+        };
         let side = |t: usize, name: &str, spec: FormatSpec| -> Result<Side<'_>, Error> {
             let operand = self.operand(name, job.sources[t], job.request.formats[t], &spec)?;
             Ok(Side { operand, spec, scales: job.scales.as_ref().map(|s| s[t].view()) })
@@ -322,7 +338,7 @@ impl<D> Gemm<'_, D> {
         match from {
             Some(from) if from != *to => {
                 from.check(name)?;
-                let conversion = Conversion::new(from, *to, self.rounding, self.overflow);
+                let conversion = Conversion::new(from, *to, self.rounding, self.overflow, simd::best(self.isa));
                 Operand::converted(name, source, conversion)
             }
             _ => {

@@ -104,8 +104,11 @@ impl Slice {
             }
             None => format!("{}..{end}", self.start),
         };
-        let zeros =
-            if self.pad == 0 { String::new() } else { format!(", {} zeros behind {} of them", self.pad, self.head) };
+        let zeros = match (self.pad, self.rest) {
+            (0, _) => String::new(),
+            (zeros, 0) => format!(", then {zeros} zeros"),
+            (zeros, _) => format!(", with {zeros} zeros behind the first {}", self.head),
+        };
         format!("k = {elements}{zeros}")
     }
 

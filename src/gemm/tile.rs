@@ -1,11 +1,12 @@
 //! One tile of D on its way through K.
 
-use super::epilogue::{Finish, Wide, widen};
+use super::convert::{Storing, Widening, fold_each};
+use super::epilogue::{AT_ONCE, Finish, Wide};
 use super::explain::Log;
 use super::kernel::{Kernel, Panel, exact_step};
 use super::plan::{SplitMode, Start};
 use super::schedule::{Schedule, Slice};
-use crate::format::FormatSpec;
+use crate::simd::{self, Isa, Work};
 use crate::unit::Unit;
 use core::ops::Range;
 use ndarray::ArrayView2;
@@ -38,6 +39,12 @@ pub(crate) struct Shared<'a, W> {
     pub(crate) kernel: &'a dyn Kernel,
     pub(crate) schedule: &'a Schedule,
     pub(crate) finish: Finish<'a, W>,
+    /// How the unit's results become numbers.
+    pub(crate) results: Widening,
+    /// How numbers become a c of the unit.
+    pub(crate) starting: Storing,
+    /// The set that what happens outside the unit is compiled for.
+    pub(crate) isa: Isa,
     /// Whether C is read: beta is not zero, or the plan starts there.
     pub(crate) reads_c: bool,
     /// Promotion scales of A and B.
@@ -80,16 +87,21 @@ impl<W: Wide> Shared<'_, W> {
     }
 
     /// Says what happened.
+    #[inline]
     fn say(&self, text: impl FnOnce() -> String) {
         if let Some(log) = self.log {
             log.line(format_args!("{}", text()));
         }
     }
+}
 
-    fn d_spec(&self, chunk: &Chunk) -> &FormatSpec {
-        // Before the first step a state is what the unit takes, after it what the unit gives.
-        if chunk.slice.len() == 0 { &self.unit.c } else { &self.unit.d }
-    }
+/// Some elements of a row, side by side.
+struct Run {
+    /// Where they are in a tile's buffers.
+    at: Range<usize>,
+    /// Their row of D, and the first one's column.
+    i: usize,
+    j: usize,
 }
 
 impl<W: Wide> Tile<W> {
@@ -110,10 +122,17 @@ impl<W: Wide> Tile<W> {
         }
     }
 
-    /// Elements with their place in the buffers and in D.
-    fn places(&self) -> impl Iterator<Item = (usize, usize, usize)> + use<W> {
+    /// All elements, in runs of at most [`AT_ONCE`].
+    #[inline(always)]
+    fn runs(&self) -> impl Iterator<Item = Run> + use<W> {
         let (rows, columns) = (self.rows.clone(), self.columns.clone());
-        rows.flat_map(move |i| columns.clone().map(move |j| (i, j))).enumerate().map(|(at, (i, j))| (at, i, j))
+        rows.enumerate().flat_map(move |(n, i)| {
+            let columns = columns.clone();
+            columns.clone().step_by(AT_ONCE).map(move |j| {
+                let from = n * columns.len() + j - columns.start;
+                Run { at: from..from + AT_ONCE.min(columns.end - j), i, j }
+            })
+        })
     }
 
     /// Runs a chunk of K, with all that the plan says happens on the way.
@@ -140,14 +159,15 @@ impl<W: Wide> Tile<W> {
             format!("== piece {piece} of {pieces}: {}, from {from}", slice.words())
         });
         if shared.schedule.start == Start::C {
-            let spec = &shared.unit.c;
-            let from_c = Finish { out: *spec, ..*finish };
-            self.acc.iter_mut().zip(&self.c).for_each(|(acc, &c)| *acc = W::lane(from_c.store(c)));
+            shared.starting.all(&self.c, &mut self.acc);
         } else if chunk.piece == 0 && shared.schedule.mode == SplitMode::Atomic {
             // Memory starts at RNE(beta C), or at +0 with C never read.
-            let zero = finish.beta == W::default();
-            let start = |c: W| if zero { W::default() } else { finish.through_d(finish.beta.mul(c)) };
-            self.c.iter_mut().for_each(|c| *c = start(*c));
+            if finish.beta == W::default() {
+                self.c.fill(W::default());
+            } else {
+                self.c.iter_mut().for_each(|c| *c = finish.beta.mul(*c));
+                finish.through_d(&mut self.c);
+            }
             shared.say(|| format!("== memory starts at RNE(beta C) = {:?}", self.c[0]));
         }
     }
@@ -164,102 +184,159 @@ impl<W: Wide> Tile<W> {
             shared.kernel.run(a, b, steps, W::lanes(&mut self.acc), &exact);
             let complete = to - run == interval || to == chunk.slice.len();
             if complete && shared.schedule.promotion.is_some() {
-                self.promote(&chunk.slice, run..to, shared);
+                simd::on(shared.isa, Promote { tile: self, slice: &chunk.slice, run: run..to, shared });
             }
             from = to;
         }
     }
 
-    /// Adds the accumulators to the masters and starts them again.
-    fn promote(&mut self, slice: &Slice, run: Range<usize>, shared: &Shared<'_, W>) {
-        let d = shared.unit.d;
+    /// Takes a finished piece into the sum; the last one makes D.
+    fn end_piece(&mut self, chunk: &Chunk, shared: &Shared<'_, W>) {
+        let finish = &shared.finish;
+        let single = chunk.pieces == 1 && shared.schedule.mode != SplitMode::Atomic;
+        let starts_at_c = shared.schedule.start == Start::C;
+        // Before the first step a state is what the unit takes, after it what the unit gives.
+        let spec = if chunk.slice.len() == 0 { &shared.unit.c } else { &shared.unit.d };
+        let untouched = single
+            && shared.schedule.promotion.is_none()
+            && *spec == finish.out
+            && (starts_at_c || finish.is_identity());
+        if !untouched {
+            let results = if chunk.slice.len() == 0 { Widening::new::<W>(spec) } else { shared.results };
+            simd::on(shared.isa, EndPiece { tile: self, chunk, shared, results });
+        }
+    }
+}
+
+/// Adds the accumulators to the masters and starts them again.
+struct Promote<'t, 'a, W: Wide> {
+    tile: &'t mut Tile<W>,
+    slice: &'t Slice,
+    /// Positions since the last time.
+    run: Range<usize>,
+    shared: &'t Shared<'a, W>,
+}
+
+impl<W: Wide> Work for Promote<'_, '_, W> {
+    #[inline(always)]
+    fn run<const NATIVE: bool>(self) {
+        let Self { tile, slice, run, shared } = self;
         let scales = shared.schedule.scales.zip(shared.scales.as_ref());
         // The schedule was found to have one scale for each run.
         let block = scales.and_then(|(s, _)| slice.block_of(run.start, run.end, s.k).ok().flatten());
-        for (at, i, j) in self.places() {
-            let acc: W = widen(&d, W::code(self.acc[at]));
-            let master = self.master[at];
-            self.master[at] = match scales {
-                None => master.add(acc),
+        for Run { at, i, j } in tile.runs() {
+            let (mut acc, mut by) = ([W::default(); AT_ONCE], [W::from_f64(1.0); AT_ONCE]);
+            let (acc, by) = (&mut acc[..at.len()], &mut by[..at.len()]);
+            shared.results.all(&tile.acc[at.clone()], acc, W::code);
+            let master = &mut tile.master[at];
+            let before = master[0];
+            match scales {
+                None => fold_each(acc, master, |master, acc| master.add(acc)),
                 Some((widths, (a, b))) => {
-                    let scale = block.map_or(W::from_f64(1.0), |g| {
-                        let factor = |x: f32| W::from_f64(x.into());
-                        factor(a[[i / widths.rows, g]]).mul(factor(b[[g, j / widths.columns]]))
-                    });
-                    shared.say(|| format!("== scale of A times scale of B, in f32: {scale:?}"));
-                    scale.fma(acc, master)
+                    if let Some(g) = block {
+                        let of_a = W::from_f64(a[[i / widths.rows, g]].into());
+                        let mut from = 0;
+                        while from < by.len() {
+                            // Columns that share a scale of B.
+                            let column = j + from;
+                            let to = by.len().min(from.saturating_add(widths.columns - column % widths.columns));
+                            by[from..to].fill(of_a.mul(W::from_f64(b[[g, column / widths.columns]].into())));
+                            from = to;
+                        }
+                    }
+                    shared.say(|| format!("== scale of A times scale of B, in f32: {:?}", by[0]));
+                    for ((master, &acc), &by) in master.iter_mut().zip(&*acc).zip(&*by) {
+                        *master = by.fma(acc, *master);
+                    }
                 }
-            };
+            }
             shared.say(|| {
                 let how = if scales.is_some() { "fma(scale, acc, master)" } else { "acc + master" };
-                let now = self.master[at];
-                format!("== promotion behind position {}: {how} with acc {acc:?}, master {master:?} = {now:?}", run.end)
+                let (acc, now) = (acc[0], master[0]);
+                format!("== promotion behind position {}: {how} with acc {acc:?}, master {before:?} = {now:?}", run.end)
             });
         }
-        self.acc.fill(W::lane(0));
+        tile.acc.fill(W::lane(0));
     }
+}
 
-    /// Takes a finished piece into the sum; the last one makes D.
-    fn end_piece(&mut self, chunk: &Chunk, shared: &Shared<'_, W>) {
-        let (finish, spec) = (&shared.finish, *shared.d_spec(chunk));
-        let promoted = shared.schedule.promotion.is_some();
+/// Takes a finished piece into the sum; the last one makes D.
+struct EndPiece<'t, 'a, W: Wide> {
+    tile: &'t mut Tile<W>,
+    chunk: &'t Chunk,
+    shared: &'t Shared<'a, W>,
+    /// How the piece's accumulators become numbers.
+    results: Widening,
+}
+
+impl<W: Wide> Work for EndPiece<'_, '_, W> {
+    #[inline(always)]
+    fn run<const NATIVE: bool>(self) {
+        let Self { tile, chunk, shared, results } = self;
+        let (finish, schedule) = (&shared.finish, shared.schedule);
         let last = chunk.piece + 1 == chunk.pieces;
-        let single = chunk.pieces == 1 && shared.schedule.mode != SplitMode::Atomic;
-        let starts_at_c = shared.schedule.start == Start::C;
-        let untouched = single && !promoted && spec == finish.out && (starts_at_c || finish.is_identity());
-        if untouched {
-            return;
-        }
-        for (at, i, j) in self.places() {
-            let acc: W = if promoted { self.master[at] } else { widen(&spec, W::code(self.acc[at])) };
-            if starts_at_c {
-                self.acc[at] = W::lane(finish.store(acc));
-                continue;
+        for run in tile.runs() {
+            let at = run.at.clone();
+            let mut x = [W::default(); AT_ONCE];
+            let x = &mut x[..at.len()];
+            if schedule.promotion.is_some() {
+                x.copy_from_slice(&tile.master[at.clone()]);
+            } else {
+                results.all(&tile.acc[at.clone()], x, W::code);
             }
-            if let Some(x) = self.fold(at, [i, j], acc, chunk, shared) {
-                let code = finish.store(x);
-                shared.say(|| format!("== D: {x:?} to {}, {code:#x}", finish.out));
-                self.acc[at] = W::lane(code);
+            if schedule.start == Start::C || tile.fold(&run, x, chunk, shared) {
+                finish.storing.all(x, &mut tile.acc[at.clone()]);
+                shared.say(|| format!("== D: {:?} to {}, {:#x}", x[0], finish.out, W::code(tile.acc[at.start])));
             } else if last {
-                self.acc[at] = W::lane(finish.store(self.c[at]));
+                finish.storing.all(&tile.c[at.clone()], &mut tile.acc[at]);
             }
         }
     }
+}
 
-    /// One element's share of a finished piece: `Some` for a value that is ready to be stored.
-    fn fold(&mut self, at: usize, [i, j]: [usize; 2], acc: W, chunk: &Chunk, shared: &Shared<'_, W>) -> Option<W> {
-        let finish = &shared.finish;
+impl<W: Wide> Tile<W> {
+    /// Some elements' share of a finished piece: whether they are ready to be stored.
+    #[inline(always)]
+    fn fold(&mut self, Run { at, i, j }: &Run, x: &mut [W], chunk: &Chunk, shared: &Shared<'_, W>) -> bool {
+        let (finish, at, i, j) = (&shared.finish, at.clone(), *i, *j);
         let (first, last) = (chunk.piece == 0, chunk.piece + 1 == chunk.pieces);
+        let c = self.c.get_mut(at.clone()).unwrap_or_default();
+        let unscaled = x[0];
         if shared.sums(chunk.pieces) {
+            let sum = &mut self.sum[at];
+            let before = sum[0];
             // Split-K starts its sum at +0; stream-K's starts as the first piece.
-            let before = if first && shared.schedule.workers.is_some() { None } else { Some(self.sum[at]) };
-            self.sum[at] = before.map_or(acc, |x| x.add(acc));
-            let sum = self.sum[at];
-            shared.say(|| match before {
-                Some(before) => format!("== sum of pieces: {before:?} + {acc:?} = {sum:?}"),
-                None => format!("== sum of pieces: {acc:?}"),
+            let starts = first && shared.schedule.workers.is_some();
+            if !starts {
+                fold_each(sum, x, |x, sum| sum.add(x));
+            }
+            sum.copy_from_slice(x);
+            shared.say(|| match starts {
+                false => format!("== sum of pieces: {before:?} + {unscaled:?} = {:?}", x[0]),
+                true => format!("== sum of pieces: {unscaled:?}"),
             });
-            return last.then(|| {
-                shared.say(|| finish.words([i, j], sum, finish.beta, self.c.get(at).copied()));
-                finish.combine(j, finish.scaled(i, j, sum), finish.beta, || self.c[at])
-            });
+            if last {
+                shared.say(|| finish.words([i, j], x[0], finish.beta, c.first().copied()));
+                finish.scale(i, j, x);
+                finish.combine(j, x, finish.beta, c);
+            }
+            return last;
         }
-        let unscaled = acc;
-        let acc = finish.scaled(i, j, acc);
+        finish.scale(i, j, x);
         if shared.schedule.mode == SplitMode::Atomic {
-            let before = self.c[at];
-            self.c[at] = finish.atomic(before, acc);
-            shared.say(|| format!("== atomic: {before:?} + RNE(alpha {acc:?}) = {:?}", self.c[at]));
-            return None;
+            let (before, scaled) = (c[0], x[0]);
+            finish.atomic(c, x);
+            shared.say(|| format!("== atomic: {before:?} + RNE(alpha {scaled:?}) = {:?}", c[0]));
+            return false;
         }
         let beta = if first { finish.beta } else { W::from_f64(1.0) };
-        shared.say(|| finish.words([i, j], unscaled, beta, self.c.get(at).copied()));
-        let x = finish.combine(j, acc, beta, || self.c[at]);
-        if last {
-            return Some(x);
+        shared.say(|| finish.words([i, j], unscaled, beta, c.first().copied()));
+        finish.combine(j, x, beta, c);
+        if !last {
+            finish.through_d(x);
+            c.copy_from_slice(x);
+            shared.say(|| format!("== serial split: D becomes {:?}", c[0]));
         }
-        self.c[at] = finish.through_d(x);
-        shared.say(|| format!("== serial split: D becomes {:?}", self.c[at]));
-        None
+        last
     }
 }

@@ -45,6 +45,7 @@ mod wide;
 mod without_fma;
 
 pub(crate) use values::{Columns, NR, Short};
+pub(crate) use wide::{Work, on};
 
 use crate::gemm::kernel::{Kernel, Reference};
 use crate::unit::Unit;
@@ -301,6 +302,11 @@ const ARRAYS: &[Select] = &[
 fn sets(best: Option<Isa>) -> impl Iterator<Item = Isa> {
     let allowed = move |isa: &Isa| best.is_none_or(|b| b <= *isa) && isa.is_available() && *isa != Isa::Reference;
     Isa::ALL.iter().copied().filter(allowed)
+}
+
+/// The best set at hand, for what is no kernel.
+pub(crate) fn best(force: Option<Isa>) -> Isa {
+    sets(force.or_else(environment)).next().unwrap_or(Isa::Portable)
 }
 
 /// The first kernel that is exact for a unit on the best set at hand.

@@ -8,13 +8,13 @@ use super::Isa;
 use super::{Avx2, Avx512};
 
 /// Work whose body is compiled for each instruction set: `run` and all it calls are `inline(always)`.
-pub(super) trait Work {
+pub(crate) trait Work {
     /// `NATIVE`: rounding to integers is one instruction.
     fn run<const NATIVE: bool>(self);
 }
 
 /// Runs on a set; what is not there runs as portable code.
-pub(super) fn on(isa: Isa, work: impl Work) {
+pub(crate) fn on(isa: Isa, work: impl Work) {
     #[cfg(target_arch = "x86_64")]
     {
         if let Some(token) = Avx512::new(isa) {

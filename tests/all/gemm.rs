@@ -9,6 +9,7 @@ use gemmulate::Error;
 use gemmulate::format::{FormatSpec, format_named};
 use gemmulate::gemm::{AnyMatrix, Codes, CodesMut, ScaleBlocks, Scaling, Workspace};
 use gemmulate::prelude::*;
+use gemmulate::simd::Isa;
 use gemmulate::view::{View, ViewMut};
 use ndarray::Array2;
 
@@ -199,8 +200,11 @@ fn random_promotion_scales(
 ) -> Option<[Array2<f32>; 2]> {
     let interval = o.promotion.as_ref()?.interval;
     if plan.scale_widths().is_none() && rng.one_in(2) {
-        let blocks =
-            ScaleBlocks { rows: 1 + rng.below(3), k: interval * (1 + rng.below(2)), columns: 1 + rng.below(3) };
+        let blocks = ScaleBlocks {
+            rows: 1 + rng.below(3),
+            k: interval * (1 + rng.below(2)),
+            columns: rng.pick(&[1, 2, 3, 100, usize::MAX]),
+        };
         *plan = plan.clone().promote(interval).scale_blocks(Some(blocks));
     }
     let ScaleBlocks { rows, k: width, columns } = plan.scale_widths()?;
@@ -264,8 +268,10 @@ fn found(rng: &mut Rng, case: &Case, threads: usize) -> Result<Vec<u64>, Error> 
     let desc = names::describe(&case.unit.name).unwrap();
     let blocks = k.div_ceil(desc.block.max(1));
     let c = AnyMatrix::Typed(Codes::U64(view(&c, [m, n])), *c_spec);
-    let mut gemm =
-        Gemm::on(&case.unit).plan(case.plan.clone()).alpha(o.alpha).beta(o.beta).output(*out).threads(threads);
+    // What happens outside the unit is compiled for each set.
+    let sets: Vec<Isa> = Isa::ALL.iter().copied().filter(|isa| isa.is_available()).collect();
+    let mut gemm = Gemm::on(&case.unit).plan(case.plan.clone()).isa(rng.pick(&sets));
+    gemm = gemm.alpha(o.alpha).beta(o.beta).output(*out).threads(threads);
     if o.beta != 0.0 {
         gemm = gemm.c(&c);
     }

@@ -1,0 +1,322 @@
+//! Numbers to codes and back, without a branch: for loops over many.
+//!
+//! [`FormatSpec::encode_f64`] and [`FormatSpec::to_f64`] say what comes of them. By way of f64, which holds the numbers of
+//! every format; so one rounding is all.
+
+use super::epilogue::Wide;
+use crate::format::{FormatSpec, Overflow, Specials};
+use crate::round::Rounding;
+use crate::special::NanRule;
+
+/// f64's fraction bits.
+const FRACTION: u32 = 52;
+/// f64's bias.
+const BIAS: i64 = 1023;
+/// f64's code without its sign.
+const MAGNITUDE: i64 = i64::MAX;
+/// f64's infinity.
+const INFINITY: i64 = 0x7FF << FRACTION;
+
+/// `2^e`, of a normal number.
+const fn power(e: i64) -> f64 {
+    f64::from_bits(((e + BIAS) as u64) << FRACTION)
+}
+
+/// Numbers to codes of a format, to nearest even. Signs of zeros and infinities stay, where the format has them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Narrowing {
+    /// Fraction bits of f64 that the format lacks, at least one.
+    cut: u32,
+    /// What f64's exponent field is too large by, at the place of the format's.
+    rebias: i64,
+    /// The smallest normal number, as f64's code; below it, this added rounds to a whole number of the format's last places.
+    normal: i64,
+    rounder: f64,
+    /// The largest finite magnitude.
+    largest: i64,
+    sign: i64,
+    /// The sign of zeros and of what rounds to them.
+    zero_sign: i64,
+    /// The code of larger magnitudes, and their sign.
+    over: i64,
+    over_sign: i64,
+    nan: i64,
+    /// Bits below the fraction.
+    ignored: u32,
+}
+
+impl Narrowing {
+    /// For a format, if it is of the usual kind: signed, with subnormal numbers, of fewer fraction bits than f64. Where it
+    /// has neither infinities nor NaN, too large numbers become its largest.
+    pub(crate) fn new(to: &FormatSpec, overflow: Overflow, nan: u64) -> Option<Self> {
+        let (fraction, lowest) = (to.fraction_bits, to.emin());
+        let rounder = i64::from(lowest) - i64::from(fraction) + i64::from(FRACTION);
+        let usual = to.problem().is_none() && to.signed && to.subnormals && (1..FRACTION).contains(&fraction);
+        if !usual || lowest < -1022 || rounder > BIAS {
+            return None;
+        }
+        let cut = FRACTION - fraction;
+        let sign = 1i64 << (to.exponent_bits + fraction);
+        let largest = to.max_code(false);
+        let special = if overflow == Overflow::Saturate { None } else { to.infinity_code(false) };
+        let over_nan = if overflow == Overflow::Saturate { None } else { to.nan_code(NanRule::Quiet) };
+        let signed_over = special.is_some() || over_nan.is_none();
+        Some(Self {
+            cut,
+            rebias: (BIAS - i64::from(to.bias)) << fraction,
+            normal: power(lowest.into()).to_bits() as i64,
+            rounder: power(rounder),
+            largest: (largest >> to.ignored_low_bits) as i64,
+            sign,
+            zero_sign: if to.has_negative_zero() { sign } else { 0 },
+            over: special.or(over_nan).unwrap_or(largest) as i64,
+            over_sign: if signed_over { sign << to.ignored_low_bits } else { 0 },
+            nan: nan as i64,
+            ignored: to.ignored_low_bits,
+        })
+    }
+
+    /// The code of a number.
+    #[inline(always)]
+    pub(crate) fn code(self, x: f64) -> u64 {
+        let bits = x.to_bits() as i64;
+        // All ones where it is negative.
+        let (magnitude, negative) = (bits & MAGNITUDE, bits >> 63);
+        // Half of the last place, less one bit where the place is even: a carry moves into the exponent as it should. (What
+        // a NaN makes here is not used.)
+        let moved = |x: i64| (x as u64 >> self.cut) as i64;
+        let odd = moved(magnitude) & 1;
+        let normal = moved(magnitude.wrapping_add((1 << (self.cut - 1)) - 1 + odd)) - self.rebias;
+        let small = f64::from_bits(magnitude as u64) + self.rounder;
+        let small = (small.to_bits() as i64).wrapping_sub(self.rounder.to_bits() as i64);
+        let rounded = if magnitude < self.normal { small } else { normal };
+        let sign = if rounded == 0 { self.zero_sign } else { self.sign };
+        let code = (rounded | negative & sign) << self.ignored;
+        let code = if rounded > self.largest { self.over | negative & self.over_sign } else { code };
+        (if magnitude > INFINITY { self.nan } else { code }) as u64
+    }
+}
+
+/// Codes to the numbers that they stand for, NaN to some NaN.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fields {
+    ignored: u32,
+    mask: i64,
+    /// How far fields move up to where f64 has them.
+    up: u32,
+    /// What makes numbers of them.
+    scale: f64,
+    /// From here on, moved up: infinities and NaN.
+    special: i64,
+    /// How far the sign moves up.
+    sign_up: u32,
+}
+
+impl Fields {
+    /// For a format, if it is signed, with IEEE's special values, and narrower than f64.
+    fn new(from: &FormatSpec) -> Option<Self> {
+        let (fraction, exponent) = (from.fraction_bits, from.exponent_bits);
+        let scale = BIAS - i64::from(from.bias);
+        let usual = from.problem().is_none() && from.signed && from.specials == Specials::Ieee && from.subnormals;
+        if !usual || exponent > 10 || fraction > FRACTION || !(-1022..=BIAS).contains(&scale) {
+            return None;
+        }
+        let up = FRACTION - fraction;
+        Some(Self {
+            ignored: from.ignored_low_bits,
+            mask: (1 << (exponent + fraction)) - 1,
+            up,
+            scale: power(scale),
+            special: ((1 << exponent) - 1) << FRACTION,
+            sign_up: 63 - exponent - fraction,
+        })
+    }
+
+    #[inline(always)]
+    fn number(self, code: u64) -> f64 {
+        let code = (code >> self.ignored) as i64;
+        let moved = (code & self.mask) << self.up;
+        let number = (f64::from_bits(moved as u64) * self.scale).to_bits() as i64;
+        let number = if moved >= self.special { moved | INFINITY } else { number };
+        f64::from_bits((number | code << self.sign_up & i64::MIN) as u64)
+    }
+}
+
+/// `f` of each. (A loop: what `for_each` calls may be compiled apart, without the caller's instructions.)
+#[inline(always)]
+pub(crate) fn each<A: Copy, B>(from: &[A], to: &mut [B], f: impl Fn(A) -> B) {
+    for (to, &x) in to.iter_mut().zip(from) {
+        *to = f(x);
+    }
+}
+
+/// The same, of what is there already as well.
+#[inline(always)]
+pub(crate) fn fold_each<A: Copy, B: Copy>(from: &[A], to: &mut [B], f: impl Fn(B, A) -> B) {
+    for (to, &x) in to.iter_mut().zip(from) {
+        *to = f(*to, x);
+    }
+}
+
+/// How codes of a format become numbers: exactly, for a format within `W`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Widening {
+    /// They are `W`'s own.
+    Own,
+    /// Without a branch.
+    Fields(Fields),
+    /// One by one.
+    Any(FormatSpec),
+}
+
+impl Widening {
+    pub(crate) fn new<W: Wide>(from: &FormatSpec) -> Self {
+        if *from == W::SPEC {
+            return Self::Own;
+        }
+        Fields::new(from).map_or(Self::Any(*from), Self::Fields)
+    }
+
+    /// The numbers of codes.
+    #[inline(always)]
+    pub(crate) fn all<W: Wide, C: Copy>(&self, codes: &[C], to: &mut [W], code: impl Fn(C) -> u64) {
+        match *self {
+            Self::Own => each(codes, to, |c| W::from_code(code(c))),
+            Self::Fields(fields) => each(codes, to, |c| W::from_f64(fields.number(code(c)))),
+            Self::Any(spec) => each(codes, to, |c| W::from_f64(spec.to_f64(code(c)))),
+        }
+    }
+}
+
+/// How numbers become D: to nearest even, beyond the largest number infinite where the format has that, NaN the vendor's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Storing {
+    /// They are `W`'s own, with this code of NaN.
+    Own(u64),
+    /// Without a branch.
+    Narrow(Narrowing),
+    /// One by one.
+    Any(FormatSpec, u64),
+}
+
+impl Storing {
+    /// In a format, with the vendor's NaN where it has one.
+    pub(crate) fn new<W: Wide>(to: &FormatSpec, nan: NanRule) -> Self {
+        let nan = to.nan_code(nan).unwrap_or_else(|| to.max_code(false));
+        if *to == W::SPEC {
+            return Self::Own(nan);
+        }
+        Narrowing::new(to, Overflow::Ieee, nan).map_or(Self::Any(*to, nan), Self::Narrow)
+    }
+
+    /// The codes of numbers.
+    #[inline(always)]
+    pub(crate) fn all<W: Wide>(&self, from: &[W], to: &mut [W::Lane]) {
+        match *self {
+            Self::Own(nan) => each(from, to, |x| if x == x { W::lane(x.bits()) } else { W::lane(nan) }),
+            Self::Narrow(narrowing) => each(from, to, |x| W::lane(narrowing.code(x.to_f64()))),
+            Self::Any(spec, nan) => each(from, to, |x| {
+                let x = x.to_f64();
+                let code = spec.encode_f64(x, Rounding::NearestEven, Overflow::Ieee);
+                let code = code.unwrap_or_else(|_| spec.max_code(x.is_sign_negative()));
+                W::lane(if x.is_nan() { nan } else { code })
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{ALL_FORMATS, BF16, E4M3, E5M2, F16, F32, F64, TF32};
+    use crate::random::Random;
+
+    /// Formats of one's own, of all kinds that are taken.
+    fn own() -> impl Iterator<Item = FormatSpec> {
+        [
+            FormatSpec { name: "high", bias: 3, ..F16 },
+            FormatSpec { name: "low", bias: 140, ..BF16 },
+            FormatSpec { name: "e5m2fn", specials: Specials::NanAllOnes, ..E5M2 },
+            FormatSpec { name: "all finite", specials: Specials::None, ..E4M3 },
+            FormatSpec {
+                name: "one bit",
+                fraction_bits: 1,
+                exponent_bits: 6,
+                bias: 31,
+                specials: Specials::Ieee,
+                ..E4M3
+            },
+            FormatSpec { name: "f64's exponents", exponent_bits: 11, bias: 1023, ignored_low_bits: 12, ..F32 },
+        ]
+        .into_iter()
+    }
+
+    /// Each code, what is in the middle of two, and what is next to that; and beyond the largest.
+    fn numbers(spec: &FormatSpec) -> Vec<f64> {
+        let (mut numbers, mut random) = (
+            vec![0.0, 5e-324, 1e-310, f64::MIN_POSITIVE, 1e300, f64::INFINITY, f64::NAN, f64::from_bits(u64::MAX)],
+            Random::new(9),
+        );
+        let used = spec.signed as u32 + spec.exponent_bits + spec.fraction_bits;
+        let codes: Vec<u64> = if used <= 16 {
+            (0..1 << used).collect()
+        } else {
+            let edges = [spec.max_code(false) >> spec.ignored_low_bits, 1 << spec.fraction_bits, 0];
+            let near = edges.into_iter().flat_map(|x| x.saturating_sub(40)..x + 40);
+            near.chain((0..20_000).map(|_| random.next() & ((1 << used) - 1))).collect()
+        };
+        for code in codes {
+            let x = spec.to_f64(code << spec.ignored_low_bits);
+            let next = spec.to_f64((code + 1) << spec.ignored_low_bits);
+            let middle = x / 2.0 + next / 2.0;
+            numbers.extend([x, x.next_up(), x.next_down(), middle, middle.next_up(), middle.next_down()]);
+        }
+        numbers.iter().flat_map(|&x| [x, -x]).collect()
+    }
+
+    #[test]
+    fn many_numbers_become_the_codes_that_one_does() {
+        let (mut taken, mut left) = (0, 0);
+        for spec in ALL_FORMATS.iter().copied().chain(own()) {
+            for overflow in [Overflow::Ieee, Overflow::Saturate] {
+                let nan = spec.nan_code(NanRule::Quiet).unwrap_or(0);
+                let Some(narrowing) = Narrowing::new(&spec, overflow, nan) else {
+                    left += 1;
+                    continue;
+                };
+                taken += 1;
+                for x in numbers(&spec) {
+                    let want = spec.encode_f64(x, Rounding::NearestEven, overflow);
+                    let want = want.unwrap_or(if x.is_nan() { 0 } else { spec.max_code(x < 0.0) });
+                    assert_eq!(narrowing.code(x), want, "{x:e} to {spec} {overflow:?}");
+                }
+            }
+        }
+        assert!(taken > 20 && left > 0, "{taken} {left}");
+    }
+
+    #[test]
+    fn many_codes_become_the_numbers_that_one_does() {
+        let (mut taken, mut random) = (0, Random::new(4));
+        for spec in ALL_FORMATS.iter().copied().chain(own()) {
+            let Some(fields) = Fields::new(&spec) else { continue };
+            taken += 1;
+            let codes = 1u64 << spec.storage_bits.min(16);
+            for code in (0..codes).map(|i| {
+                if spec.storage_bits <= 16 { i } else { random.next() & spec.code_mask() | i << 20 & spec.code_mask() }
+            }) {
+                let (got, want) = (fields.number(code), spec.to_f64(code));
+                assert!(
+                    got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(),
+                    "{code:x} of {spec}: {got:e}, {want:e}"
+                );
+            }
+        }
+        assert!(taken > 5, "{taken}");
+        assert!(
+            matches!(Widening::new::<f32>(&F32), Widening::Own) && matches!(Widening::new::<f64>(&F64), Widening::Own)
+        );
+        assert!(matches!(Widening::new::<f32>(&TF32), Widening::Fields(_)));
+        assert!(matches!(Storing::new::<f64>(&F32, NanRule::Quiet), Storing::Narrow(_)));
+    }
+}
