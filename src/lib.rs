@@ -73,6 +73,7 @@ pub mod instr;
 pub mod mma;
 pub mod num;
 pub mod probe;
+mod process;
 mod random;
 pub mod round;
 pub mod simd;

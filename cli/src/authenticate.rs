@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         out.flush()?;
         return Ok(true);
     }
-    let width = tests.iter().map(|t| t.property.chars().count()).max().unwrap_or(0);
+    let width = tests.iter().map(|t| t.property.chars().count()).max().unwrap_or(0).min(60);
     for unit in &args.units {
         writeln!(out, "{unit}")?;
         for result in authenticate(&tests, std::slice::from_ref(unit))? {

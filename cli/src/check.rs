@@ -77,13 +77,17 @@ pub(crate) fn run(args: &Args) -> Outcome {
             "there are no lines to compare: is this the output of a program that failed?".into(),
         ));
     }
-    if outcome.is_ok() && args.json {
-        writeln!(out, "{:#}", json!({ "passed": all.passed, "failed": all.failed, "files": all.files }))?;
-    } else if outcome.is_ok() {
-        writeln!(out, "{} passed, {} failed", all.passed, all.failed)?;
-    }
-    out.flush()?;
-    outcome.map(|()| all.failed == 0)
+    let told = outcome.and_then(|()| {
+        if args.json {
+            writeln!(out, "{:#}", json!({ "passed": all.passed, "failed": all.failed, "files": all.files }))?;
+        } else {
+            writeln!(out, "{} passed, {} failed", all.passed, all.failed)?;
+        }
+        Ok(())
+    });
+    // What was found before an error is told, too.
+    let told = told.and(out.flush().map_err(Into::into));
+    io::verdict(told, all.failed == 0)
 }
 
 /// Of a word that is no folder and names no unit.
@@ -110,13 +114,13 @@ fn check(unit: &Unit, file: &Path, args: &Args, tally: &mut Tally, out: &mut imp
             tally.passed += 1;
             continue;
         }
-        if tally.failed < args.show && args.json {
+        tally.failed += 1;
+        if tally.failed <= args.show && args.json {
             let (line, vector, d) = (lines.number(), vector.to_string(), format!("{d:x}"));
             tally.differing.push(json!({ "line": line, "vector": vector, "d": d }));
-        } else if tally.failed < args.show {
+        } else if tally.failed <= args.show {
             writeln!(out, "{place}: {unit}\n{}", draw(unit, &vector)?)?;
         }
-        tally.failed += 1;
     }
 }
 

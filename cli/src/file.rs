@@ -31,6 +31,8 @@ pub(crate) struct Target {
     path: PathBuf,
     /// A device or a pipe, which cannot be replaced.
     special: bool,
+    /// Standard output, wherever that goes: a file behind it is not replaced, for others may be writing to it.
+    stdout: bool,
 }
 
 impl Target {
@@ -39,10 +41,13 @@ impl Target {
         if name == Path::new("-") {
             return Err(message(name, "is no file's name here; /dev/stdout is standard output"));
         }
-        // A link to a pipe (/dev/stdout may be one) leads to no path.
+        if name == Path::new("/dev/stdout") {
+            return Ok(Self { name: name.to_path_buf(), path: name.to_path_buf(), special: true, stdout: true });
+        }
+        // A link to a pipe leads to no path.
         let special = fs::metadata(name).is_ok_and(|found| !found.is_file() && !found.is_dir());
         let path = if special { name.to_path_buf() } else { fs::canonicalize(name).or_else(|_| follow(name))? };
-        let target = Self { name: name.to_path_buf(), path, special };
+        let target = Self { name: name.to_path_buf(), path, special, stdout: false };
         match fs::metadata(&target.path) {
             Ok(found) if found.is_dir() => return Err(message(name, "is a folder; name a file in it")),
             Ok(found) if found.permissions().readonly() => return Err(message(name, "is read-only")),
@@ -82,6 +87,10 @@ impl Target {
     /// Writes the file; whatever fails leaves the old one, if any, as it was.
     pub(crate) fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         let fail = |why| self.fail(&why);
+        if self.stdout {
+            let mut out = crate::io::output();
+            return write(&mut out).and_then(|()| out.flush()).map_err(fail);
+        }
         if self.special {
             let mut out = BufWriter::new(File::options().write(true).open(&self.path).map_err(fail)?);
             return write(&mut out).and_then(|()| out.flush()).map_err(fail);

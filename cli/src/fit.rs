@@ -67,7 +67,11 @@ fn print(found: &Fit, interface: &Interface, out: &mut impl Write) -> Result<(),
         return Ok(());
     }
     if found.mismatches > 0 {
-        writeln!(out, "no model of the library's family gives these bits; of those tried the nearest is")?;
+        let none = match found.out_of_time {
+            true => "no model was found in time",
+            false => "no model of the library's family gives these bits",
+        };
+        writeln!(out, "{none}; of those tried the nearest is")?;
     }
     writeln!(out, "{}", found.model)?;
     writeln!(out, "  {}", interface_in_words(interface))?;

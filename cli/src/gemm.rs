@@ -140,13 +140,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let errors = if args.compare { Some(errors(&product, &args.plan, &d, &format)?) } else { None };
     let report = Report { args, inputs: &inputs, product: &product, d: &d, format, seconds, errors, expected };
-    if args.json {
-        writeln!(out, "{}", report.json())?;
-    } else {
-        report.text(&mut out)?;
-    }
-    out.flush()?;
-    Ok(report.differences().is_none_or(|(count, _)| count == 0))
+    let told = if args.json { writeln!(out, "{}", report.json()).map_err(Into::into) } else { report.text(&mut out) };
+    let told = told.and_then(|()| Ok(out.flush()?));
+    io::verdict(told, report.differences().is_none_or(|(count, _)| count == 0))
 }
 
 /// D's dimensions: a vector has lost one.
@@ -160,7 +156,7 @@ fn file_shape(inputs: &Inputs, product: &Prepared<'_>) -> Vec<usize> {
 /// The D that is expected, found to be of D's shape and type.
 fn expected(path: &Path, format: &FormatSpec, inputs: &Inputs, product: &Prepared<'_>) -> Result<Array, Failure> {
     let vectors = if inputs.a.dimensions == 1 { Vectors::Row } else { Vectors::Column };
-    let (expected, name) = (Array::read(path, vectors)?, path.display());
+    let (expected, name) = (inputs.like_d(Array::read(path, vectors)?), path.display());
     let ([m, n, _], batch) = (product.size, inputs.batch());
     if expected.shape != [m, n] || expected.batch.unwrap_or(1) != batch.unwrap_or(1) {
         let size = |batch: Option<usize>, [m, n]: [usize; 2]| {

@@ -136,15 +136,19 @@ impl Inputs {
         // A vector that goes with D is a row where A is one, else a column.
         let row_of = |vector: bool| if vector { Vectors::Row } else { Vectors::Column };
         let (along_a, along_b) = (row_of(inputs.a.dimensions == 1), row_of(inputs.b.dimensions != 1));
-        inputs.c = args.c.as_deref().map(|c| Array::read(c, along_a)).transpose()?;
-        let scales = |text: &Option<String>, vectors| -> Result<Option<Scales>, Failure> {
+        inputs.c = args.c.as_deref().map(|c| Array::read(c, along_a)).transpose()?.map(|c| inputs.like_d(c));
+        let scales = |name: &str, text: &Option<String>, vectors| -> Result<Option<Scales>, Failure> {
             let Some(text) = text else { return Ok(None) };
-            Ok(Some(match text.parse() {
-                Ok(number) => Scales::Number(number),
+            Ok(Some(match text.parse::<f64>() {
+                // As f32, which the factor is.
+                Ok(x) if !(x as f32).is_finite() || (x != 0.0 && x as f32 == 0.0) => {
+                    return Err(failure(format!("{name} must be a number that f32 holds, not {text}")));
+                }
+                Ok(x) => Scales::Number(x as f32),
                 Err(_) => Scales::File(Array::read(Path::new(text), vectors)?),
             }))
         };
-        inputs.scales = [scales(&args.scale_a, along_a)?, scales(&args.scale_b, along_b)?];
+        inputs.scales = [scales("--scale-a", &args.scale_a, along_a)?, scales("--scale-b", &args.scale_b, along_b)?];
         for (scales, name) in inputs.scales.iter_mut().zip(['a', 'b']) {
             if transposed.contains(name) && !args.swizzled {
                 *scales = scales.take().map(Scales::transposed);
@@ -162,6 +166,16 @@ impl Inputs {
         inputs.threads = args.threads;
         inputs.check_batches()?;
         Ok(inputs)
+    }
+
+    /// An array as D, if it has D's dimensions as they are written: a batch of products with a vector is a matrix.
+    pub(crate) fn like_d(&self, array: Array) -> Array {
+        let [m, n] = [self.a.shape[0], self.b.shape[1]];
+        match self.batch() {
+            Some(batch) if self.a.dimensions == 1 && array.shape == [batch, n] => array.rows_apart(Vectors::Row),
+            Some(batch) if self.b.dimensions == 1 && array.shape == [batch, m] => array.rows_apart(Vectors::Column),
+            _ => array,
+        }
     }
 
     /// Every batch is of one size, or of one matrix for all.

@@ -49,6 +49,14 @@ pub(crate) fn exit(outcome: Outcome) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// What is known, whether or not it could be told: that the reader has gone away does not make it good.
+pub(crate) fn verdict(told: Result<(), Failure>, good: bool) -> Outcome {
+    match told {
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(good),
+        told => told.map(|()| good),
+    }
+}
+
 /// Buffered standard output. Commands flush it themselves, so that errors are seen.
 pub(crate) fn output() -> BufWriter<StdoutLock<'static>> {
     BufWriter::with_capacity(1 << 16, io::stdout().lock())

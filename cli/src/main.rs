@@ -88,8 +88,10 @@ enum Command {
 
 /// The command line, -1 being a number wherever an option takes a value.
 fn parse() -> Cli {
-    let numbers = |command: clap::Command| command.allow_negative_numbers(true);
-    let matches = numbers(Cli::command()).mut_subcommands(numbers).get_matches();
+    fn numbers(command: clap::Command) -> clap::Command {
+        command.allow_negative_numbers(true).mut_subcommands(numbers)
+    }
+    let matches = numbers(Cli::command()).get_matches();
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 

@@ -135,6 +135,19 @@ impl Array {
         Ok(Self { batch, shape, dimensions, strides, data, name: "D".into() })
     }
 
+    /// A matrix as a batch of its rows, each as a row or as a column; anything else is left as it is.
+    pub(crate) fn rows_apart(mut self, vectors: Vectors) -> Self {
+        if self.dimensions == 2 {
+            let ([batch, length], [_, apart, next]) = (self.shape, self.strides);
+            (self.batch, self.dimensions) = (Some(batch), 3);
+            (self.shape, self.strides) = match vectors {
+                Vectors::Row => ([1, length], [apart, 1, next]),
+                Vectors::Column => ([length, 1], [apart, next, 1]),
+            };
+        }
+        self
+    }
+
     /// Rows and columns exchanged; a vector is left as it is.
     pub(crate) fn transposed(mut self) -> Self {
         if self.dimensions > 1 {

@@ -62,7 +62,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let all: Value = units.iter().map(object).collect();
         writeln!(out, "{all:#}")?;
     } else if units.is_empty() {
-        eprintln!("no unit is of that kind (gemmulate units lists all)");
+        // With standard error gone there is nobody left to tell.
+        let _ = writeln!(std::io::stderr(), "no unit is of that kind (gemmulate units lists all)");
     } else {
         writeln!(out, "{}", table(&units))?;
     }

@@ -40,6 +40,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     for recording in recordings(&args.dir)? {
         reports.push(compare(recording, args.show, &mut drawings)?);
     }
+    if reports.iter().all(|r| r.rows == 0) {
+        return Err(Failure::Message(format!("{}: there are no rows to compare", args.dir.display())));
+    }
     let mismatches: usize = reports.iter().map(|r| r.mismatches).sum();
     if args.json {
         writeln!(out, "{}", json(&reports))?;

@@ -342,6 +342,15 @@ fn validate_finds_what_differs() {
     write("c_V100_fp32.txt", "");
     let run = gemmulate(&["validate", &root.to_string_lossy()], b"");
     assert!(run.err.contains("expected 1 rows") && run.code == 2, "{}", run.err);
+    // Nothing was compared, so nothing is well.
+    for name in ["a_V100_fp16.txt", "b_V100_fp16.txt", "d_V100_fp32.txt", "d_V100_fp16.txt"] {
+        write(name, "");
+    }
+    let run = gemmulate(&["validate", &root.to_string_lossy()], b"");
+    assert!(run.err.contains("no rows to compare") && run.code == 2, "{}", run.err);
+    write("a_V100_fp16.txt", &"0".repeat(2 << 20));
+    let run = gemmulate(&["validate", &root.to_string_lossy()], b"");
+    assert!(run.err.contains("a_V100_fp16.txt:1: expected a line of fewer than") && run.code == 2, "{}", run.err);
     std::fs::remove_dir_all(root).unwrap();
 }
 
@@ -378,6 +387,47 @@ fn authenticate_says_what_conclusions_are_worth() {
     assert!(wrong.clone().any(|x| x["conclusion"] == "out=rz|rd" && x["why"] == "out=rne"), "{}", run.out);
     let run = gemmulate(&["authenticate", "/no/such/file", units[0]], b"");
     assert!(run.err.contains("/no/such/file") && run.code == 2, "{}", run.err);
+    let test = tempfile::NamedTempFile::new().unwrap();
+    let file = test.path().to_str().unwrap();
+    std::fs::write(file, format!("{}\t1 x 1\t0\t1 => F>=1\n", "x".repeat(70_000))).unwrap();
+    let run = gemmulate(&["authenticate", file, units[0]], b"");
+    assert_eq!((run.err.as_str(), run.code), ("", 0));
+    // Beyond f64 is no number, and no infinity.
+    for number in ["1e400", "-1e-400"] {
+        std::fs::write(file, format!("x\t{number} x 1\t0\tinf => F>=1\n")).unwrap();
+        let run = gemmulate(&["authenticate", file, units[0]], b"");
+        assert!(run.err.contains(number) && run.code == 2, "{}{}", run.out, run.err);
+    }
+    std::fs::write(file, "x\tinf x 1\t0e9\tinf => F>=1\n").unwrap();
+    assert_eq!(gemmulate(&["authenticate", file, units[0]], b"").code, 0);
+}
+
+/// K of which questions about all pairs would not fit into memory.
+#[test]
+fn what_is_questioned_has_so_many_products_at_most() {
+    let unit = "custom/m1n1k65536.f32.f16.f16.f32/fma";
+    for command in [&["probe", unit][..], &["fit", unit], &["diff", unit, &format!("{unit}:round=rz")]] {
+        let run = gemmulate(command, b"");
+        assert!(run.err.contains("must be at most 2048") && run.code == 2, "{command:?}: {}{}", run.out, run.err);
+    }
+}
+
+/// Differences are known before anybody reads of them.
+#[test]
+#[cfg(target_os = "linux")]
+fn nobody_who_reads_makes_it_good() {
+    use std::process::Stdio;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "3c00,0,0,0\t3c00,0,0,0\t0\t0\n".repeat(2000)).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut check = run::command(&["check", UNIT, file.path().to_str().unwrap(), "--show", "2000"]);
+    let output = check.stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!((output.stderr, output.status.code()), (vec![], Some(1)));
+    // Nobody there for errors either.
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = run::command(&["units", "--arch", "cdna1", "--a", "e4m3"]).stderr(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[cfg(feature = "smt")]

@@ -90,6 +90,19 @@ fn batches_and_vectors() {
     gemm(&[UNIT, &row, &column, "-o", &d]);
     assert_eq!(elements(&d), product[..4]);
     assert_eq!(gemm(&[UNIT, &row, &column, "--expect", &d]), "all 1 elements are bit-identical\n");
+    // A batch by a vector: D as it was written is what is expected, and a C.
+    for (left, right) in [(&a, &column), (&row, &folder.floats("bs.npy", &[2, k, n], wave))] {
+        gemm(&[UNIT, left, right, "-o", &d]);
+        assert!(gemm(&[UNIT, left, right, "--expect", &d]).ends_with("elements are bit-identical\n"));
+        let twice = folder.path("twice.npy");
+        gemm(&[UNIT, left, right, "-c", &d, "-o", &twice]);
+        let number = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let (once, twice) = (elements(&d), elements(&twice));
+        assert!(once.len() == twice.len() && once.len() > 4);
+        for (x, y) in once.chunks(4).zip(twice.chunks(4)) {
+            assert_eq!(2.0 * number(x), number(y));
+        }
+    }
     let three = folder.floats("three.npy", &[3, k, n], wave);
     let run = gemmulate(&["gemm", UNIT, &a, &three], b"");
     assert!(run.err.contains("B is a batch of 3, but A and B make 2 products"), "{}", run.err);
@@ -142,6 +155,9 @@ fn block_scales_in_every_form() {
         (&[nvfp4, &a, &weights, "--packed", "--scale-a", &sa, "--scale-b", &sb], "B must be 128 x N"),
         (&[UNIT, &x, &y, "--packed"], "for fp4 and fp6"),
         (&[UNIT, &x, &y, "--swizzled"], "takes none"),
+        (&[UNIT, &x, &y, "--scale-a", "1e39"], "--scale-a must be a number that f32 holds"),
+        (&[UNIT, &x, &y, "--scale-b", "nan"], "--scale-b must be a number that f32 holds"),
+        (&[UNIT, &x, &y, "--scale-b", "1e-60"], "--scale-b must be a number that f32 holds"),
     ] {
         let run = gemmulate(&[&["gemm"], args].concat(), b"");
         assert!(run.err.contains(why) && run.code == 2, "{args:?}: {}", run.err);
@@ -271,6 +287,13 @@ fn output_files_are_whole_or_not_there() {
     assert!(!fs::metadata("/dev/null").expect("there").is_file());
     let piped = command(&["gemm", UNIT, &a, &b, "-o", "/dev/stdout"]).output().expect("the tool runs");
     assert_eq!((piped.stdout, piped.status.code()), (right.clone(), Some(0)));
+    // A file behind standard output goes on where it is.
+    let log = folder.path("log");
+    fs::write(&log, "before").expect("written");
+    let append = fs::File::options().append(true).open(&log).expect("there");
+    let status = command(&["gemm", UNIT, &a, &b, "-o", "/dev/stdout"]).stdout(append).status().expect("the tool runs");
+    assert_eq!((fs::read(&log).expect("there"), status.code()), ([b"before", &*right].concat(), Some(0)));
+    fs::remove_file(&log).expect("there");
     gemm(&[UNIT, &a, &b, "-o", &a]);
     assert_eq!(fs::read(&a).expect("written"), right);
     // What cannot be written is said before the work, and leaves nothing.
@@ -610,6 +633,12 @@ fn batches_of_nothing_are_soon_done() {
     assert!(fs::read(&d).expect("written").len() <= 128);
     let run = gemmulate(&["identify", &many, &b, &d], b"");
     assert!(run.err.contains("np.save") && run.code == 2, "{}", run.err);
+    // Operands with values that may have no code in the unit's formats, but there are none.
+    let nothing = folder.npy("nothing.npy", "<f4", &[0, 0], false, &[]);
+    let wide = folder.npy("wide.npy", "<f4", &[0, (1 << 60) - 1], false, &[]);
+    gemm(&["rtx-blackwell/mma.m16n8k32.f32.e4m3.e2m1.f32", &nothing, &wide, "-o", &d]);
+    let high = folder.npy("high.npy", "<f4", &[(1 << 60) - 1, 0], false, &[]);
+    gemm(&["rtx-blackwell/mma.m16n8k32.f32.e2m1.e4m3.f32", &high, &nothing, "-o", &d]);
 }
 
 #[test]

@@ -148,6 +148,11 @@ fn find_anywhere(instruction: &str, name: &str) -> Result<Unit, Error> {
 /// unit of these is not meant.
 fn unknown_architecture(lower: &str, name: &str) -> Option<Error> {
     let (gpu, instruction) = lower.split_once([' ', '/'])?;
+    // A slip of the pen, unless it is another number.
+    let slip = |arch: &ArchInfo| strsim::normalized_damerau_levenshtein(gpu, arch.name) > 0.7;
+    if !gpu.contains(|c: char| c.is_ascii_digit()) && ARCHITECTURES.iter().any(slip) {
+        return None;
+    }
     let has = |arch: &'static ArchInfo| {
         matches!(find_on(arch, instruction, name), Ok(_) | Err(Error::AmbiguousUnit { .. })).then_some(arch)
     };

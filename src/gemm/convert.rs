@@ -49,10 +49,13 @@ impl Narrowing {
     /// For a format, if it is of the usual kind: signed, with subnormal numbers, of fewer fraction bits than f64. Where it
     /// has neither infinities nor NaN, too large numbers become its largest.
     pub(crate) fn new(to: &FormatSpec, overflow: Overflow, nan: u64) -> Option<Self> {
-        let (fraction, lowest) = (to.fraction_bits, to.emin());
+        let fraction = to.fraction_bits;
+        if to.problem().is_some() || !to.signed || !to.subnormals || !(1..FRACTION).contains(&fraction) {
+            return None;
+        }
+        let lowest = to.emin();
         let rounder = i64::from(lowest) - i64::from(fraction) + i64::from(FRACTION);
-        let usual = to.problem().is_none() && to.signed && to.subnormals && (1..FRACTION).contains(&fraction);
-        if !usual || lowest < -1022 || rounder > BIAS {
+        if lowest < -1022 || rounder > BIAS {
             return None;
         }
         let cut = FRACTION - fraction;
@@ -104,8 +107,8 @@ pub(crate) struct Fields {
     mask: i64,
     /// How far fields move up to where f64 has them.
     up: u32,
-    /// What makes numbers of them.
-    scale: f64,
+    /// How much larger f64's exponents are, at their place.
+    rebias: i64,
     /// From here on, moved up: infinities and NaN.
     special: i64,
     /// How far the sign moves up.
@@ -113,30 +116,33 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// For a format, if it is signed, with IEEE's special values, and narrower than f64.
+    /// For a format, if it is signed, with IEEE's special values and subnormal numbers, within the usual exponents of f64.
     fn new(from: &FormatSpec) -> Option<Self> {
-        let (fraction, exponent) = (from.fraction_bits, from.exponent_bits);
-        let scale = BIAS - i64::from(from.bias);
         let usual = from.problem().is_none() && from.signed && from.specials == Specials::Ieee && from.subnormals;
-        if !usual || exponent > 10 || fraction > FRACTION || !(-1022..=BIAS).contains(&scale) {
+        if !usual || from.exponent_bits > 10 || !(0..=BIAS).contains(&i64::from(from.bias)) {
             return None;
         }
-        let up = FRACTION - fraction;
+        let (fraction, exponent) = (from.fraction_bits, from.exponent_bits);
         Some(Self {
             ignored: from.ignored_low_bits,
             mask: (1 << (exponent + fraction)) - 1,
-            up,
-            scale: power(scale),
+            up: FRACTION - fraction,
+            rebias: (BIAS - i64::from(from.bias)) << FRACTION,
             special: ((1 << exponent) - 1) << FRACTION,
             sign_up: 63 - exponent - fraction,
         })
     }
 
+    /// The number of a code: by operations on normal numbers alone, which no processor is slow with and no mode changes.
     #[inline(always)]
     fn number(self, code: u64) -> f64 {
         let code = (code >> self.ignored) as i64;
         let moved = (code & self.mask) << self.up;
-        let number = (f64::from_bits(moved as u64) * self.scale).to_bits() as i64;
+        let normal = moved + self.rebias;
+        // The same fraction behind a one, without that one.
+        let first = self.rebias + (1 << FRACTION);
+        let small = f64::from_bits((moved | first) as u64) - f64::from_bits(first as u64);
+        let number = if moved < 1 << FRACTION { small.to_bits() as i64 } else { normal };
         let number = if moved >= self.special { moved | INFINITY } else { number };
         f64::from_bits((number | code << self.sign_up & i64::MIN) as u64)
     }
@@ -145,6 +151,7 @@ impl Fields {
 /// `f` of each. (A loop: what `for_each` calls may be compiled apart, without the caller's instructions.)
 #[inline(always)]
 pub(crate) fn each<A: Copy, B>(from: &[A], to: &mut [B], f: impl Fn(A) -> B) {
+    debug_assert_eq!(from.len(), to.len(), "one for each");
     for (to, &x) in to.iter_mut().zip(from) {
         *to = f(x);
     }
@@ -153,6 +160,7 @@ pub(crate) fn each<A: Copy, B>(from: &[A], to: &mut [B], f: impl Fn(A) -> B) {
 /// The same, of what is there already as well.
 #[inline(always)]
 pub(crate) fn fold_each<A: Copy, B: Copy>(from: &[A], to: &mut [B], f: impl Fn(B, A) -> B) {
+    debug_assert_eq!(from.len(), to.len(), "one for each");
     for (to, &x) in to.iter_mut().zip(from) {
         *to = f(*to, x);
     }
@@ -213,7 +221,7 @@ impl Storing {
     #[inline(always)]
     pub(crate) fn all<W: Wide>(&self, from: &[W], to: &mut [W::Lane]) {
         match *self {
-            Self::Own(nan) => each(from, to, |x| if x == x { W::lane(x.bits()) } else { W::lane(nan) }),
+            Self::Own(nan) => each(from, to, |x| W::lane(if x.is_nan() { nan } else { x.bits() })),
             Self::Narrow(narrowing) => each(from, to, |x| W::lane(narrowing.code(x.to_f64()))),
             Self::Any(spec, nan) => each(from, to, |x| {
                 let x = x.to_f64();

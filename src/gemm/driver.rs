@@ -319,19 +319,17 @@ impl<W: Wide> Product<'_, W> {
     fn read_c(&self, tile: &mut Tile<W>, sink: &dyn Sink, row: &mut Vec<u64>) {
         let width = tile.columns.len();
         row.resize(width, 0);
+        let widening = match &self.c {
+            Addend::None => return,
+            Addend::Matrix(_, spec) | Addend::InPlace(spec) => Widening::new::<W>(spec),
+        };
         for (i, into) in tile.rows.clone().zip(tile.c.chunks_mut(width)) {
-            let spec = match &self.c {
+            match &self.c {
                 Addend::None => return,
-                Addend::Matrix(source, spec) => {
-                    source.read(i, tile.columns.start, row);
-                    spec
-                }
-                Addend::InPlace(spec) => {
-                    sink.read(i, tile.columns.start, row);
-                    spec
-                }
-            };
-            Widening::new::<W>(spec).all(row, into, |code| code);
+                Addend::Matrix(source, _) => source.read(i, tile.columns.start, row),
+                Addend::InPlace(_) => sink.read(i, tile.columns.start, row),
+            }
+            widening.all(row, into, |code| code);
         }
     }
 

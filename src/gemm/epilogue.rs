@@ -24,6 +24,7 @@ pub(crate) trait Wide: Copy + Default + PartialEq + Send + Sync + core::fmt::Deb
     fn to_f64(self) -> f64;
     fn bits(self) -> u64;
     fn from_code(bits: u64) -> Self;
+    fn is_nan(self) -> bool;
     fn add(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
     fn fma(self, by: Self, plus: Self) -> Self;
@@ -66,6 +67,10 @@ macro_rules! wide {
             #[inline(always)]
             fn from_code(bits: u64) -> Self {
                 $ty::from_bits(bits as $lane)
+            }
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                $ty::is_nan(self)
             }
             #[inline(always)]
             fn add(self, other: Self) -> Self {
@@ -125,7 +130,9 @@ impl Scaling {
         match self {
             Self::One => {}
             Self::Tensor(scale) => multiply(x, W::from_f64((*scale).into())),
-            Self::Lines(scales) => fold_each(&scales[line..], x, |x, scale| W::from_f64(scale.into()).mul(x)),
+            Self::Lines(scales) => {
+                fold_each(&scales[line..][..x.len()], x, |x, scale| W::from_f64(scale.into()).mul(x));
+            }
         }
     }
 }
@@ -212,7 +219,7 @@ impl<W: Wide> Finish<'_, W> {
             }
         }
         if let Some(bias) = self.bias {
-            fold_each(&bias[j..], x, |x, bias| x.add(W::from_f64(bias.into())));
+            fold_each(&bias[j..][..x.len()], x, |x, bias| x.add(W::from_f64(bias.into())));
         }
     }
 

@@ -219,7 +219,13 @@ fn term(text: &str) -> Option<f64> {
     };
     let factor = |t: &str| match t.strip_prefix("2^") {
         Some(e) => e.parse::<i32>().ok().filter(|e| e.abs() < 1000).map(|e| 2f64.powi(e)),
-        None => t.parse().ok(),
+        None => {
+            let x: f64 = t.parse().ok()?;
+            let digits = t.split(['e', 'E']).next().unwrap_or_default();
+            let (number, zero) = (digits.contains(char::is_numeric), !digits.contains(|c| ('1'..='9').contains(&c)));
+            // Beyond f64, or below, it is no number of any format.
+            ((x.is_finite() || !number) && (x != 0.0 || zero)).then_some(x)
+        }
     };
     text.split('*').map(factor).product::<Option<f64>>().map(|x| sign * x)
 }

@@ -24,15 +24,25 @@ pub struct Interface {
     pub scale: Option<ScaleRule>,
 }
 
+/// Products of a dot-add that is questioned, at most: instructions have up to 128.
+const MOST_PRODUCTS: usize = 2048;
+
 impl Interface {
     /// Scales per operand; 0 without block scales.
     pub fn scales(&self) -> usize {
         self.scale.map_or(0, |s| self.k / s.block.max(1))
     }
 
-    /// Refuses what no unit can have: functions that question a box ask this first.
+    /// Refuses what no unit can have, and more products than questions about them can be held of: functions that question
+    /// a box ask this first.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        check_operands(self.k, &[self.a, self.b, self.c, self.d], self.scale)
+        check_operands(self.k, &[self.a, self.b, self.c, self.d], self.scale)?;
+        if self.k > MOST_PRODUCTS {
+            let expected =
+                format!("at most {MOST_PRODUCTS}, for questions about pairs of products take memory by its square");
+            return Err(Error::value("K of a unit or command that is questioned", expected, self.k.to_string()));
+        }
+        Ok(())
     }
 
     /// Whether a recipe is one for these formats: its accumulator may be asked without a unit.

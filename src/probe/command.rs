@@ -2,10 +2,11 @@
 
 use super::black_box::{BlackBox, Input, Interface};
 use crate::error::Error;
+use crate::process::Process;
 use crate::special::NanRule;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{ChildStdin, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -32,8 +33,7 @@ pub struct Command {
     text: String,
     interface: Interface,
     timeout: Duration,
-    child: Child,
-    guard: Option<Child>,
+    process: Process,
     lines: SyncSender<String>,
     answers: Receiver<Answer>,
     /// Empty lines since the last answer.
@@ -57,15 +57,12 @@ impl Command {
         let failed = |why: String| Error::Command { command: command.into(), why };
         let mut shell = std::process::Command::new("sh");
         shell.arg("-c").arg(command).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A group of its own, so that what the shell starts can be ended with it.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut shell, 0);
-        let mut child = shell.spawn().map_err(|e| failed(format!("cannot be started: {e}")))?;
+        let mut process = Process::start(&mut shell).map_err(|e| failed(format!("cannot be started: {e}")))?;
+        let child = &mut process.child;
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err(failed("has no pipes".into()));
         };
-        let guard = guard(&child);
         let (lines, to_write) = sync_channel(4);
         let (found, answers) = sync_channel(1 << 16);
         let (last, empty) = (Arc::new(Mutex::new(VecDeque::new())), Arc::new(AtomicUsize::new(0)));
@@ -75,7 +72,7 @@ impl Command {
         thread::Builder::new().spawn(move || read_answers(stdout, &found, &counted)).map_err(no_thread)?;
         let stderr_reader = thread::Builder::new().spawn(move || keep_last_lines(stderr, &kept)).map_err(no_thread)?;
         let (text, asked, stderr) = (command.into(), 0, last);
-        Ok(Self { text, interface, timeout, child, guard, lines, answers, empty, stderr, stderr_reader, asked })
+        Ok(Self { text, interface, timeout, process, lines, answers, empty, stderr, stderr_reader, asked })
     }
 
     /// An error about this command, with the last thing it said on standard error.
@@ -89,10 +86,10 @@ impl Command {
     fn ended(&mut self, have: usize) -> Error {
         // Its pipe may close before it has ended, and before its last words have been read.
         let until = Instant::now() + LAST_WORDS;
-        let mut status = self.child.try_wait();
+        let mut status = self.process.child.try_wait();
         while (matches!(status, Ok(None)) || !self.stderr_reader.is_finished()) && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
-            status = self.child.try_wait();
+            status = self.process.child.try_wait();
         }
         let status = match status {
             Ok(Some(status)) => format!("ended ({status})"),
@@ -182,32 +179,6 @@ impl BlackBox for Command {
         }
         Ok(answers)
     }
-}
-
-impl Drop for Command {
-    fn drop(&mut self) {
-        if let Some(guard) = &mut self.guard {
-            // With its input closed it ends the group.
-            drop(guard.stdin.take());
-            let _ = guard.wait();
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A member of a command's process group that ends the group when its input is closed: by [`Command`] when it is
-/// dropped, or by the system when this process is no more, whatever ended it.
-fn guard(command: &Child) -> Option<Child> {
-    if !cfg!(unix) {
-        return None;
-    }
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", "read _; kill -KILL 0"]);
-    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut shell, command.id().cast_signed());
-    shell.spawn().ok()
 }
 
 fn write_lines(stdin: ChildStdin, lines: &Receiver<String>) {

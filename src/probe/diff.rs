@@ -79,6 +79,7 @@ pub fn diff(first: &Unit, second: &Unit) -> Result<Sameness, Error> {
     if let Some(reasons) = recipes.and_then(|(x, y)| same_function(x, y, &interface)) {
         return Ok(Sameness::Same(reasons));
     }
+    interface.check()?;
     let found = search(first, second, STARTS)?;
     let mut best: Option<(Input, u64, u64)> = None;
     let until = Instant::now() + PATIENCE / 2;

@@ -144,7 +144,7 @@ fn balanced(input: &Input, interface: &Interface, k: usize, by: i32) -> Option<I
     Some(moved)
 }
 
-/// Product k without its two minus signs, and at every earlier empty place of the same scales.
+/// Product k without its two minus signs, and at every earlier empty place of the same scales (the first of very many).
 fn moved(input: &Input, interface: &Interface, k: usize) -> Vec<Input> {
     if input.a[k] == 0 && input.b[k] == 0 {
         return Vec::new();
@@ -158,7 +158,7 @@ fn moved(input: &Input, interface: &Interface, k: usize) -> Vec<Input> {
     }
     let block = interface.scale.map_or(interface.k, |s| s.block.max(1));
     let from = k / block * block;
-    for to in (from..k).filter(|&to| input.a[to] == 0 && input.b[to] == 0) {
+    for to in (from..k).filter(|&to| input.a[to] == 0 && input.b[to] == 0).take(MANY) {
         let mut x = input.clone();
         x.a.swap(k, to);
         x.b.swap(k, to);
@@ -213,6 +213,9 @@ fn shifted(input: &Input, interface: &Interface, by: i32) -> Option<Input> {
     Some(Input { a, c: scaled(&interface.c, input.c)?, ..input.clone() })
 }
 
+/// Products that are many: instructions have no more.
+const MANY: usize = 128;
+
 /// Steps asked for in one batch.
 const AT_ONCE: usize = 512;
 
@@ -230,6 +233,29 @@ pub(crate) fn shrink(
     let first = one.dot_adds(std::slice::from_ref(input))?;
     let second = other.dot_adds(std::slice::from_ref(input))?;
     let mut best = (input.clone(), first[0], second[0]);
+    // Of very many products most can be left out together: one by one takes time by the square of their number.
+    let mut width = if interface.k > MANY { interface.k / 2 } else { 0 };
+    while width > 0 {
+        for from in (0..interface.k).step_by(width) {
+            let places = from..interface.k.min(from + width);
+            if places.clone().all(|k| best.0.a[k] == 0 && best.0.b[k] == 0) {
+                continue;
+            }
+            let mut without = best.0.clone();
+            without.a[places.clone()].fill(0);
+            without.b[places].fill(0);
+            let inputs = std::slice::from_ref(&without);
+            let first = match one.dot_adds(inputs) {
+                Err(Error::OutOfTime { .. }) => return Ok(best),
+                first => first?,
+            };
+            let second = other.dot_adds(inputs)?;
+            if first != second {
+                best = (without, first[0], second[0]);
+            }
+        }
+        width /= 2;
+    }
     'smaller: loop {
         for steps in smaller(&best.0, &interface).chunks(AT_ONCE) {
             let first = match one.dot_adds(steps) {

@@ -87,6 +87,9 @@ const NAMES: [(Isa, &str); 5] = [
     (Isa::Reference, "reference"),
 ];
 
+/// The same in words.
+const SETS: &str = "avx512, avx2, neon, portable or reference";
+
 impl Isa {
     /// Every set, best first.
     pub const ALL: &[Self] = &[Self::Avx512, Self::Avx2, Self::Neon, Self::Portable, Self::Reference];
@@ -182,9 +185,7 @@ impl FromStr for Isa {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let lower = text.trim().to_ascii_lowercase();
         let found = NAMES.iter().find(|(_, name)| *name == lower);
-        found
-            .map(|(isa, _)| *isa)
-            .ok_or_else(|| crate::Error::parse("instruction set", text, "avx512, avx2, neon, portable or reference"))
+        found.map(|(isa, _)| *isa).ok_or_else(|| crate::Error::parse("instruction set", text, SETS))
     }
 }
 
@@ -194,10 +195,11 @@ impl FromStr for Isa {
 /// When its value names no set. Products then go on as if it were not set, so ask before you rely on it.
 pub fn from_environment() -> Result<Option<Isa>, crate::Error> {
     static ISA: OnceLock<Result<Option<Isa>, crate::Error>> = OnceLock::new();
+    let refused = |text: &str| crate::Error::parse("instruction set for GEMMULATE_ISA", text, SETS);
     let read = || match std::env::var("GEMMULATE_ISA") {
-        Ok(text) => text.parse().map(Some),
+        Ok(text) => text.parse().map(Some).map_err(|_| refused(&text)),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => "?".parse().map(Some),
+        Err(std::env::VarError::NotUnicode(text)) => Err(refused(&text.to_string_lossy())),
     };
     ISA.get_or_init(read).clone()
 }

@@ -2,9 +2,10 @@
 
 use crate::error::Error;
 use crate::probe::deadline;
+use crate::process::Process;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -57,7 +58,8 @@ impl Solver {
     pub fn named(program: &str, timeout: Duration) -> Result<Self, Error> {
         let mut command = Command::new(program);
         command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let child = command.spawn().map_err(|e| Error::Solver(format!("`{program}` cannot be run: {e}")))?;
+        let child =
+            Process::start(&mut command).map_err(|e| Error::Solver(format!("`{program}` cannot be run: {e}")))?;
         let text = first_words(child);
         let version = text.lines().next().unwrap_or_default().trim_start_matches("This is ").trim().to_owned();
         if !SOLVERS.iter().any(|name| version.to_lowercase().starts_with(name)) {
@@ -96,26 +98,22 @@ impl Solver {
         let text = format!("(set-logic QF_BV)\n{script}\n(check-sat)\n{values}(exit)\n");
         let mut command = Command::new(&self.program);
         command.args(self.arguments()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child =
-            command.spawn().map_err(|e| Error::Solver(format!("`{}` cannot be started: {e}", self.program)))?;
-        let answer = self.converse(&mut child, text);
-        // Whatever happened, no process is left behind.
-        let _ = child.kill();
-        let _ = child.wait();
-        answer
+        let process = Process::start(&mut command)
+            .map_err(|e| Error::Solver(format!("`{}` cannot be started: {e}", self.program)))?;
+        self.converse(process, text)
     }
 
-    fn converse(&self, child: &mut Child, text: String) -> Result<Answer, Error> {
+    fn converse(&self, mut process: Process, text: String) -> Result<Answer, Error> {
+        let child = &mut process.child;
         let (Some(mut stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err(Error::Solver(format!("`{}` has no pipes", self.program)));
         };
         let (said, complained) = (read_all(stdout, LONGEST_ANSWER), read_all(stderr, LONGEST_ANSWER));
-        let writer = thread::spawn(move || match stdin.write_all(text.as_bytes()) {
-            // A solver that has gone away says why on its own.
-            Err(e) if e.kind() != ErrorKind::BrokenPipe => Some(e),
-            _ => None,
+        let (wrote, written) = channel();
+        thread::spawn(move || {
+            let _ = wrote.send(stdin.write_all(text.as_bytes()));
         });
         let until = deadline(self.timeout);
         let said = match said.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -125,23 +123,27 @@ impl Solver {
             }
             Err(RecvTimeoutError::Disconnected) => String::new(),
         };
-        if let Ok(Some(e)) = writer.join() {
-            return Err(Error::Solver(format!("`{}` does not read its input: {e}", self.program)));
+        // One that has closed its output may never read the rest; one that has gone away says why on its own.
+        match written.recv_timeout(LAST_WORDS) {
+            Ok(Err(e)) if e.kind() != ErrorKind::BrokenPipe => {
+                return Err(Error::Solver(format!("`{}` does not read its input: {e}", self.program)));
+            }
+            _ => {}
         }
-        let complained = complained.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+        let complained = complained.recv_timeout(LAST_WORDS).unwrap_or_default();
         read_answer(&said)
             .ok_or_else(|| Error::Solver(format!("`{}` said: {}", self.program, first_lines(&said, &complained))))
     }
 }
 
 /// What a program says of itself: in a few seconds, or nothing.
-fn first_words(mut child: Child) -> String {
-    let said = child.stdout.take().map(|pipe| read_all(pipe, 1 << 16));
-    let said = said.and_then(|said| said.recv_timeout(Duration::from_secs(10)).ok()).unwrap_or_default();
-    let _ = child.kill();
-    let _ = child.wait();
-    said
+fn first_words(mut process: Process) -> String {
+    let said = process.child.stdout.take().map(|pipe| read_all(pipe, 1 << 16));
+    said.and_then(|said| said.recv_timeout(Duration::from_secs(10)).ok()).unwrap_or_default()
 }
+
+/// How long a solver that has closed its output may take to read the rest of its input, and to say why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What no answer is longer than.
 const LONGEST_ANSWER: u64 = 1 << 26;

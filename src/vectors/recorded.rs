@@ -11,7 +11,7 @@ use crate::format::{F16, F32, FormatSpec, Overflow};
 use crate::round::Rounding;
 use crate::unit::Unit;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// Folders of GPUs that behave alike, their formats, and the units that must reproduce them, with
@@ -182,6 +182,9 @@ struct Table {
     exact: bool,
 }
 
+/// No line of a recording is as long.
+const LONGEST_LINE: u64 = 1 << 20;
+
 impl Table {
     fn error(&self, line: usize, column: Option<usize>, why: String) -> Error {
         Error::Data { file: self.path.display().to_string(), line: Some(line), column, why }
@@ -191,8 +194,17 @@ impl Table {
     fn read(&self, to: &FormatSpec) -> Result<Vec<u64>, Error> {
         let file = File::open(&self.path).map_err(|e| unreadable(&self.path, &e.to_string()))?;
         let mut codes = Vec::new();
-        for (i, line) in BufReader::new(file).split(b'\n').enumerate() {
-            let line = line.map_err(|e| self.error(i + 1, None, e.to_string()))?;
+        let (mut file, mut line) = (BufReader::new(file), Vec::new());
+        for i in 0.. {
+            line.clear();
+            let read = file.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+            match read.map_err(|e| self.error(i + 1, None, e.to_string()))? as u64 {
+                0 => break,
+                LONGEST_LINE => {
+                    return Err(self.error(i + 1, None, format!("expected a line of fewer than {LONGEST_LINE} bytes")));
+                }
+                _ => {}
+            }
             let before = codes.len();
             for word in line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()) {
                 let column = word.as_ptr().addr() - line.as_ptr().addr() + 1;

@@ -137,9 +137,11 @@ fn random_case(rng: &mut Rng) -> Case {
     let unit = all[rng.below(all.len())].clone();
     let desc = names::describe(&unit.name).unwrap();
     let (mut plan, mut o) = random_plan(rng, &unit, &desc);
-    let columns = if rng.one_in(20) { 150 } else { 7 };
-    let size =
-        [rng.below(7), rng.below(columns), rng.below(5 * desc.k.min(40))].map(|n| n.max(usize::from(!rng.one_in(9))));
+    let most = if rng.one_in(20) { 150 } else { 7 };
+    let columns = rng.below(most);
+    // Elements of a row are taken 64 at a time.
+    let columns = if rng.one_in(30) { rng.pick(&[63, 64, 65, 128]) } else { columns };
+    let size = [rng.below(7), columns, rng.below(5 * desc.k.min(40))].map(|n| n.max(usize::from(!rng.one_in(9))));
     let [m, n, k] = size;
     random_epilogue(rng, &desc, &mut plan, &mut o);
     let mut factors = |lines: usize| (0..lines).map(|_| rng.value(2) as f32).collect::<Vec<_>>();
@@ -177,8 +179,8 @@ fn random_epilogue(rng: &mut Rng, desc: &names::Desc, plan: &mut Plan, o: &mut w
         (o.start_at_c, o.alpha, o.beta, o.c_type) = (true, 1.0, 1.0, desc.c);
         *plan = plan.clone().start(Start::C);
     } else if rng.one_in(2) {
-        o.alpha = rng.pick(&[1.0, 0.0, -1.5, 3.25]);
-        o.beta = rng.pick(&[0.0, 1.0, -0.75, 0.1f32.into()]);
+        o.alpha = rng.pick(&[1.0, 0.0, -1.5, 3.25, -0.0, 2f64.powi(-140), f64::INFINITY]);
+        o.beta = rng.pick(&[0.0, 1.0, -0.75, 0.1f32.into(), -0.0, f64::NEG_INFINITY]);
     }
     if rng.one_in(3) {
         o.epilogue = rng.pick(&[want::Epilogue::TwoX, want::Epilogue::ThreeX, want::Epilogue::Rounded]);

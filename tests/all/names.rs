@@ -133,6 +133,13 @@ fn names_that_are_none_lead_to_those_that_are() {
         let Err(Error::UnknownUnit { suggestions, .. }) = Unit::find(name) else { panic!("{name} is none") };
         assert_eq!(suggestions.first().map(String::as_str), Some(nearest), "{name}");
     }
+    // Another GPU's unit is not meant.
+    for name in ["P100 HMMA.16816.F32", "MI50 v_mfma_f32_32x32x8f16", "foo/mma.m16n8k16.f32.f16.f16.f32"] {
+        let refused = Unit::find(name);
+        let gpu = name.split([' ', '/']).next().unwrap().to_lowercase();
+        let told = format!("`{gpu}` is no GPU or architecture known here");
+        assert!(matches!(&refused, Err(Error::RefusedUnit { why, .. }) if why.contains(&told)), "{refused:?}");
+    }
     for name in ["H100 HGMMA.64x13x16.F32", "HGMMA.64x264x16.F32", "hopper/wgmma.m64n13k16.f32.f16.f16"] {
         let refused = Unit::find(name);
         assert!(matches!(&refused, Err(Error::RefusedUnit { why, .. }) if why.contains("n = 8, 16")), "{refused:?}");

@@ -314,3 +314,40 @@ fn units_that_cannot_be_compared_are_refused() {
     let error = question.ask(&unit("ampere/mma.m16n8k16.f32.f16.f16.f32"), &solver).unwrap_err().to_string();
     assert!(error.contains("single fused dot-add"), "{error}");
 }
+
+/// A solver that closes its output without reading its input is not waited for, and neither it nor what it started lives on.
+#[test]
+#[cfg(target_os = "linux")]
+fn solvers_that_hang_leave_nothing_behind() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = std::env::temp_dir().join(format!("gemmulate-solver-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let [program, started] = ["cvc5", "started"].map(|name| folder.join(name));
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && exec echo cvc5\nexec >&- 2>&-\nsleep 1000 &\necho $! >> {}\nwait\n",
+        started.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // More than a pipe holds is asked.
+    let [x, y] = [24, 25].map(|f| Unit::find(&format!("custom/m1n1k64.f32.f16.f16.f32/dot:block=64:F={f}")).unwrap());
+    let solver = Solver::named(program.to_str().unwrap(), Duration::from_secs(3)).unwrap();
+    let answer = smt::diff(&x, &y, &solver, Duration::from_secs(3));
+    assert!(!matches!(answer, Ok(Verdict::Equal(_) | Verdict::Different { .. })), "{answer:?}");
+    let started = std::fs::read_to_string(&started).unwrap();
+    let pids: Vec<&str> = started.split_whitespace().collect();
+    assert!(!pids.is_empty());
+    let lives = |pid: &&&str| {
+        // Ended ones may wait to be taken leave of.
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        state.is_ok_and(|text| !text.contains(") Z"))
+    };
+    for _ in 0..600 {
+        if pids.iter().filter(lives).count() == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(pids.iter().find(lives), None);
+    std::fs::remove_dir_all(folder).unwrap();
+}

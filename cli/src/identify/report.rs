@@ -40,6 +40,9 @@ impl Question<'_> {
             if !self.args.rounded {
                 writeln!(out, "units whose formats do not hold A and B exactly were left out: --rounded tries them")?;
             }
+            if total > 1 && answer.matches.iter().all(|c| c.differ == total) {
+                writeln!(out, "and none comes near: are A, B and D of one product, and none transposed?")?;
+            }
             writeln!(out, "the closest:")?;
         }
         let mut columns = vec!["units", "plans", "D", "elements that differ", "first difference"];

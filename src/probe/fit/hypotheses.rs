@@ -81,9 +81,9 @@ impl Hypotheses {
         if several.is_empty() {
             let mut jury = Jury { cases: self.middle.clone() };
             found = options::families_of_any_width(interface);
-            found.retain(|r| jury.refutations(1, |case| case.agrees(r, interface, false)) == 0);
+            found.retain(|r| self.has_time() && jury.refutations(1, |case| case.agrees(r, interface, false)) == 0);
         }
-        found.retain(|r| answers.iter().all(|case| case.agrees(r, interface, true)));
+        found.retain(|r| self.has_time() && answers.iter().all(|case| case.agrees(r, interface, true)));
         if found.is_empty() {
             // Few answers show a parameter such as how far c reaches.
             let few = self.middle.len() / NEARLY;
@@ -125,7 +125,7 @@ impl Hypotheses {
         let left = Cell::new(tests);
         let more_than = |models: usize| {
             left.set(left.get().saturating_sub(models));
-            left.get() > 0 && Instant::now() < self.deadline
+            left.get() > 0 && self.has_time()
         };
         let more = |_: &Recipe| more_than(1);
         let mut all = Jury { cases: self.middle.clone() };
@@ -156,6 +156,10 @@ impl Hypotheses {
         found
     }
 
+    fn has_time(&self) -> bool {
+        Instant::now() < self.deadline
+    }
+
     /// Non-generic families that at most `allowed` middle-range answers refute.
     fn families(&self, interface: &Interface, allowed: usize) -> Vec<Recipe> {
         self.fewest_refuted(options::families(interface), allowed, interface)
@@ -166,6 +170,7 @@ impl Hypotheses {
         let mut jury = Jury { cases: self.middle.clone() };
         let mut scored: Vec<(usize, Recipe)> = models
             .into_iter()
+            .take_while(|_| self.has_time())
             .map(|r| (jury.refutations(allowed + 1, |case| case.agrees(&r, interface, false)), r))
             .filter(|(refuted, _)| *refuted <= allowed)
             .collect();

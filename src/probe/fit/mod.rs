@@ -260,6 +260,9 @@ impl Lab<'_> {
         // Starts of other families than the generic one, to which the search for several changes is to come back.
         let mut deferred: Vec<Recipe> = Vec::new();
         while let Some(starts) = hypotheses.next(&self.interface, &self.jury.cases) {
+            if Instant::now() > self.deadline {
+                break;
+            }
             // Changing several parameters at once is a long search: first all starts without, then those that were left
             // with the fewest refutations. Narrow products let other families explain the middle of the range of a
             // generic unit: of theirs no more than some are tried before it.
