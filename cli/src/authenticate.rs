@@ -79,6 +79,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         out.flush()?;
         return Ok(true);
     }
+    // No width that `format!` takes is larger than 16 bits.
     let width = tests.iter().map(|t| t.property.chars().count()).max().unwrap_or(0).min(60);
     for unit in &args.units {
         writeln!(out, "{unit}")?;
