@@ -4,11 +4,14 @@
 //!
 //! `cargo bench --bench eval [UNIT...]`; `-- --test` compares bits with the reference and runs every loop once.
 
+mod support;
+
 use cpu_time::ThreadTime;
 use gemmulate::Unit;
 use gemmulate::vectors::{Evaluator, Expected, Generator, Line, Lines, Vector};
 use std::io::Write;
 use std::time::Duration;
+use support::median;
 
 /// One unit or two of each family.
 const UNITS: [&str; 17] = [
@@ -52,11 +55,6 @@ fn evaluate(unit: &Unit, text: &str, out: &mut Vec<u8>, mut d: impl FnMut(&[Vect
         read += 1;
     }
     start.elapsed()
-}
-
-fn median(mut x: Vec<f64>) -> f64 {
-    x.sort_by(f64::total_cmp);
-    x[x.len() / 2]
 }
 
 fn measure(name: &str, turns: usize) {

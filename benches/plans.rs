@@ -5,7 +5,8 @@
 //! smaller product (what is outside the unit is the same code, without wide instructions), which every run does first, and
 //! stops there.
 
-use cpu_time::ThreadTime;
+mod support;
+
 use gemmulate::Error;
 use gemmulate::format::F16;
 use gemmulate::gemm::{Matrix, Scaling, Workspace};
@@ -13,6 +14,7 @@ use gemmulate::prelude::*;
 use gemmulate::simd::Isa;
 use half::f16;
 use ndarray::Array2;
+use support::{median, seconds};
 
 const TURNS: usize = 7;
 /// M, N and K of what is timed.
@@ -146,17 +148,6 @@ fn run<T: Format>(
         With::Turned => d.run(gemm, &x.turned[0].t(), &x.turned[1].t(), w),
         _ => d.run(gemm, &x.a, &x.b, w),
     }
-}
-
-fn seconds(f: impl FnOnce()) -> f64 {
-    let start = ThreadTime::now();
-    f();
-    start.elapsed().as_secs_f64()
-}
-
-fn median(mut x: Vec<f64>) -> f64 {
-    x.sort_by(f64::total_cmp);
-    x[x.len() / 2]
 }
 
 fn measure<T: Format + Copy>(unit: &str, wanted: &[String], only_check: bool) {

@@ -3,13 +3,15 @@
 //!
 //! `-- --test` compares bits with the reference and runs everything once.
 
-use cpu_time::ThreadTime;
+mod support;
+
 use gemmulate::gemm::Workspace;
 use gemmulate::prelude::*;
 use gemmulate::simd::Isa;
 use half::f16;
 use ndarray::{Array2, Array3};
 use std::hint::black_box;
+use support::{median, seconds};
 
 const TURNS: usize = 101;
 /// M, N and K of the large product.
@@ -21,17 +23,6 @@ fn matrix(rows: usize, columns: usize) -> Array2<f16> {
         x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         f16::from_f32((x >> 8) as f32 / 8_388_608.0 - 1.0)
     })
-}
-
-fn seconds(f: impl FnOnce()) -> f64 {
-    let start = ThreadTime::now();
-    f();
-    start.elapsed().as_secs_f64()
-}
-
-fn median(mut x: Vec<f64>) -> f64 {
-    x.sort_by(f64::total_cmp);
-    x[x.len() / 2]
 }
 
 /// Times `f`, which computes so many tiles, in turn with the large product.

@@ -23,16 +23,24 @@ fn follow(name: &Path) -> Result<PathBuf, Failure> {
 /// As many as Linux follows.
 const LINKS: usize = 40;
 
+/// How it gets there.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    /// By a new file that takes the old one's place.
+    Replaced,
+    /// Into a device or a pipe, which cannot be replaced.
+    Special,
+    /// Into standard output, wherever that goes: a file behind it is not replaced, for others may be writing to it.
+    Stdout,
+}
+
 /// Where output goes, found writable before the work begins.
 pub(crate) struct Target {
     /// As the user wrote it.
     name: PathBuf,
     /// With links followed.
     path: PathBuf,
-    /// A device or a pipe, which cannot be replaced.
-    special: bool,
-    /// Standard output, wherever that goes: a file behind it is not replaced, for others may be writing to it.
-    stdout: bool,
+    way: Way,
 }
 
 impl Target {
@@ -42,18 +50,18 @@ impl Target {
             return Err(message(name, "is no file's name here; /dev/stdout is standard output"));
         }
         if name == Path::new("/dev/stdout") {
-            return Ok(Self { name: name.to_path_buf(), path: name.to_path_buf(), special: true, stdout: true });
+            return Ok(Self { name: name.to_path_buf(), path: name.to_path_buf(), way: Way::Stdout });
         }
         // A link to a pipe leads to no path.
         let special = fs::metadata(name).is_ok_and(|found| !found.is_file() && !found.is_dir());
         let path = if special { name.to_path_buf() } else { fs::canonicalize(name).or_else(|_| follow(name))? };
-        let target = Self { name: name.to_path_buf(), path, special, stdout: false };
+        let target = Self { name: name.to_path_buf(), path, way: if special { Way::Special } else { Way::Replaced } };
         match fs::metadata(&target.path) {
             Ok(found) if found.is_dir() => return Err(message(name, "is a folder; name a file in it")),
             Ok(found) if found.permissions().readonly() => return Err(message(name, "is read-only")),
             _ => {}
         }
-        if !target.special {
+        if target.way == Way::Replaced {
             // A file of somebody else's is not replaced, though its folder would let us.
             if target.path.exists() {
                 File::options().write(true).open(&target.path).map_err(|why| target.fail(&why))?;
@@ -87,17 +95,17 @@ impl Target {
     /// Writes the file; whatever fails leaves the old one, if any, as it was.
     pub(crate) fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         let fail = |why| self.fail(&why);
-        if self.stdout {
-            let mut out = crate::io::output();
-            return write(&mut out).and_then(|()| out.flush()).map_err(fail);
-        }
-        if self.special {
-            let mut out = BufWriter::new(File::options().write(true).open(&self.path).map_err(fail)?);
-            return write(&mut out).and_then(|()| out.flush()).map_err(fail);
+        let all = |out: &mut dyn Write| write(out).and_then(|()| out.flush()).map_err(fail);
+        match self.way {
+            Way::Stdout => return all(&mut crate::io::output()),
+            Way::Special => {
+                return all(&mut BufWriter::new(File::options().write(true).open(&self.path).map_err(fail)?));
+            }
+            Way::Replaced => {}
         }
         let mut file = self.temporary().map_err(fail)?;
         let mut out = BufWriter::with_capacity(1 << 16, file.as_file_mut());
-        write(&mut out).and_then(|()| out.flush()).map_err(fail)?;
+        all(&mut out)?;
         drop(out);
         file.as_file().sync_all().map_err(fail)?;
         file.persist(&self.path).map_err(|e| fail(e.error))?;

@@ -174,7 +174,7 @@ fn scales_and_bias_outside_the_unit() {
     folder.floats("want.npy", &[2, 3], |t| 12.0 * (0.5 + (t / 3) as f32) + 2.0 + (t % 3) as f32);
     let scaled = ["--scale-a", &rows, "--scale-b", "0.25", "--bias", &bias, "-c", &c, "--alpha", "3", "--beta", "0.5"];
     let run = gemm(&[&[UNIT, &a, &b, "--expect", &want, "--compare"], &scaled[..]].concat());
-    assert!(run.contains("all 6 elements are bit-identical") && run.contains("max abs 0e0"), "{run}");
+    assert!(run.contains("all 6 elements are bit-identical") && run.contains("max abs 0e0 at 0,0,"), "{run}");
     assert!(run.contains("applied in f64"), "{run}");
     // C in double precision is rounded to single.
     let double = |t: usize| (t as f64).exp().to_le_bytes();
@@ -639,6 +639,23 @@ fn batches_of_nothing_are_soon_done() {
     gemm(&["rtx-blackwell/mma.m16n8k32.f32.e4m3.e2m1.f32", &nothing, &wide, "-o", &d]);
     let high = folder.npy("high.npy", "<f4", &[(1 << 60) - 1, 0], false, &[]);
     gemm(&["rtx-blackwell/mma.m16n8k32.f32.e2m1.e4m3.f32", &high, &nothing, "-o", &d]);
+}
+
+/// What differs is known, whether or not anybody reads of it.
+#[test]
+#[cfg(unix)]
+fn differences_count_though_nobody_reads() {
+    let folder = Folder::new();
+    let (a, b) = (folder.floats("a.npy", &[2, 16], wave), folder.floats("b.npy", &[16, 2], wave));
+    for (d, code) in [(folder.floats("d.npy", &[2, 2], |_| 1e9), 1), (folder.path("right.npy"), 0)] {
+        if code == 0 {
+            gemm(&[UNIT, &a, &b, "-o", &d]);
+        }
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let status = command(&["gemm", UNIT, &a, &b, "--expect", &d]).stdout(writer).status().expect("the tool runs");
+        assert_eq!(status.code(), Some(code));
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Numbers to codes and back, without a branch: for loops over many.
+//! Numbers to codes and back, for loops over many: of most formats without a branch.
 //!
 //! [`FormatSpec::encode_f64`] and [`FormatSpec::to_f64`] say what comes of them. By way of f64, which holds the numbers of
 //! every format; so one rounding is all.

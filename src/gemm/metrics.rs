@@ -391,7 +391,8 @@ mod tests {
     fn errors_in_all_measures() {
         let format = crate::format::F16;
         let e = errors(&arr2(&[[1.0, 2.5], [f64::NAN, 0.0]]), &arr2(&[[1.0, 2.0], [1.0, 0.0]]), &format).expect("fits");
-        assert_eq!((e.max_abs, e.max_ulp, e.special), (0.5, 0.5 / 2f64.powi(-9), 1));
+        assert_eq!((e.max_abs, e.max_abs_at), (0.5, Some([0, 1])));
+        assert_eq!((e.max_ulp, e.special), (0.5 / 2f64.powi(-9), 1));
         assert_eq!(e.bias, 0.5 / 3.0);
         assert_eq!(ulp(0.0, &format), 2f64.powi(-24));
         assert_eq!([ulp(0.0, &F64), ulp(f64::MIN_POSITIVE, &F64), ulp(1.0, &F64)], [5e-324, 5e-324, f64::EPSILON]);

@@ -367,3 +367,12 @@ fn differences_are_minimal() {
         assert_minimal(&one, &other, &found.input);
     }
 }
+
+/// Of very many products most are left out together.
+#[test]
+fn differences_of_many_products_have_few_terms() {
+    let [x, y] = [24, 25].map(|f| Unit::find(&format!("custom/m1n1k512.f32.f16.f16.f32/dot:block=512:F={f}")).unwrap());
+    let Ok(Sameness::Different(found)) = diff(&x, &y) else { panic!("they differ") };
+    let terms = found.input.a.iter().zip(&found.input.b).filter(|(a, b)| **a != 0 && **b != 0).count();
+    assert!(terms <= 3 && found.first != found.second, "{}", found.input);
+}
