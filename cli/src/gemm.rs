@@ -83,7 +83,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TYPE", value_parser = npy::output_format)]
     out: Option<FormatSpec>,
     /// Write D as bit patterns, whatever its type
-    #[arg(long)]
+    #[arg(long, requires = "output")]
     bits: bool,
     /// Compare D with a file, bit for bit; exit status 1 if it differs
     #[arg(long, value_name = "D.npy")]
@@ -284,13 +284,13 @@ impl Report<'_> {
         }
     }
 
-    /// The first rows and columns of D.
     /// Where the largest error is: batches were compared as one matrix of all rows.
     fn largest(&self, e: &metrics::Errors) -> Option<Vec<usize>> {
         let m = self.product.size[0].max(1);
         e.max_abs_at.map(|[i, j]| self.place([i / m, i % m, j]))
     }
 
+    /// The first rows and columns of D.
     fn preview(&self, out: &mut impl Write) -> Result<(), Failure> {
         let [rows, columns] = self.d.shape;
         for i in 0..if self.d.len() == 0 { 0 } else { rows.min(8) } {

@@ -37,6 +37,14 @@ impl Inputs {
         if self.swizzled && unit.scale.is_none() {
             return Err(failure(format!("--swizzled is about block scales, and {unit} takes none")));
         }
+        if self.packed && !self.is_packed(&self.a, &unit.a) && !self.is_packed(&self.b, &unit.b) {
+            let found =
+                format!("here A and B are {}", if self.a.pattern_width().is_some() { "wider" } else { "values" });
+            return Err(failure(format!("--packed is for codes of fp4 and fp6 in bytes; {found}")));
+        }
+        if self.swizzled && !self.scales.iter().any(|scales| matches!(scales, Some(Scales::File(_)))) {
+            return Err(failure("--swizzled is about block scales in files, and none is given (--scale-a, --scale-b)"));
+        }
         Ok([self.ready_side(unit, 0)?, self.ready_side(unit, 1)?])
     }
 

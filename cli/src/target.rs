@@ -40,7 +40,7 @@ pub(crate) struct Target {
     #[arg(long, value_name = "N", requires = "scale")]
     scale_block: Option<usize>,
     /// Seconds to wait for the command's next answer
-    #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 20.0, requires = "command")]
     timeout: f64,
 }
 

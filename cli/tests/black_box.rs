@@ -326,6 +326,8 @@ fn a_child_needs_formats_and_sizes_that_fit() {
         let run = gemmulate(&[&["probe", "--command", "cat"][..], &formats, more].concat(), b"");
         assert!(run.code == 2 && run.err.contains(message), "{more:?}: {}", run.err);
     }
+    let run = gemmulate(&["probe", "volta/mma.m8n8k4.f32.f16.f16.f32", "--timeout", "1"], b"");
+    assert!(run.code == 2 && run.err.contains("--command"), "{}", run.err);
     // Absurd limits are limits all the same.
     let unit = Unit::find("volta/mma.m8n8k4.f32.f16.f16.f32").unwrap();
     let run =

@@ -15,14 +15,12 @@ use std::arch::x86_64::*;
 pub(super) const RZ: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 /// Odd 32-bit lanes.
 pub(super) const ODD: __mmask16 = 0xAAAA;
-/// Ternary logic: `a | b | c`.
-const OR: i32 = 0xFE;
 /// The pieces of a vector of columns.
 pub(super) const ROWS: u32 = 0x1111_1111;
 /// Where A's panel has row `r` of product `k`: row by row, or with `TILES` four products of two columns of B after
 /// another; of exponents, four columns after another.
 #[inline(always)]
-const fn at<const TILES: bool>(r: usize, k: usize, l: usize) -> [usize; 2] {
+pub(super) const fn at<const TILES: bool>(r: usize, k: usize, l: usize) -> [usize; 2] {
     if !TILES {
         return [r * l + k; 2];
     }
@@ -178,96 +176,6 @@ unsafe fn narrow<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut
     Advance::by(1)
 }
 
-/// The step for up to four tiles of 8 rows by 16 columns, one for each vector: A's panel is the one for tiles, its
-/// exponents have a byte for each, its values and signs stand tile after tile, from the first's on in `p`. B's f64 values
-/// are those of `columns`.
-///
-/// # Safety
-/// As `steps_fast`, and `columns` have this step for all tiles.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn step_tiles<const OUT: u8>(p: &Step, q: &Consts, tiles: usize, columns: impl Columns) -> u32 {
-    // SAFETY: the caller's promise, handed on.
-    unsafe {
-        // With c, sums stay below 2^31 where these are shorter.
-        match (q.block, q.frac_bits) {
-            _ if is_cut::<OUT>(q) => step_tiles::<{ out::F32_CUT }>(p, q, tiles, columns),
-            (16, 25..) => each_tile::<OUT, true, 16>(p, q, tiles, columns),
-            (16, _) => each_tile::<OUT, false, 16>(p, q, tiles, columns),
-            (32, _) => each_tile::<OUT, true, 32>(p, q, tiles, columns),
-            _ => each_tile::<OUT, false, 8>(p, q, tiles, columns),
-        }
-    }
-}
-
-/// Where `quarter` has the f64 values of 16 columns of B from.
-pub(super) trait Columns: Copy {
-    /// What is the same for all products of a step.
-    type Step: Copy;
-
-    /// That of vector `t` in a step of `l` products.
-    ///
-    /// # Safety
-    /// The step is there, and the instructions are.
-    unsafe fn step(self, t: usize, l: usize) -> Self::Step;
-
-    /// The even columns and the odd ones of product `k`.
-    ///
-    /// # Safety
-    /// As for `step`.
-    unsafe fn values(self, step: Self::Step, k: usize) -> [__m512d; 2];
-}
-
-/// B's panel.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FromPanel(pub(super) *const f64);
-
-impl Columns for FromPanel {
-    type Step = *const f64;
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    unsafe fn step(self, t: usize, l: usize) -> *const f64 {
-        self.0.wrapping_add(t * l * 16)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    unsafe fn values(self, step: *const f64, k: usize) -> [__m512d; 2] {
-        // SAFETY: the caller's promise; panels are aligned to 64 bytes.
-        unsafe { [_mm512_load_pd(step.add(k * 16)), _mm512_load_pd(step.add(k * 16 + 8))] }
-    }
-}
-
-/// `step_tiles` for steps of `L` products, whose sums are looked at if need be.
-///
-/// # Safety
-/// As `steps_fast`.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn each_tile<const OUT: u8, const CHECK: bool, const L: usize>(
-    p: &Step,
-    q: &Consts,
-    tiles: usize,
-    columns: impl Columns,
-) -> u32 {
-    let (mut p, n) = (*p, MR * L);
-    // SAFETY: the caller's promise, handed on.
-    unsafe {
-        let (largest, mut skip) = max_exponents::<L, MR, true>(&p, q, 0..L);
-        for t in 0..tiles {
-            if q.narrow {
-                skip |= quarter_narrow::<OUT, L, true>(&p, q, t, skip, &largest);
-                p.a_val32 = p.a_val32.wrapping_add(n);
-            } else {
-                skip |= quarter::<OUT, CHECK, L, MR, 1, true>(&p, q, t, skip, &largest, columns);
-                p.a_val = p.a_val.wrapping_add(n);
-            }
-            p.a_sign = p.a_sign.wrapping_add(MR);
-        }
-        skip
-    }
-}
-
 /// A step of `steps_fast` for some pieces, with f64 accumulators.
 ///
 /// # Safety
@@ -317,7 +225,7 @@ unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
             // What is done does not hang on how the pieces before ended, so that these overlap.
             if (here & !doubt) >> t & 1 != 0 {
                 // SAFETY: as above. Two sums, for the processor would wait for one.
-                again |= unsafe { quarter::<OUT, CHECK, L, 1, 2, false>(&p, q, t, 0, &largest, FromPanel(p.b_val)) };
+                again |= unsafe { quarter::<OUT, CHECK, L, 1, 2>(&p, q, t, 0, &largest) };
             }
         }
         left |= again << (4 * r);
@@ -325,27 +233,18 @@ unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
     left
 }
 
-/// R rows by the 16 columns of vector `t`, every `P`-th product in a sum of its own. Returns pieces as `steps_fast`; with
-/// `TILES`, all are changed, and one stands for all.
+/// R rows by the 16 columns of vector `t`, every `P`-th product in a sum of its own. Returns pieces as `steps_fast`.
 ///
 /// # Safety
 /// As `steps_fast`; P divides the block.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn quarter<
-    const OUT: u8,
-    const CHECK: bool,
-    const L: usize,
-    const R: usize,
-    const P: usize,
-    const TILES: bool,
->(
+unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usize, const P: usize>(
     p: &Step,
     q: &Consts,
     t: usize,
     skip: u32,
     largest: &[__m512i; R],
-    columns: impl Columns,
 ) -> u32 {
     // Sums that are watched begin at `offset`, so that bits above show when one leaves its share of 31 bits.
     let (offset, l) = (1 << 30 >> P.ilog2(), q.length::<L>());
@@ -359,22 +258,20 @@ unsafe fn quarter<
         let begin = accumulators(top[r], if CHECK { offset } else { 0 });
         (even[r], odd[r]) = ([begin[0]; P], [begin[1]; P]);
     }
-    let b = unsafe { columns.step(t, l) };
-    // As many products as A's panel for tiles has together.
-    let many = if TILES { 4 } else { P };
-    for first in (0..l).step_by(many) {
-        let of_a = unsafe { p.a_val.add(at::<TILES>(0, first, l)[0]) };
-        for i in 0..many {
-            let [b0, b1] = unsafe { columns.values(b, first + i) };
+    let b = unsafe { p.b_val.add(t * l * 16) };
+    for first in (0..l).step_by(P) {
+        for i in 0..P {
+            let b = unsafe { b.add((first + i) * 16) };
+            let [b0, b1] = unsafe { [_mm512_load_pd(b), _mm512_load_pd(b.add(8))] };
             for r in 0..R {
-                let a = unsafe { broadcast(of_a.add(at::<TILES>(r, i, l)[0])) };
-                even[r][i % P] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r][i % P]);
-                odd[r][i % P] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r][i % P]);
+                let a = unsafe { broadcast(p.a_val.add(r * l + first + i)) };
+                even[r][i] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r][i]);
+                odd[r][i] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r][i]);
             }
         }
     }
     let over = _mm512_set1_epi64((1 << 51) - 2 * offset);
-    let (mut redo, mut watched) = (0, _mm512_setzero_si512());
+    let mut redo = 0;
     for r in 0..R {
         let at = unsafe { p.c.add(r * NR + t * 16) };
         // Floors become truncations by the negative count.
@@ -384,9 +281,7 @@ unsafe fn quarter<
         }
         for i in 0..P {
             let (even, odd) = (even[r][i], odd[r][i]);
-            if CHECK && TILES {
-                watched = _mm512_ternarylogic_epi64::<OR>(watched, _mm512_castpd_si512(even), _mm512_castpd_si512(odd));
-            } else if CHECK {
+            if CHECK {
                 let wrong = _mm512_test_epi64_mask(_mm512_castpd_si512(even), over)
                     | _mm512_test_epi64_mask(_mm512_castpd_si512(odd), over);
                 redo |= u32::from(wrong != 0) << (4 * r + t);
@@ -395,13 +290,10 @@ unsafe fn quarter<
         }
         sum = _mm512_add_epi32(sum, truncated(top[r], unsafe { _mm512_load_ps(at) }, q));
         let d = finish::<OUT, false>(sum, top[r], q);
-        if TILES || (skip | redo) >> (4 * r + t) & 1 == 0 {
+        if (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };
         }
         redo |= u32::from(overflowed::<OUT>(d)) << (4 * r + t);
-    }
-    if CHECK && TILES {
-        redo |= u32::from(_mm512_test_epi64_mask(watched, over) != 0) << t;
     }
     redo
 }
@@ -412,7 +304,7 @@ unsafe fn quarter<
 /// As `steps_fast`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn quarter_narrow<const OUT: u8, const L: usize, const TILES: bool>(
+pub(super) unsafe fn quarter_narrow<const OUT: u8, const L: usize, const TILES: bool>(
     p: &Step,
     q: &Consts,
     t: usize,
@@ -427,18 +319,20 @@ unsafe fn quarter_narrow<const OUT: u8, const L: usize, const TILES: bool>(
         top[r] = _mm512_castsi512_ps(start::<OUT>(powers(largest[r], t), c, q));
         acc[r] = top[r];
     }
-    let b = unsafe { p.b_val32.add(t * l * 16) };
+    // Each tile has rows of its own.
+    let first = if TILES { t * MR } else { 0 };
+    let (a, b) = unsafe { (p.a_val32.add(first * l), p.b_val32.add(t * l * 16)) };
     for k in 0..l {
         let b = unsafe { _mm512_load_ps(b.add(k * 16)) };
         for (r, acc) in acc.iter_mut().enumerate() {
-            let a = _mm512_set1_ps(unsafe { *p.a_val32.add(at::<TILES>(r, k, l)[0]) });
+            let a = _mm512_set1_ps(unsafe { *a.add(at::<TILES>(r, k, l)[0]) });
             *acc = _mm512_fmadd_round_ps::<RZ>(a, b, *acc);
         }
     }
     let mut redo = 0;
     for r in 0..MR {
         let at = unsafe { p.c.add(r * NR + t * 16) };
-        let negative = unsafe { negatives(p.a_sign.add(r), p.b_sign.add(t * 16)) };
+        let negative = unsafe { negatives(p.a_sign.add(first + r), p.b_sign.add(t * 16)) };
         let d = finish_narrow::<OUT>(acc[r], negative, top[r], unsafe { _mm512_load_ps(at) }, q);
         if TILES || (skip | redo) >> (4 * r + t) & 1 == 0 {
             unsafe { _mm512_store_ps(at, d) };

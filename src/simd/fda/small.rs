@@ -19,23 +19,25 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 mod from;
+mod pack;
+mod read;
+mod step;
 mod turn;
 mod value;
 mod words;
 
-use super::avx512::{Columns, FromPanel, step_tiles};
 use super::fixed::Lines;
 use super::micro::is_ordinary;
 use super::step::{Consts, ENLARGED, ENLARGED_F32, Step};
 use super::{Buffer, Fda, MR, NR, Set, Small, out};
-use crate::gemm::small::{COLUMNS, DEPTH, ROWS, Results, SmallKernel, TILES, TILES_OF_PRODUCT, TileCodes, Tiles};
+use crate::gemm::small::{COLUMNS, DEPTH, ROWS, Results, SmallKernel, TILES, TILES_OF_PRODUCT, Tiles};
 use core::arch::x86_64::*;
 use core::cell::RefCell;
 use from::{FromHighest, FromWords};
-use turn::{Number, columns_of, lanes, put, put_columns, side_by_side, two_rows};
-use value::Value;
+use step::{Columns, FromPanel, step_tiles};
+use turn::{Number, columns_of, put_columns};
+use words::Bounds;
 pub(super) use words::Decoder;
-use words::{Bounds, OR_AND, Seen};
 
 /// Exponents that a window spans.
 const WINDOW: i32 = 32;
@@ -45,6 +47,9 @@ const SLAB: usize = 16;
 const SIDE: usize = 4;
 /// Slabs, at most.
 const SLABS: usize = DEPTH / SLAB;
+
+/// What scales a power of two with an exponent field of 8 bits, without its bias, so that f64's is `512 + field`.
+const FROM_FIELD: i32 = 512 - 1023;
 
 /// Where the micro-kernel has A's values from.
 mod rows {
@@ -141,7 +146,7 @@ struct Run<'a, 'b> {
     tiles: &'a mut Tiles<'b>,
     to: &'a mut Panels,
     /// A's format and B's.
-    decoders: [Decoder; 2],
+    decoders: &'a [Decoder; 2],
     /// Numbers below an exponent window.
     far: bool,
     /// Tiles that are left to the ordinary kernel.
@@ -159,9 +164,12 @@ impl Fda {
             return None;
         }
         let enlarge = if self.narrow { ENLARGED_F32 } else { ENLARGED };
-        let (a_scale, b_scale) = self.scales();
-        let rows = Decoder::new(&unit.a, b_scale, enlarge, self.narrow);
-        Some([rows, Decoder::new(&unit.b, a_scale, 0, self.narrow)])
+        let (of_columns, of_rows) = self.scales();
+        // Products are scaled by both, whichever has how much of it: f64 values of rows have exponent fields that are made
+        // of a word's without a carry.
+        let rows = if self.narrow { of_rows } else { FROM_FIELD + unit.a.bias };
+        let columns = of_columns + of_rows - rows;
+        Some([Decoder::new(&unit.a, rows, enlarge, self.narrow), Decoder::new(&unit.b, columns, 0, self.narrow)])
     }
 }
 
@@ -172,7 +180,7 @@ impl SmallKernel for Fda {
 
     fn run(&self, tiles: &mut Tiles<'_>) -> u32 {
         let decoders = match &self.small {
-            Some(Small::Avx512(decoders)) => *decoders,
+            Some(Small::Avx512(decoders)) => decoders,
             Some(Small::Avx2(readers)) => return readers.run(self, tiles),
             None => return !0,
         };
@@ -198,7 +206,7 @@ impl Run<'_, '_> {
         let ([a, b], [a_low, b_low]) = (self.decoders, tops.map(window));
         let usual = [a.is_usual(rows.least, a_low), b.is_usual(columns.least, b_low)];
         let biases = [self.fda.unit.a.bias, self.fda.unit.b.bias];
-        let (q, fast) = self.fda.consts_of(tops[0] - biases[0] + tops[1] - biases[1], false);
+        let (mut q, fast) = self.fda.consts_of(tops[0] - biases[0] + tops[1] - biases[1], false);
         if !fast {
             self.hard = !0;
             return;
@@ -221,7 +229,7 @@ impl Run<'_, '_> {
             (false, _) => self.pack::<f64, 32>(tops, usual, from),
         }
         self.begin(q.lowest());
-        let q = Consts { tiny: self.far.into(), ..q };
+        q.tiny = self.far.into();
         for s in 0..self.tiles.k >> self.fda.block.trailing_zeros() {
             let p = self.step(s);
             let words = self.to.read.rows[s * self.fda.block..].as_ptr();
@@ -255,61 +263,6 @@ impl Run<'_, '_> {
         }
     }
 
-    /// A slab of A: of each position 8 rows in a vector. Two rows are read at once.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn read_rows(&mut self, slab: usize, bounds: &mut Bounds) {
-        let (decoder, ld) = (self.decoders[0], self.tiles.k);
-        let whole = ld >= (slab + 1) * SLAB;
-        let to = &mut self.to.read.rows.as_chunks_mut::<SLAB>().0[slab];
-        let tiles = self.tiles.a.map(|a| halves(a)[..ROWS * ld][slab * SLAB..].as_ptr());
-        for half in 0..2 {
-            let mut pairs = [[_mm512_setzero_si512(); 4]; 4];
-            for (n, pair) in pairs.iter_mut().enumerate() {
-                let mut words = [_mm512_setzero_si512(); TILES];
-                for (words, a) in words.iter_mut().zip(tiles) {
-                    // SAFETY: 16 rows of `ld` words, of which the slab has 16, or 8 where it is not whole.
-                    *words = unsafe { two_rows(a.add((8 * half + 2 * n) * ld), ld, whole) };
-                }
-                *pair = side_by_side(words);
-            }
-            let [x, y, z, w] = pairs;
-            for i in 0..4 {
-                // Positions 2 i and 8 + 2 i of the even words, and those that follow.
-                let even = [_mm512_unpacklo_epi64(x[i], y[i]), _mm512_unpacklo_epi64(z[i], w[i])];
-                let odd = [_mm512_unpackhi_epi64(x[i], y[i]), _mm512_unpackhi_epi64(z[i], w[i])];
-                for (k, [x, y]) in [(2 * i, even), (2 * i + 1, odd)] {
-                    store(&mut to[k][half], decoder.take(_mm512_shuffle_i32x4::<0x88>(x, y), bounds));
-                    if whole {
-                        store(&mut to[k + 8][half], decoder.take(_mm512_shuffle_i32x4::<0xDD>(x, y), bounds));
-                    }
-                }
-            }
-        }
-    }
-
-    /// A slab of B: of each four positions two columns in a vector.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn read_columns(&mut self, slab: usize, bounds: &mut Bounds) {
-        let decoder = self.decoders[1];
-        let whole = self.tiles.k >= (slab + 1) * SLAB;
-        let to = &mut self.to.read.columns.as_chunks_mut::<{ SLAB / SIDE }>().0[slab];
-        let groups = if whole { SLAB } else { SLAB / 2 } / SIDE;
-        for (g, to) in to[..groups].iter_mut().enumerate() {
-            let first = slab * SLAB + g * SIDE;
-            let mut words = [_mm512_setzero_si512(); TILES];
-            for (words, b) in words.iter_mut().zip(self.tiles.b) {
-                let from = &halves(b)[first * COLUMNS..][..SIDE * COLUMNS];
-                // SAFETY: 32 words.
-                *words = unsafe { _mm512_loadu_si512(from.as_ptr().cast()) };
-            }
-            for (to, words) in to.iter_mut().zip(side_by_side(words)) {
-                store(to, decoder.take(words, bounds));
-            }
-        }
-    }
-
     /// Looks for Inf and NaN in the largest words of A and of B; returns the fields of the exponents that byte 127 stands
     /// for.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -318,132 +271,6 @@ impl Run<'_, '_> {
         self.hard |= tiles_of(_mm512_cmpge_epu16_mask(rows, _mm512_set1_epi16(a.special as i16)));
         self.hard |= tiles_of(_mm512_cmpge_epu16_mask(columns, _mm512_set1_epi16(b.special as i16)));
         [a.top_of(rows), b.top_of(columns)]
-    }
-
-    /// Fills the panels for steps of `L` products, A's values where `from` says; A's words and B's may be `usual`.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack<V: Value, const L: usize>(&mut self, tops: [i32; 2], usual: [bool; 2], from: u8) {
-        let [a, b] = tops.map(window);
-        // What `all` never asks for need not be compiled: f32 values are always in the panel, f64 ones only if unusual.
-        for slab in 0..self.tiles.k.div_ceil(SLAB).min(SLABS) {
-            match from {
-                rows::WORDS if !V::NARROW => self.pack_rows::<V, L, false, { rows::WORDS }>(slab, a),
-                rows::HIGHEST if !V::NARROW => self.pack_rows::<V, L, false, { rows::HIGHEST }>(slab, a),
-                _ if V::NARROW && usual[0] => self.pack_rows::<V, L, false, { rows::PANEL }>(slab, a),
-                _ => self.pack_rows::<V, L, true, { rows::PANEL }>(slab, a),
-            }
-            if usual[1] {
-                self.pack_columns::<V, L, false>(slab, b);
-            } else {
-                self.pack_columns::<V, L, true>(slab, b);
-            }
-        }
-    }
-
-    /// A's words as the micro-kernel's B: values for where they are `FROM`, exponents of four tiles in the bytes of a
-    /// lane, signs. With `ALL`, words may be unusual.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack_rows<V: Value, const L: usize, const ALL: bool, const FROM: u8>(&mut self, slab: usize, low: i16) {
-        let (decoder, tiles) = (self.decoders[0], self.tiles.count);
-        let fields = decoder.fields.lanes();
-        let there = self.tiles.k - slab * SLAB;
-        let words = &mut self.to.read.rows.as_chunks_mut::<SLAB>().0[slab];
-        let values = self.to.b_values.view_mut::<V>().as_chunks_mut::<ROWS>().0;
-        let values = &mut values[slab * SLAB / L * TILES * L..];
-        let exponents = &mut self.to.b_exponents.view_mut::<u32>()[slab * SLAB * ROWS..][..SLAB * ROWS];
-        let mut negative = [_mm512_setzero_si512(); 2];
-        for n in 0..SLAB {
-            // In the order of the bits of B's signs.
-            let k = n % SIDE * SIDE + n / SIDE;
-            let x = [load(&words[k][0]), load(&words[k][1])];
-            negative = [with_signs(negative[0], x[0]), with_signs(negative[1], x[1])];
-            if k >= there {
-                continue;
-            }
-            let mut seen = Seen::default();
-            let bytes = decoder.exponents::<ALL>(x, low, &mut seen);
-            self.far |= seen.far;
-            // From two and two lanes to those that alternate.
-            put(&mut exponents[k * ROWS..], _mm512_shuffle_epi32::<0b11_01_10_00>(bytes));
-            let position = slab * SLAB % L + k;
-            let at = position / L * TILES * L + position % L;
-            match FROM {
-                rows::WORDS => (),
-                rows::HIGHEST => {
-                    let [even, odd] = decoder.highest(x).unwrap_or(x);
-                    store(&mut words[k][0], even);
-                    store(&mut words[k][1], odd);
-                }
-                _ if seen.small => decoder.put_small::<V, true>(x, tiles, &mut values[at..], L),
-                _ => decoder.put::<V, true>(&fields, x, tiles, &mut values[at..], L),
-            }
-        }
-        let signs = self.to.b_signs.view_mut::<u32>().as_chunks_mut().0;
-        for t in 0..tiles {
-            put_signs::<L, ROWS>(signs, slab, t, lanes(negative, t));
-        }
-    }
-
-    /// B's words as the micro-kernel's A: values and signs tile by tile, exponents of four tiles together.
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn pack_columns<V: Value, const L: usize, const ALL: bool>(&mut self, slab: usize, low: i16) {
-        let (decoder, tiles) = (self.decoders[1], self.tiles.count);
-        let fields = decoder.fields.lanes();
-        let there = self.tiles.k - slab * SLAB;
-        let words = &self.to.read.columns.as_chunks::<{ SLAB / SIDE }>().0[slab];
-        let values = self.to.a_values.view_mut::<V>().as_chunks_mut::<16>().0;
-        let values = &mut values[slab * SLAB / L * TILES * L * MR / 16..];
-        let exponents = &mut self.to.a_exponents.view_mut::<u32>()[slab * SLAB * MR..][..SLAB * MR];
-        let mut negative = [_mm512_setzero_si512(); COLUMNS / 2];
-        for (g, words) in words.iter().enumerate() {
-            let position = slab * SLAB % L + g * SIDE;
-            let values = &mut values[(position / L * TILES * L + position % L) * MR / 16..];
-            for h in [0, 1] {
-                let x = [load(&words[2 * h]), load(&words[2 * h + 1])];
-                negative[2 * h] = with_signs(negative[2 * h], x[0]);
-                negative[2 * h + 1] = with_signs(negative[2 * h + 1], x[1]);
-                if g * SIDE >= there {
-                    continue;
-                }
-                let mut seen = Seen::default();
-                let bytes = decoder.exponents::<ALL>(x, low, &mut seen);
-                self.far |= seen.far;
-                put(&mut exponents[g * SIDE * MR + h * 16..], bytes);
-                let to = &mut values[h..];
-                if seen.small {
-                    decoder.put_small::<V, false>(x, tiles, to, L * MR / 16);
-                } else {
-                    decoder.put::<V, false>(&fields, x, tiles, to, L * MR / 16);
-                }
-            }
-        }
-        // The four signs of each 128 bits, to their place among 16; then all of a column together.
-        let places = _mm512_setr_epi64(
-            0x000C_000C_000C_000C,
-            0x000C_000C_000C_000C,
-            0x0008_0008_0008_0008,
-            0x0008_0008_0008_0008,
-            0x0004_0004_0004_0004,
-            0x0004_0004_0004_0004,
-            0,
-            0,
-        );
-        let mut two = [_mm512_setzero_si512(); 2];
-        for (two, negative) in two.iter_mut().zip(negative.as_chunks::<2>().0) {
-            let [x, y] = negative.map(|x| _mm512_srlv_epi16(x, places));
-            *two = _mm512_or_si512(_mm512_shuffle_i32x4::<0x44>(x, y), _mm512_shuffle_i32x4::<0xEE>(x, y));
-        }
-        let [x, y] = two;
-        let signs_of = _mm512_or_si512(_mm512_shuffle_i32x4::<0x88>(x, y), _mm512_shuffle_i32x4::<0xDD>(x, y));
-        let signs = self.to.a_signs.view_mut::<u32>().as_chunks_mut().0;
-        for t in 0..tiles {
-            let words = _mm512_srlv_epi64(signs_of, _mm512_set1_epi64(16 * t as i64));
-            let words = _mm512_cvtepi64_epi32(_mm512_and_si512(words, _mm512_set1_epi64(0xFFFF)));
-            let mut lanes = [0; MR];
-            // SAFETY: 8 words.
-            unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), words) }
-            put_signs::<L, MR>(signs, slab, t, lanes);
-        }
     }
 
     /// States: +0, or C, whose tiles are left out where something in it is not of ordinary size.
@@ -528,36 +355,7 @@ fn write<T: Number, const HALF: bool>(states: &[[f32; ROWS]], d: &mut [[T; ROWS 
     }
 }
 
-/// Codes of a format that `Decoder` reads, none of which has more than 16 bits.
-fn halves(codes: TileCodes<'_>) -> &[u16] {
-    let TileCodes::Halves(codes) = codes else { unreachable!("a format of at most 16 bits") };
-    codes
-}
-
 /// The field of the lowest exponent in the window that ends at `top`.
 const fn window(top: i32) -> i16 {
     (top - WINDOW + 1) as i16
-}
-
-/// Signs of words join those of the positions before, which move down.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn with_signs(before: __m512i, words: __m512i) -> __m512i {
-    _mm512_ternarylogic_epi32::<OR_AND>(_mm512_srli_epi16::<1>(before), words, _mm512_set1_epi16(i16::MIN))
-}
-
-/// Signs of a slab's 16 products to the steps of `L` that they belong to, of which `signs` has those of one tile after
-/// another. Bit `4 i + g` is that of position `4 g + i`.
-#[inline(always)]
-fn put_signs<const L: usize, const N: usize>(signs: &mut [[u32; N]], slab: usize, t: usize, words: [u32; N]) {
-    let to = &mut signs[slab * SLAB / L * TILES + t..];
-    match L {
-        8 => {
-            to[0] = words.map(|x| x & 0x3333);
-            to[TILES] = words.map(|x| x & 0xCCCC);
-        }
-        16 => to[0] = words,
-        _ if slab.is_multiple_of(2) => to[0] = words,
-        _ => to[0].iter_mut().zip(words).for_each(|(to, x)| *to |= x << 16),
-    }
 }

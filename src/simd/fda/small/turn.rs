@@ -6,23 +6,38 @@
 use crate::gemm::small::{COLUMNS, ROWS, TILES};
 use core::arch::x86_64::*;
 
-/// 16 words of each of two rows `ld` apart; or 8 words twice, where there are no more.
+/// 16 words of each of two rows `ld` apart.
 ///
 /// # Safety
 /// So many words are there, from `rows` on and from `ld` words further on.
 #[inline]
-#[target_feature(enable = "avx512f,avx512vl")]
-pub(super) unsafe fn two_rows(rows: *const u16, ld: usize, whole: bool) -> __m512i {
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn two_rows(rows: *const u16, ld: usize) -> __m512i {
     // SAFETY: the caller's promise.
     unsafe {
-        let (one, other) = (rows, rows.add(ld));
-        let [one, other] = if whole {
-            [_mm256_loadu_si256(one.cast()), _mm256_loadu_si256(other.cast())]
-        } else {
-            let (one, other) = (_mm_loadu_si128(one.cast()), _mm_loadu_si128(other.cast()));
-            [_mm256_broadcastsi128_si256(one), _mm256_broadcastsi128_si256(other)]
-        };
+        let [one, other] = [rows, rows.add(ld)].map(|row| _mm256_loadu_si256(row.cast()));
         _mm512_inserti64x4::<1>(_mm512_castsi256_si512(one), other)
+    }
+}
+
+/// 8 words of each of rows 0, 1, 4 and 5, `ld` apart.
+///
+/// # Safety
+/// So many words are there.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn four_rows(rows: *const u16, ld: usize) -> __m512i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if ld == 8 {
+            // Two and two of them are one.
+            return two_rows(rows, 4 * ld);
+        }
+        let pair = |first| {
+            let [one, other] = [first, first + 1].map(|row| _mm_loadu_si128(rows.add(row * ld).cast()));
+            _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(one), other)
+        };
+        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(pair(0)), pair(4))
     }
 }
 
