@@ -17,7 +17,7 @@ pub(crate) struct Operands {
     /// C: as D
     #[arg(short, long)]
     c: Option<PathBuf>,
-    /// N floats, added to every row of D in f32 before it is rounded
+    /// N floats, f32 whatever the unit, added to every row of D before it is rounded
     #[arg(long, value_name = "FILE")]
     bias: Option<PathBuf>,
     /// The factor of A B
@@ -28,7 +28,7 @@ pub(crate) struct Operands {
     beta: Option<f64>,
     /// Scales of A. On a block-scaled unit its block scales: a file of M x ceil(K / block); without,
     /// values are quantised. With a plan that takes promotion scales a file of those. Else one factor:
-    /// a number, or a file of M floats, one per row
+    /// a number (also in a file), or a file of M floats, one per row. Factors are f32, whatever the unit
     #[arg(long, value_name = "SCALES")]
     scale_a: Option<String>,
     /// Scales of B, likewise: ceil(K / block) x N block scales, or a number, or N floats, one per column.
@@ -49,7 +49,8 @@ pub(crate) struct Operands {
     /// rounded to nearest even) [default: rne]
     #[arg(long, value_name = "ROUNDING")]
     pub(crate) round: Option<Rounding>,
-    /// What becomes of values beyond the unit's formats: inf (or the NaN of formats without one; an error where there is neither) or saturate
+    /// What becomes of values beyond the unit's formats: inf (or the NaN of formats without one; an error where there is neither) or
+    /// saturate (infinities, too). Files in the unit's own formats are taken as they are
     #[arg(long, value_parser = overflow, default_value = "inf")]
     overflow: Overflow,
     /// Threads; 0 for all there are. The result never depends on it

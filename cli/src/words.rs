@@ -1,29 +1,58 @@
 //! What units and formats are, in sentences.
 
 use gemmulate::Unit;
-use gemmulate::accumulate::{CPosition, Floor, GenericDot, Pattern, Recipe, RoundDown};
-use gemmulate::format::{FormatSpec, Specials};
+use gemmulate::accumulate::{
+    BlockedC, CPosition, Floor, GenericDot, OverflowBesideC, Pattern, Recipe, RoundDown, SubnormalC, ZeroProducts,
+};
+use gemmulate::format::{F32, FormatSpec, Specials};
+use gemmulate::round::Rounding;
+use gemmulate::special::NanRule;
 
 /// What a unit computes, step by step.
 pub(crate) fn steps(unit: &Unit) -> Vec<String> {
     match &unit.recipe {
         Some(Recipe::Generic(dot)) => generic(unit, dot),
         Some(Recipe::Sequential(fma)) => vec![
-            "d = c.".into(),
-            format!("For k in order: d = a_k * b_k + d, rounded once ({}) to {}; subnormals are kept.", fma.rounding, unit.d),
+            format!("d = c{}.", in_d(unit, &fma.rounding.to_string())),
+            format!(
+                "For k in order: d = a_k * b_k + d, rounded once ({}) to {}; subnormals are kept.",
+                fma.rounding, unit.d
+            ),
+            nan(unit, fma.nan),
         ],
         Some(Recipe::Pairwise(sum)) => vec![
-            if sum.flush_inputs { "Operands below their format's smallest normal number are read as +0." } else { "Subnormal operands are kept." }.into(),
-            "Every product is rounded (rne) to f32.".into(),
+            if sum.flush_inputs {
+                "Operands below their format's smallest normal number are read as +0."
+            } else {
+                "Subnormal operands are kept."
+            }
+            .into(),
+            format!("Every product is rounded (rne) to {}.", unit.d),
             format!("Groups of {} products are summed in pairs, every sum rounded (rne).", sum.group),
-            "d = c; the groups are added to d in order, every sum rounded (rne).".into(),
-            if sum.flush_results { "Subnormal products and sums become zero, keeping their sign." } else { "Subnormal results are kept." }.into(),
+            format!("d = c{}; the groups are added to d in order, every sum rounded (rne).", in_d(unit, "rne")),
+            if sum.flush_results {
+                "Subnormal products and sums become zero, keeping their sign."
+            } else {
+                "Subnormal results are kept."
+            }
+            .into(),
+            nan(unit, sum.nan),
         ],
-        Some(Recipe::RoundDown(r)) => round_down(r, "all products"),
+        Some(Recipe::RoundDown(r)) => round_down(unit, r, "all products"),
         Some(Recipe::GroupedRoundDown(g)) => {
-            let mut steps = round_down(&g.base, "the products of even k and of odd k, apart");
-            steps.insert(2, format!("The two sums are cut toward minus infinity at {} fraction bits and added.", g.base.frac_bits));
-            steps.insert(3, format!("c counts as zero if its exponent is more than {} below the largest.", g.c_reach));
+            let mut steps = round_down(unit, &g.base, "the products of even k and of odd k, apart");
+            let special = match g.special_c {
+                BlockedC::Dropped => ", an infinity or NaN likewise, its exponent being 0",
+                _ => "; an infinity or NaN stays",
+            };
+            steps.insert(
+                3,
+                format!("The two sums are cut toward minus infinity at {} fraction bits and added.", g.base.frac_bits),
+            );
+            steps.insert(
+                4,
+                format!("c counts as zero if its exponent is more than {} below the largest{special}.", g.c_reach),
+            );
             steps
         }
         Some(Recipe::GroupScaled(g)) => vec![
@@ -31,15 +60,24 @@ pub(crate) fn steps(unit: &Unit) -> Vec<String> {
             format!("e_max is the largest exponent of those, {}, and c's.", floor(g.floor)),
             format!("Every group and c are cut toward zero {} bits below e_max.", g.frac_bits),
             format!("They are summed exactly and rounded ({}) to {}.", g.output_rounding, unit.d),
+            nan(unit, g.nan),
         ],
-        Some(Recipe::Software(_)) => vec![
+        Some(Recipe::Software(software)) => vec![
             "There is no such tensor core instruction: the compiler emits FMAs in IEEE f32 (rne).".into(),
             if unit.d.fraction_bits > 10 {
                 "t = +0; t = a_k * b_k + t for k in order, rounded each time; d = c + t."
             } else {
-                "d = (c + (a_0 b_0 + a_1 b_1)) + (a_2 b_2 + a_3 b_3), each parenthesis an FMA on a rounded product; rounded to f16 at the end."
+                "d = (c + (a_0 b_0 + a_1 b_1)) + (a_2 b_2 + a_3 b_3), each parenthesis an FMA on a rounded product."
             }
             .into(),
+            match (holds(&F32, &unit.c), unit.d == F32) {
+                (true, true) => "Subnormals are kept.".into(),
+                (true, false) => format!("It is rounded (rne) to {} at the end; subnormals are kept.", unit.d),
+                (false, _) => {
+                    format!("c is rounded (rne) to f32 first, d to {} at the end; subnormals are kept.", unit.d)
+                }
+            },
+            nan(unit, software.nan),
         ],
         _ => vec![format!("{:?}", unit.accumulator)],
     }
@@ -56,53 +94,101 @@ fn generic(unit: &Unit, dot: &GenericDot) -> Vec<String> {
         };
         say(format!("K is taken in steps of {} {order}; each step's d is the next one's c.", dot.block));
     }
+    if dot.flush_inputs {
+        say("Subnormal a, b and c are read as +0.".into());
+    }
     if dot.via_f16 {
         say("a and b are converted to f16, where their subnormals are normal numbers.".into());
     }
-    if dot.flush_inputs {
-        say("Subnormal operands are read as +0.".into());
-    }
-    say("NaN or 0 x Inf gives NaN; infinities of both signs give NaN, of one sign that infinity.".into());
+    say(special(unit, dot.nan, dot.product_limit));
     let scales = if unit.scale.is_some() { ", scales included" } else { "" };
     let normal = if dot.normalise_products { "normalised" } else { "not normalised (1.5 x 1.5 is 2.25 x 2^0)" };
     say(format!("Products are exact{scales}, {normal}."));
     if !dot.exact {
-        let with_c = if dot.c == CPosition::With { " and c's" } else { "" };
-        say(format!("e_max is the largest exponent of the non-zero products{with_c}, {}.", floor(dot.floor)));
+        let zeros = match dot.zero_products {
+            ZeroProducts::OwnExponent => "products, a zero counting with its format's smallest exponent",
+            _ => "non-zero products",
+        };
+        let with_c = match (dot.c, dot.subnormal_c) {
+            (CPosition::With, SubnormalC::Normalised) => " and c's, which counts as normalised",
+            (CPosition::With, _) => " and c's",
+            _ => "",
+        };
+        say(format!("e_max is the largest exponent of the {zeros}{with_c}, {}.", floor(dot.floor)));
         let sticky = if dot.sticky { ", one more bit telling whether anything was cut off" } else { "" };
         say(format!("Every term is rounded ({}) {} bits below e_max{sticky}.", dot.alignment, dot.frac_bits));
     }
     let bits = dot.output_bits.map_or(String::new(), |bits| format!(" at {bits} fraction bits"));
+    let zero = if dot.negative_zero { "; a negative sum that rounds to zero is -0" } else { "" };
+    let flushed = if dot.flush_results { "; a subnormal one becomes +0" } else { "" };
     say(format!(
-        "The terms are summed exactly, in any order, and rounded ({}) to {}{bits}.",
+        "The terms are summed exactly, in any order, and rounded ({}) to {}{bits}{zero}{flushed}.",
         dot.output_rounding, unit.d
     ));
+    if unit.d.fraction_bits <= 10 && dot.output_rounding != Rounding::NearestEven {
+        say("(NVIDIA's units round such results to nearest even: out=rne.)".into());
+    }
+    let c = format!("c{}", in_d(unit, "rne"));
     match dot.c {
         CPosition::With => {}
-        CPosition::Late => say("c is added to that in IEEE arithmetic (rne).".into()),
-        CPosition::Last => say("The steps start at +0; c is added at the end in IEEE arithmetic (rne).".into()),
+        CPosition::Late => say(format!("{c} is added to that in IEEE arithmetic (rne){flushed}.")),
+        CPosition::Last => {
+            say(format!("The steps start at +0; {c} is added at the end in IEEE arithmetic (rne){flushed}."));
+        }
     }
     steps
 }
 
 fn floor(floor: Floor) -> String {
     match floor {
+        Floor::BelowEmin(0) => "but at least emin(D)".into(),
+        Floor::BelowEmin(n) if n < 0 => format!("but at least emin(D) + {}", n.unsigned_abs()),
         Floor::BelowEmin(n) => format!("but at least emin(D) - {n}"),
         Floor::ZeroC => "a zero c counting as emin(D)".into(),
         Floor::None => "without a lower bound".into(),
     }
 }
 
-fn round_down(r: &RoundDown, what: &str) -> Vec<String> {
+/// What happens to a c that D does not hold, before anything else.
+fn in_d(unit: &Unit, rounding: &str) -> String {
+    if holds(&unit.d, &unit.c) { String::new() } else { format!(", rounded ({rounding}) to {},", unit.d) }
+}
+
+/// Whether a format has all numbers of another one.
+fn holds(f: &FormatSpec, of: &FormatSpec) -> bool {
+    let lowest = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
+    of.fraction_bits <= f.fraction_bits && lowest(of) >= lowest(f) && of.max().exponent <= f.max().exponent
+}
+
+/// The NaN that is returned.
+fn nan(unit: &Unit, rule: NanRule) -> String {
+    let d = &unit.d;
+    d.nan_code(rule).map_or_else(
+        || format!("{d} has no NaN: its largest number stands for it."),
+        |code| format!("NaN is {code:x}."),
+    )
+}
+
+/// (S)
+fn special(unit: &Unit, rule: NanRule, limited: bool) -> String {
+    let limit = if limited { "Products of 2^128 and more are infinities. " } else { "" };
+    let nan = nan(unit, rule);
+    format!("{limit}NaN or 0 x Inf gives NaN; infinities of both signs give NaN, of one sign that infinity. {nan}")
+}
+
+fn round_down(unit: &Unit, r: &RoundDown, what: &str) -> Vec<String> {
     let total =
         r.total_bits.map_or(String::new(), |bits| format!(", cut toward minus infinity at {bits} fraction bits"));
+    let beside = match r.overflow_beside_c {
+        OverflowBesideC::CWins => " An infinite c wins over these.",
+        _ => "",
+    };
+    let scales = if unit.scale.is_some() { ", scales included" } else { "" };
     vec![
+        format!("K is taken in steps of {}; each step's d is the next one's c.", r.group),
+        format!("{}{beside}", special(unit, r.nan, true)),
         format!(
-            "K is taken in steps of {}; each step's d is the next one's c. Products of 2^128 and more are infinities.",
-            r.group
-        ),
-        format!(
-            "Of {what}: each is cut toward zero {} bits below the largest exponent, and they are summed exactly.",
+            "Of {what}{scales}: each is cut toward zero {} bits below the largest exponent, and they are summed exactly.",
             r.frac_bits
         ),
         format!(

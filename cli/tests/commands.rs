@@ -307,6 +307,49 @@ fn every_unit_can_be_shown_and_traced() {
     }
 }
 
+/// Whatever changes a bit changes what `show` says a unit computes.
+#[test]
+fn every_parameter_is_shown_in_words() {
+    let steps = |unit: &str| {
+        let run = gemmulate(&["show", unit], b"");
+        assert_eq!(run.code, 0, "{unit}: {}", run.err);
+        let steps = run.out.split("What it computes").nth(1).and_then(|rest| rest.split("Parameters").next());
+        steps.unwrap_or_else(|| panic!("{unit}: {}", run.out)).to_owned()
+    };
+    let formats = "custom/m1n1k32.f32.f16.f16.f32";
+    for (family, changes) in [
+        (
+            "dot",
+            "block=8 pattern=pairs:block=8 pattern=even-odd:block=8 exact=yes F=24 align=rd sticky=yes normalise=yes e_zero=none \
+             e_zero=zero-c e_zero=emin e_zero=emin+3 zero-products=count subnormal-c=normalised c=late c=last out=rne \
+             out-bits=13 via-f16=yes flush-in=yes flush-out=yes limit=yes negative-zero=yes nan=quiet",
+        ),
+        ("fma", "round=rz nan=ones"),
+        ("pairwise", "G=2 flush-in=no flush-out=no nan=ones"),
+        ("round-down", "G=4 F=23 sum=31 total=full total=30 overflow-beside-c=c-wins nan=ones"),
+        (
+            "round-down-grouped",
+            "G=8 F=23 sum=31 total=full overflow-beside-c=c-wins nan=ones c-reach=9 special-c=dropped",
+        ),
+        ("software", "nan=quiet"),
+    ] {
+        let mut seen = vec![steps(&format!("{formats}/{family}"))];
+        for change in changes.split_whitespace() {
+            let words = steps(&format!("{formats}/{family}:{change}"));
+            assert!(!seen.contains(&words), "{family}:{change}: {words}");
+            seen.push(words);
+        }
+    }
+    let scaled = "custom/m1n1k64.block16.f32.e2m1.e2m1.f32.ue4m3/groups";
+    for change in ["G=32", "F=34", "e_zero=none", "out=rne", "nan=quiet"] {
+        assert_ne!(steps(scaled), steps(&format!("{scaled}:{change}")), "{change}");
+    }
+    // What c is rounded to first, and NVIDIA's rounding where another one is meant perhaps.
+    assert!(steps("custom/m1n1k4.f16.f16.f16.f32/dot:c=late").contains("c, rounded (rne) to f16, is added"));
+    assert!(steps("custom/m1n1k4.f16.f16.f16.f16/dot").contains("out=rne"));
+    assert!(steps("custom/m1n1k4.f16.f16.f16.f16/pairwise").contains("product is rounded (rne) to f16"));
+}
+
 #[test]
 fn validate_reports_folders_outputs_and_units() {
     let Ok(shared) = std::env::var("GEMMULATE_SHARED") else {

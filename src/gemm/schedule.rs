@@ -195,8 +195,9 @@ impl Schedule {
         refuse(self.workers.is_some() && (slices > 1 || atomic), || "stream-K excludes split-K".into())?;
         let mut sorted = self.order.clone();
         sorted.sort_unstable();
-        refuse(atomic && !sorted.iter().copied().eq(0..slices), || {
-            format!("the atomic order {:?} is no permutation of 0 to {}", self.order, slices - 1)
+        refuse(atomic && !sorted.iter().copied().eq(0..slices), || match self.order.len() {
+            n if n != slices => format!("the atomic order names {n} slices, but split-k={slices}"),
+            _ => format!("the atomic order {:?} is no permutation of 0 to {}", self.order, slices - 1),
         })?;
         refuse(!atomic && plan.order != AtomicOrder::Ascending, || "only atomic splits have an order".into())?;
         let plain = slices == 1 && !atomic && self.workers.is_none() && self.promotion.is_none();

@@ -136,6 +136,7 @@ fn impossible_plans_are_refused_with_the_reason() {
         (&unit, "in-order stream-k=0", "0 workers"),
         (&unit, "in-order stream-k=99999999", "blocks of work"),
         (&unit, "in-order split-k=2 order=1,1", "no permutation"),
+        (&unit, "in-order order=1,0", "names 2 slices, but split-k=1"),
         (&unit, "in-order split-mode=serial seed=1", "only atomic splits"),
         (&unit, "in-order promote=8", "promotion interval"),
         (&unit, "in-order promote=0", "promotion interval"),
