@@ -92,6 +92,9 @@ impl Array {
         check_size(path, found.len()).map_err(|e| message(&name, e))?;
         let file = File::open(path).map_err(|e| message(&name, e))?;
         let npy = NpyFile::new(BufReader::new(file)).map_err(|e| {
+            if e.kind() == std::io::ErrorKind::UnexpectedEof {
+                return message(&name, "no .npy file, or one whose header is cut short");
+            }
             let why = e.to_string();
             message(&name, format!("no .npy file: {}", why.lines().next().unwrap_or_default().trim_end()))
         })?;

@@ -694,10 +694,13 @@ fn bad_input_is_an_error_and_leaves_no_file() {
     let endless = folder.npy("endless.npy", "<f4", &[0, 1 << 62], false, &[]);
     let junk = folder.path("junk.npy");
     fs::write(&junk, "junk").expect("written");
+    let header = folder.path("header.npy");
+    fs::write(&header, &fs::read(&a).expect("read")[..20]).expect("written");
     let d = folder.path("d.npy");
     let fp4 = "rtx-blackwell/mma.m16n8k32.f32.e2m1.e2m1.f32";
     let mx = "rtx-blackwell/mma.m16n8k32.block32.f32.e4m3.e4m3.f32.ue8m0";
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 19] = [
+        (&[UNIT, &header, &b], "whose header is cut short"),
         (&[UNIT, &b, &b], "B must be"),
         (&[UNIT, &deep, &b], "has 4"),
         (&[UNIT, &number, &b], "single number"),
