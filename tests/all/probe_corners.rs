@@ -445,6 +445,21 @@ fn how_products_join_c_is_told_by_sums_on_both_sides_of_a_tie() {
     }
 }
 
+/// What a sum loses as a result of its own, before a late c comes, is nothing that it loses beside c.
+#[test]
+fn results_of_few_bits_are_no_width_beside_a_late_c() {
+    for rules in [
+        "c=late:out-bits=16",
+        "c=late:out-bits=16:sticky=yes",
+        "c=last:out-bits=16:sticky=yes",
+        "c=late:out-bits=10:out=rne",
+    ] {
+        let unit = format!("custom/m1n1k6.f32.bf16.bf16.f32/dot:block=7:F=41:{rules}");
+        let found = features(&mut Unit::find(&unit).unwrap()).unwrap();
+        assert_eq!(value(&found, "fraction_bits"), "41", "{unit}");
+    }
+}
+
 /// Sixteen products of a block are summed and the sum aligned by what is left of it, nothing if they cancel: c is not added
 /// to the sum of all.
 #[test]

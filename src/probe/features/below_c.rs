@@ -63,14 +63,19 @@ struct Answers {
 }
 
 impl Answers {
-    /// Asks for products at these places, which among themselves keep `own` bits; none if c alone is not what it is.
-    fn to(lab: &mut Lab<'_>, places: &[usize], own: i32) -> Result<Option<Self>, Error> {
+    /// Asks for products at these places, which among themselves keep `own` bits; none if c alone is not what it is. Products
+    /// that are a result before c comes (`late`) must be one that is exact.
+    fn to(lab: &mut Lab<'_>, places: &[usize], own: i32, late: bool) -> Result<Option<Self>, Error> {
         let i = lab.bench.interface;
         let p = i.d.fraction_bits as i32;
         let half = lab.bench.product_range().1.min(top(&i.c).min(top(&i.d)) - p - 3);
         let (x, ulp) = (half + p + 1, half + 1);
         // What products lose beside one another, or as a result, is no matter of c.
-        let sums = sums(p, half, BELOW.min(own - 1).min(p), places.len());
+        let mut sums = sums(p, half, BELOW.min(own - 1).min(p), places.len());
+        if late {
+            let kept = kept_alone(lab, places, &sums)?;
+            sums = sums.into_iter().zip(kept).filter_map(|(sum, kept)| kept.then_some(sum)).collect();
+        }
         let signs = [false, true].into_iter().flat_map(|c| [false, true].map(|products| (c, products)));
         let all = signs.flat_map(|(c, negative)| {
             let sums = &sums;
@@ -187,7 +192,7 @@ pub(super) fn below_c(lab: &mut Lab<'_>, site: &Site, ways: &[Width]) -> Result<
     if i.c.fraction_bits != i.d.fraction_bits || i.d.fraction_bits < 2 || i.scale.is_some() {
         return nothing();
     }
-    let Some(answers) = Answers::to(lab, &places[..places.len().min(3)], own)? else { return nothing() };
+    let Some(answers) = Answers::to(lab, &places[..places.len().min(3)], own, late)? else { return nothing() };
     let is_tie = answers.half_is_a_tie();
     // Half of c's last place may be cut as well.
     if !is_tie && !ties_to_even(lab, places)? {
@@ -210,6 +215,29 @@ pub(super) fn below_c(lab: &mut Lab<'_>, site: &Site, ways: &[Width]) -> Result<
         return Ok((vec![plus, ("negative products beside a larger positive c", minus)], evidence));
     }
     if is_tie { Ok((vec![("products beside a larger c", found)], evidence)) } else { nothing() }
+}
+
+/// Of which sums, of both signs, a box returns the exact one where there is no c.
+fn kept_alone(lab: &mut Lab<'_>, places: &[usize], sums: &[Vec<(i128, i32)>]) -> Result<Vec<bool>, Error> {
+    let d = lab.bench.interface.d;
+    let (mut inputs, mut exact_ones) = (Vec::new(), Vec::new());
+    for (n, negative) in (0..sums.len()).flat_map(|n| [(n, false), (n, true)]) {
+        let products = &sums[n];
+        let base = products.iter().map(|p| p.1).min().unwrap_or(0);
+        let sum: i128 = products.iter().map(|&(m, e)| m << (e - base)).sum();
+        let term = |(&(m, e), &at): (&(i128, i32), &usize)| (at, (m < 0) != negative, m.unsigned_abs(), e);
+        let terms: Vec<_> = products.iter().zip(places).map(term).collect();
+        if let (Some(input), Some(code)) = (lab.terms(&terms), exact(&d, negative, sum.unsigned_abs(), base)) {
+            inputs.push((Some(input), String::new()));
+            exact_ones.push((n, code));
+        }
+    }
+    let mut kept = vec![0; sums.len()];
+    for (o, (n, code)) in lab.ask(inputs)?.iter().zip(exact_ones) {
+        kept[n] += usize::from(o.d == code);
+    }
+    // None at all is what is asked first.
+    Ok(kept.iter().zip(sums).map(|(&kept, sum)| kept == 2 || sum.is_empty()).collect())
 }
 
 /// Whether products that sum to a number and half of its last place leave an even one and make an odd one even.
