@@ -277,10 +277,20 @@ impl<'a> Question<'a> {
             }
         }
         match refused {
-            Some(why) if candidates.is_empty() => Err(why),
-            _ if candidates.is_empty() => Err(Failure::Message("no unit gives such a D".into())),
-            _ => Ok(candidates),
+            _ if !candidates.is_empty() => Ok(candidates),
+            _ if self.is_too_wide() => {
+                let why = "D holds f64, which no unit that takes these operands gives: store it as what was computed";
+                Err(Failure::Message(why.into()))
+            }
+            Some(why) => Err(why),
+            None => Err(Failure::Message("no unit gives such a D".into())),
         }
+    }
+
+    /// Whether D is of a type that none of the units gives.
+    fn is_too_wide(&self) -> bool {
+        let is_f64 = self.d.pattern_width().is_none() && self.d.format(&F32) == F64;
+        is_f64 && self.groups.iter().all(|units| units[0].d != F64)
     }
 
     fn screen_group(

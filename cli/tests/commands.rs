@@ -295,6 +295,35 @@ fn units_as_json() {
     assert_eq!(gemmulate(&["units", "--arch", "V1000"], b"").code, 2);
 }
 
+/// What drawings say of exponents, of what is cut, and where rows cannot stand under one another.
+#[test]
+fn drawings_are_true_to_their_exponents() {
+    let far = "(too far apart to stand under one another)";
+    for (unit, line, rows) in [
+        // Products of IEEE arithmetic have the exponents of their leading bits.
+        ("cdna2/v_mfma_f32_32x32x4bf16", "3fc0,0,0,0 3fc0,0,0,0 3f800000", &["a0*b0     2^1  1.001"][..]),
+        // Zeros at the ends of rows do not keep them apart; exponents do.
+        (
+            "ampere/mma.m8n8k4.f64.f64.f64.f64",
+            "3ff0000000000000,0,0,0 3cb0000000000000,0,0,0 3ff0000000000000",
+            &["a0*b0   2^-52                                                     1\n", "d         2^0  1\n"],
+        ),
+        ("cdna1/v_mfma_f32_32x32x2bf16", "7f00,0080 3f80,3f80 3f800000", &[far, "a0*b0   2^127  1\n", "and a rest"]),
+        // Each term is cut where it is cut.
+        (
+            "cdna3/v_mfma_f32_32x32x8_f16",
+            "6579,d400,2b80,6cab,a454,a878,5336,c106 246e,f100,b000,9a56,c8c0,1093,b196,4c6 bf1df386",
+            &["what lies below 2^-5 is cut", "what lies below 2^-13 (sum of products), 2^-5 (c) is cut off at |"],
+        ),
+    ] {
+        let run = gemmulate(&["trace", unit], format!("{}\n", line.replace(' ', "\t")).as_bytes());
+        for row in rows {
+            assert!(run.out.contains(row), "{unit}, {row}: {}", run.out);
+        }
+        assert_eq!(run.out.contains(far), rows.contains(&far), "{unit}: {}", run.out);
+    }
+}
+
 #[test]
 fn every_unit_can_be_shown_and_traced() {
     let names = lines(&["units"]).into_iter().skip(1).map(|l| l.split(' ').next().unwrap_or_default().to_owned());

@@ -260,6 +260,11 @@ fn plans_are_found_again() {
     }
     let run = gemmulate(&["identify", &a, &b, &a], b"");
     assert!(run.code == 2 && run.err.contains("150 x 140"), "{}", run.err);
+    // Of a type that none of the units gives.
+    let (x, y) = (folder.floats("x2.npy", &[2, 16], |_| 1.0), folder.floats("y2.npy", &[16, 1], |_| 1.0));
+    let wide = folder.npy("wide.npy", "<f8", &[2, 1], false, &[0; 16]);
+    let run = gemmulate(&["identify", &x, &y, &wide, "--arch", "turing"], b"");
+    assert!(run.code == 2 && run.err.contains("D holds f64, which no unit"), "{}", run.err);
 }
 
 #[test]

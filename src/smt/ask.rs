@@ -162,7 +162,10 @@ impl Question {
             Recipe::Generic(dot) if dot.block >= unit.shape.k && dot.c == CPosition::With && unit.scale.is_none() => {
                 (self.run)(&Asked { solver, subject, dot })
             }
-            _ => Err(Error::Solver(format!("`{}` is asked of a single fused dot-add, which {unit} is not", self.name))),
+            _ => Err(Error::Solver(format!(
+                "`{}` cannot be asked of {unit}, which is no single fused dot-add",
+                self.name
+            ))),
         }
     }
 }

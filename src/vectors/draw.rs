@@ -67,17 +67,19 @@ fn operands(unit: &Unit, v: &Input) -> String {
 
 fn steps(unit: &Unit, trace: &Trace, text: &mut String) {
     let mut grid = Grid::default();
-    for event in &trace.events {
+    for (n, event) in trace.events.iter().enumerate() {
         match event {
             Event::Step { text: step, .. } => heading(&mut grid, text, &format!("-- {step}")),
             Event::Special(what) => heading(&mut grid, text, &format!("special operands decide: {what}")),
             Event::Note(note) => heading(&mut grid, text, note),
             Event::Align { e_max, unit } => {
-                heading(&mut grid, text, &format!("e_max = {e_max}: what lies below 2^{unit} is cut off at |"));
+                let below = last_bits(&trace.events[n + 1..], *unit);
+                heading(&mut grid, text, &format!("e_max = {e_max}: what lies below {below} is cut off at |"));
                 grid.align = Some((*e_max, *unit));
             }
             Event::Term { label, term, aligned, unit, cut } => {
-                grid.rows.push(term_row(&label.to_string(), term, aligned, *unit, *cut));
+                let whole = grid.align.is_none();
+                grid.rows.push(term_row(&label.to_string(), term, aligned, *unit, *cut, whole));
             }
             Event::Sum(sum) => grid.rows.push(sum_row(sum)),
             Event::Rounded { how, value } => {
@@ -94,6 +96,18 @@ fn steps(unit: &Unit, trace: &Trace, text: &mut String) {
     heading(&mut grid, text, "");
 }
 
+/// The last bit that alignment keeps, of the terms that follow: for each its own, where these are not all the same.
+fn last_bits(events: &[Event], unit: i32) -> String {
+    let terms = events.iter().map_while(|event| match event {
+        Event::Term { label, unit, .. } => Some((label, *unit)),
+        _ => None,
+    });
+    if terms.clone().all(|(_, of_term)| of_term == unit) {
+        return format!("2^{unit}");
+    }
+    terms.map(|(label, unit)| format!("2^{unit} ({label})")).collect::<Vec<_>>().join(", ")
+}
+
 /// Ends the drawing so far and begins another under a line of text.
 fn heading(grid: &mut Grid, text: &mut String, line: &str) {
     grid.draw(text);
@@ -107,7 +121,8 @@ const fn sign(negative: bool) -> &'static str {
     if negative { "-" } else { "+" }
 }
 
-fn term_row(label: &str, term: &Term, aligned: &Fixed, unit: i32, cut: bool) -> Row {
+/// A term; one that enters `whole` with the exponent of its leading bit, else with that which alignment sees.
+fn term_row(label: &str, term: &Term, aligned: &Fixed, unit: i32, cut: bool, whole: bool) -> Row {
     let kept = term.magnitude_in(aligned.exponent).0 >> (unit - aligned.exponent).clamp(0, 127);
     let enters = aligned.magnitude >> (unit - aligned.exponent).clamp(0, 127);
     let remark = match (cut, enters) {
@@ -120,7 +135,7 @@ fn term_row(label: &str, term: &Term, aligned: &Fixed, unit: i32, cut: bool) -> 
     Row {
         mark: sign(term.negative),
         label: label.into(),
-        exponent: (!zero).then_some(term.exponent),
+        exponent: (!zero).then(|| if whole { term.normalised_exponent() } else { term.exponent }),
         bits: (!zero).then(|| Bits::of_term(term, unit)),
         cut_below: cut.then_some(unit),
         remark: remark.into(),
@@ -162,7 +177,7 @@ fn operation_rows(unit: &Unit, terms: &[(String, Term)], value: &Num, grid: &mut
     for (label, term) in terms {
         let whole = term.fixed();
         sum.add(term);
-        grid.rows.push(term_row(label, term, &whole, whole.exponent, false));
+        grid.rows.push(term_row(label, term, &whole, whole.exponent, false, true));
     }
     let exact = sum.fixed();
     if terms.len() > 1 && exact.magnitude != 0 {

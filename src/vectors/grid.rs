@@ -2,6 +2,7 @@
 
 use crate::num::{Fixed, Num, Term};
 use core::fmt::Write;
+use std::borrow::Cow;
 
 /// Columns shown to the right of the last bit kept.
 const SHOWN_BELOW: i32 = 26;
@@ -85,16 +86,24 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Draws the rows, lined up if they fit, one after the other if not.
+    /// Draws the rows, lined up if they fit, at least without zeros at their ends, one after the other if not.
     pub(super) fn draw(&self, into: &mut String) {
         let labels = self.rows.iter().map(|r| r.label.len()).max().unwrap_or(0);
-        let columns = self.columns();
-        let aligned = columns.high - columns.low < WIDEST;
-        for row in &self.rows {
+        let (mut rows, mut columns) = (Cow::from(&self.rows), self.columns(&self.rows));
+        if !columns.fit() {
+            let bits = rows.to_mut().iter_mut().filter_map(|row| row.bits.as_mut());
+            bits.for_each(|bits| *bits = bits.trimmed(i32::MAX));
+            columns = self.columns(&rows);
+        }
+        let aligned = columns.fit();
+        if !aligned {
+            into.push_str("  (too far apart to stand under one another)\n");
+        }
+        for row in &*rows {
             let bits = match &row.bits {
                 None => "0".into(),
                 Some(bits) if aligned => columns.line(bits, row.cut_below),
-                Some(bits) => alone(bits),
+                Some(bits) => alone(bits, row.exponent),
             };
             let exponent = row.exponent.map_or(String::new(), |e| format!("2^{e}"));
             let indent = if row.bits.is_none() && aligned { columns.point_column() } else { 0 };
@@ -109,11 +118,11 @@ impl Grid {
         }
     }
 
-    fn columns(&self) -> Columns {
-        let bits = || self.rows.iter().filter_map(|r| r.bits);
+    fn columns(&self, rows: &[Row]) -> Columns {
+        let bits = || rows.iter().filter_map(|r| r.bits);
         let point = self.align.map(|(e_max, _)| e_max);
-        let point = point.or_else(|| self.rows.iter().filter_map(|r| r.exponent).max()).unwrap_or(0);
-        let mut bars: Vec<i32> = self.rows.iter().filter_map(|r| r.cut_below).collect();
+        let point = point.or_else(|| rows.iter().filter_map(|r| r.exponent).max()).unwrap_or(0);
+        let mut bars: Vec<i32> = rows.iter().filter_map(|r| r.cut_below).collect();
         bars.extend(self.align.map(|(_, unit)| unit));
         bars.sort_unstable();
         bars.dedup();
@@ -136,6 +145,10 @@ struct Columns {
 }
 
 impl Columns {
+    const fn fit(&self) -> bool {
+        self.high - self.low < WIDEST
+    }
+
     /// The column of a zero: left of the point.
     fn point_column(&self) -> usize {
         usize::try_from(self.high - self.point).unwrap_or(0)
@@ -163,12 +176,13 @@ impl Columns {
     }
 }
 
-/// The bits on their own: `1.0110`.
-fn alone(bits: &Bits) -> String {
+/// The bits on their own: `1.011`, or `10.11` where that is the significand that goes with the exponent.
+fn alone(bits: &Bits, exponent: Option<i32>) -> String {
+    let point = exponent.filter(|e| (bits.low..=bits.high).contains(e)).unwrap_or(bits.high);
     let mut line = String::new();
     for weight in (bits.low..=bits.high).rev() {
         line.push(bits.at(weight));
-        if weight == bits.high && bits.low < weight {
+        if weight == point && bits.low < weight {
             line.push('.');
         }
     }
