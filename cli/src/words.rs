@@ -100,7 +100,7 @@ fn generic(unit: &Unit, dot: &GenericDot) -> Vec<String> {
     if dot.via_f16 {
         say("a and b are converted to f16, where their subnormals are normal numbers.".into());
     }
-    say(special(unit, dot.nan, dot.product_limit));
+    say(special(unit, dot.nan, dot.product_limit.then_some("")));
     let scales = if unit.scale.is_some() { ", scales included" } else { "" };
     let normal = if dot.normalise_products { "normalised" } else { "not normalised (1.5 x 1.5 is 2.25 x 2^0)" };
     say(format!("Products are exact{scales}, {normal}."));
@@ -128,7 +128,8 @@ fn generic(unit: &Unit, dot: &GenericDot) -> Vec<String> {
     if unit.d.fraction_bits <= 10 && dot.output_rounding != Rounding::NearestEven {
         say("(NVIDIA's units round such results to nearest even: out=rne.)".into());
     }
-    let c = format!("c{}", in_d(unit, "rne"));
+    let rounded = in_d(unit, "rne");
+    let c = if rounded.is_empty() { "c".into() } else { format!("c{rounded},") };
     match dot.c {
         CPosition::With => {}
         CPosition::Late => say(format!("{c} is added to that in IEEE arithmetic (rne){flushed}.")),
@@ -151,7 +152,7 @@ fn floor(floor: Floor) -> String {
 
 /// What happens to a c that D does not hold, before anything else.
 fn in_d(unit: &Unit, rounding: &str) -> String {
-    if holds(&unit.d, &unit.c) { String::new() } else { format!(", rounded ({rounding}) to {},", unit.d) }
+    if holds(&unit.d, &unit.c) { String::new() } else { format!(", rounded ({rounding}) to {}", unit.d) }
 }
 
 /// Whether a format has all numbers of another one.
@@ -162,16 +163,16 @@ fn holds(f: &FormatSpec, of: &FormatSpec) -> bool {
 
 /// The NaN that is returned.
 fn nan(unit: &Unit, rule: NanRule) -> String {
-    let d = &unit.d;
+    let (d, choice) = (&unit.d, if unit.has_any_nan() { ": no source says which" } else { "" });
     d.nan_code(rule).map_or_else(
         || format!("{d} has no NaN: its largest number stands for it."),
-        |code| format!("NaN is {code:x}."),
+        |code| format!("NaN is {code:x}{choice}."),
     )
 }
 
-/// (S)
-fn special(unit: &Unit, rule: NanRule, limited: bool) -> String {
-    let limit = if limited { "Products of 2^128 and more are infinities. " } else { "" };
+/// What infinities and NaN decide, large products among them where these are `limited`, with what is to be said of them.
+fn special(unit: &Unit, rule: NanRule, limited: Option<&str>) -> String {
+    let limit = limited.map_or(String::new(), |more| format!("Products of 2^128 and more are infinities{more}. "));
     let nan = nan(unit, rule);
     format!("{limit}NaN or 0 x Inf gives NaN; infinities of both signs give NaN, of one sign that infinity. {nan}")
 }
@@ -180,13 +181,13 @@ fn round_down(unit: &Unit, r: &RoundDown, what: &str) -> Vec<String> {
     let total =
         r.total_bits.map_or(String::new(), |bits| format!(", cut toward minus infinity at {bits} fraction bits"));
     let beside = match r.overflow_beside_c {
-        OverflowBesideC::CWins => " An infinite c wins over these.",
+        OverflowBesideC::CWins => ", over which an infinite c wins",
         _ => "",
     };
     let scales = if unit.scale.is_some() { ", scales included" } else { "" };
     vec![
         format!("K is taken in steps of {}; each step's d is the next one's c.", r.group),
-        format!("{}{beside}", special(unit, r.nan, true)),
+        special(unit, r.nan, Some(beside)),
         format!(
             "Of {what}{scales}: each is cut toward zero {} bits below the largest exponent, and they are summed exactly.",
             r.frac_bits
