@@ -127,6 +127,23 @@ impl FormatSpec {
         self.unpack(self.max_magnitude(), false)
     }
 
+    /// Whether the format has a code for all that another one has: its numbers, infinities and NaN.
+    ///
+    /// ```
+    /// use gemmulate::format::{BF16, E5M2, F16, F32};
+    /// assert!(F32.holds(&BF16) && F16.holds(&E5M2) && !F16.holds(&BF16));
+    /// ```
+    pub fn holds(&self, other: &Self) -> bool {
+        let lowest = |f: &Self| f.emin() - f.fraction_bits as i32;
+        self.fraction_bits >= other.fraction_bits
+            && self.max().exponent >= other.max().exponent
+            && lowest(self) <= lowest(other)
+            && (self.signed || !other.signed)
+            && (self.has_nan() || !other.has_nan())
+            && (self.has_infinity() || !other.has_infinity())
+            && self.subnormals >= other.subnormals
+    }
+
     /// Whether the format has infinities.
     pub const fn has_infinity(&self) -> bool {
         matches!(self.specials, Specials::Ieee)

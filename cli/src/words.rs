@@ -70,7 +70,7 @@ pub(crate) fn steps(unit: &Unit) -> Vec<String> {
                 "d = (c + (a_0 b_0 + a_1 b_1)) + (a_2 b_2 + a_3 b_3), each parenthesis an FMA on a rounded product."
             }
             .into(),
-            match (holds(&F32, &unit.c), unit.d == F32) {
+            match (F32.holds(&unit.c), unit.d == F32) {
                 (true, true) => "Subnormals are kept.".into(),
                 (true, false) => format!("It is rounded (rne) to {} at the end; subnormals are kept.", unit.d),
                 (false, _) => {
@@ -152,13 +152,7 @@ fn floor(floor: Floor) -> String {
 
 /// What happens to a c that D does not hold, before anything else.
 fn in_d(unit: &Unit, rounding: &str) -> String {
-    if holds(&unit.d, &unit.c) { String::new() } else { format!(", rounded ({rounding}) to {}", unit.d) }
-}
-
-/// Whether a format has all numbers of another one.
-fn holds(f: &FormatSpec, of: &FormatSpec) -> bool {
-    let lowest = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
-    of.fraction_bits <= f.fraction_bits && lowest(of) >= lowest(f) && of.max().exponent <= f.max().exponent
+    if unit.d.holds(&unit.c) { String::new() } else { format!(", rounded ({rounding}) to {}", unit.d) }
 }
 
 /// The NaN that is returned.

@@ -373,6 +373,9 @@ fn every_parameter_is_shown_in_words() {
     for change in ["G=32", "F=34", "e_zero=none", "out=rne", "nan=quiet"] {
         assert_ne!(steps(scaled), steps(&format!("{scaled}:{change}")), "{change}");
     }
+    // In the order in which they act.
+    let both = steps("custom/m1n1k4.f32.e4m3.e4m3.f32/dot:flush-in=yes:via-f16=yes");
+    assert!(both.find("read as +0").is_some_and(|flushed| Some(flushed) < both.find("converted to f16")), "{both}");
     // What c is rounded to first, and NVIDIA's rounding where another one is meant perhaps.
     assert!(steps("custom/m1n1k4.f16.f16.f16.f32/dot:c=late").contains("c, rounded (rne) to f16, is added"));
     assert!(steps("custom/m1n1k4.f16.f16.f16.f16/dot").contains("out=rne"));

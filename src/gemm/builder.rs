@@ -1,7 +1,7 @@
 //! [`Gemm`]: one product with every choice in reach.
 
 use super::driver::OnProgress;
-use super::epilogue::{Scaling, holds};
+use super::epilogue::Scaling;
 use super::operand::{Matrix, Source};
 use super::plan::Plan;
 use super::product::{Request, Scales, check_product, no_addend};
@@ -243,7 +243,7 @@ impl<'a, D: Format> Gemm<'a, D> {
     /// unless asked otherwise, where it has wider results: [`Gemm::run_as`] says which.
     pub fn run(&self, a: &impl Matrix, b: &impl Matrix) -> Result<Array2<D>, Error> {
         let d = &self.unit.d;
-        if self.wanted().is_none() && !holds(&spec_of::<D>(), d) {
+        if self.wanted().is_none() && !spec_of::<D>().holds(d) {
             let (unit, here) = (self.unit, D::SPEC.name);
             let why = format!("{unit} gives {d}, which {here} does not hold: ask for it by `Gemm::on(&unit).run_as`");
             return Err(Error::Product(why));

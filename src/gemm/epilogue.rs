@@ -90,18 +90,6 @@ macro_rules! wide {
 wide!(f32, u32, F32, Narrow);
 wide!(f64, u64, F64, Wide);
 
-/// Whether every number of a format is one of another.
-pub(crate) fn holds(wide: &FormatSpec, narrow: &FormatSpec) -> bool {
-    let lowest = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
-    wide.fraction_bits >= narrow.fraction_bits
-        && wide.max().exponent >= narrow.max().exponent
-        && lowest(wide) <= lowest(narrow)
-        && (wide.signed || !narrow.signed)
-        && (wide.has_nan() || !narrow.has_nan())
-        && (wide.has_infinity() || !narrow.has_infinity())
-        && wide.subnormals >= narrow.subnormals
-}
-
 /// A factor on one operand: `_scaled_mm`'s and cuBLASLt's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Scaling {

@@ -1,6 +1,5 @@
 //! The plan of a product: everything besides the operands that can change a bit of the result.
 
-use super::epilogue::holds;
 use super::plan_text;
 use super::schedule::{Meaning, Schedule};
 use crate::error::Error;
@@ -473,7 +472,7 @@ impl Plan {
 
 /// Whether f32 holds every number of a unit's d, so that its kernels work in f32.
 pub(crate) fn is_narrow(d: &FormatSpec) -> bool {
-    d.storage_bits <= 32 && holds(&F32, d)
+    d.storage_bits <= 32 && F32.holds(d)
 }
 
 /// Elements of K per promotion, unless the plan says otherwise.

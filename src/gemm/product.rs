@@ -4,7 +4,7 @@
 use super::builder::{Gemm, filled};
 use super::convert::{Storing, Widening};
 use super::driver::{Addend, Buffers, Product, Side};
-use super::epilogue::{Finish, Scaling, Wide, holds, nan_of};
+use super::epilogue::{Finish, Scaling, Wide, nan_of};
 use super::explain::{Log, Picked, Tracer};
 use super::kernel::Kernel;
 use super::operand::{Conversion, Matrix, Operand, Source};
@@ -115,9 +115,9 @@ fn convert_scale(operand: &dyn Fn(f64) -> String, x: f64, to: &FormatSpec) -> Re
 impl<D> Gemm<'_, D> {
     /// D's format for results with elements of `spec`.
     pub(super) fn output_format(&self, spec: &FormatSpec) -> Result<FormatSpec, Error> {
-        let format = self.wanted().unwrap_or(if holds(spec, &self.unit.d) { self.unit.d } else { *spec });
+        let format = self.wanted().unwrap_or(if spec.holds(&self.unit.d) { self.unit.d } else { *spec });
         self.plan.check_output(self.unit, &format)?;
-        if *spec != format && !holds(spec, &format) {
+        if *spec != format && !spec.holds(&format) {
             return Err(Error::Format { operand: "the result", expected: format.name, found: spec.name });
         }
         Ok(format)
@@ -368,7 +368,7 @@ impl<D> Gemm<'_, D> {
             return Err(Error::shape("C", format!("{} x {}", shape[0], shape[1]), format!("{rows} x {columns}")));
         }
         spec.check("C")?;
-        if !holds(&W::SPEC, &spec) {
+        if !W::SPEC.holds(&spec) {
             return Err(Error::Format { operand: "C", expected: W::SPEC.name, found: spec.name });
         }
         if job.schedule.start == Start::C {
@@ -390,7 +390,7 @@ impl<D> Gemm<'_, D> {
             let (c, bits, d) = (to.storage_bits, W::SPEC.storage_bits, self.unit.d);
             return Err(Error::Product(format!("a start at C beside {d} takes codes of c of {bits} bits, not of {c}")));
         }
-        if holds(to, spec) {
+        if to.holds(spec) {
             return Ok(());
         }
         let mut row = vec![0; n];
@@ -492,7 +492,7 @@ struct Job<'a> {
 /// Whether C in the unit's c enters products exactly.
 pub(crate) fn takes_c(unit: &Unit) -> bool {
     let wide = if is_narrow(&unit.d) { F32 } else { F64 };
-    holds(&wide, &unit.c) && unit.c.storage_bits <= wide.storage_bits
+    wide.holds(&unit.c) && unit.c.storage_bits <= wide.storage_bits
 }
 
 /// Alpha or beta as kernels take it.

@@ -87,8 +87,7 @@ impl Answers {
         let (mut kept, mut inputs) = (Vec::new(), Vec::new());
         for question in all {
             let (negative, c) = question.c;
-            let term = |(&(m, e), &at): (&(i128, i32), &usize)| (at, (m < 0) != question.negative, m.unsigned_abs(), e);
-            let products = question.products.iter().zip(places).map(term);
+            let products = terms(&question.products, places, question.negative);
             let terms: Vec<_> = core::iter::once((i.k, negative, c, ulp)).chain(products).collect();
             let text = |&(_, negative, m, e): &(usize, bool, u128, i32)| {
                 format!("{}{m} * 2^{e}", if negative { '-' } else { '+' })
@@ -217,6 +216,15 @@ pub(super) fn below_c(lab: &mut Lab<'_>, site: &Site, ways: &[Width]) -> Result<
     if is_tie { Ok((vec![("products beside a larger c", found)], evidence)) } else { nothing() }
 }
 
+/// Products at these places: whether each is negative, its magnitude and exponent.
+fn terms<'a>(
+    products: &'a [(i128, i32)],
+    places: &'a [usize],
+    negative: bool,
+) -> impl Iterator<Item = (usize, bool, u128, i32)> + 'a {
+    products.iter().zip(places).map(move |(&(m, e), &at)| (at, (m < 0) != negative, m.unsigned_abs(), e))
+}
+
 /// Of which sums, of both signs, a box returns the exact one where there is no c.
 fn kept_alone(lab: &mut Lab<'_>, places: &[usize], sums: &[Vec<(i128, i32)>]) -> Result<Vec<bool>, Error> {
     let d = lab.bench.interface.d;
@@ -225,8 +233,7 @@ fn kept_alone(lab: &mut Lab<'_>, places: &[usize], sums: &[Vec<(i128, i32)>]) ->
         let products = &sums[n];
         let base = products.iter().map(|p| p.1).min().unwrap_or(0);
         let sum: i128 = products.iter().map(|&(m, e)| m << (e - base)).sum();
-        let term = |(&(m, e), &at): (&(i128, i32), &usize)| (at, (m < 0) != negative, m.unsigned_abs(), e);
-        let terms: Vec<_> = products.iter().zip(places).map(term).collect();
+        let terms: Vec<_> = terms(products, places, negative).collect();
         if let (Some(input), Some(code)) = (lab.terms(&terms), exact(&d, negative, sum.unsigned_abs(), base)) {
             inputs.push((Some(input), String::new()));
             exact_ones.push((n, code));

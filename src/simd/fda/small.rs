@@ -48,9 +48,6 @@ const SIDE: usize = 4;
 /// Slabs, at most.
 const SLABS: usize = DEPTH / SLAB;
 
-/// What scales a power of two with an exponent field of 8 bits, without its bias, so that f64's is `512 + field`.
-const FROM_FIELD: i32 = 512 - 1023;
-
 /// Where the micro-kernel has A's values from.
 mod rows {
     /// Words, all of them usual.
@@ -164,12 +161,9 @@ impl Fda {
             return None;
         }
         let enlarge = if self.narrow { ENLARGED_F32 } else { ENLARGED };
-        let (of_columns, of_rows) = self.scales();
-        // Products are scaled by both, whichever has how much of it: f64 values of rows have exponent fields that are made
-        // of a word's without a carry.
-        let rows = if self.narrow { of_rows } else { FROM_FIELD + unit.a.bias };
-        let columns = of_columns + of_rows - rows;
-        Some([Decoder::new(&unit.a, rows, enlarge, self.narrow), Decoder::new(&unit.b, columns, 0, self.narrow)])
+        let (a_scale, b_scale) = self.scales();
+        let rows = Decoder::new(&unit.a, b_scale, enlarge, self.narrow);
+        Some([rows, Decoder::new(&unit.b, a_scale, 0, self.narrow)])
     }
 }
 

@@ -48,14 +48,6 @@ impl FieldLanes {
         let fields = _mm512_and_si512(_mm512_srav_epi64(x, self.down), self.mask);
         _mm512_castsi512_pd(_mm512_add_epi64(fields, self.bias))
     }
-
-    /// The same of rows' words, whose fields and bias have no bit in common.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn of_rows(&self, x: __m512i) -> __m512d {
-        let moved = _mm512_srav_epi64(x, self.down);
-        _mm512_castsi512_pd(_mm512_ternarylogic_epi64::<OR_AND>(self.bias, moved, self.mask))
-    }
 }
 
 /// Words of a step's positions, as values are made of them when they are wanted: that is once only, and while products
@@ -88,7 +80,7 @@ impl Columns for FromWords {
     unsafe fn values(self, (up, fields): (__m512i, FieldLanes), k: usize) -> [__m512d; 2] {
         // SAFETY: the caller has words of this position.
         let [even, odd] = unsafe { moved(self.words.add(k), up) };
-        [fields.of_rows(even), fields.of_rows(odd)]
+        [fields.values(even), fields.values(odd)]
     }
 }
 
