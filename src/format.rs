@@ -127,7 +127,8 @@ impl FormatSpec {
         self.unpack(self.max_magnitude(), false)
     }
 
-    /// Whether the format has a code for all that another one has: its numbers, infinities and NaN.
+    /// Whether the format has a code for all that another one has: its numbers (a zero is one, whatever its sign), infinities
+    /// and NaN.
     ///
     /// ```
     /// use gemmulate::format::{BF16, E5M2, F16, F32};
