@@ -47,7 +47,7 @@
 //! | `half` | yes | typed units and arrays over `half::f16` and `half::bf16` |
 //! | `float8` | yes | the same over `float8::F8E4M3` and `float8::F8E5M2` |
 //! | `microfloat` | | [`Format`](format::Format) for the types of `microfloat` |
-//! | `serde` | | `Serialize` and `Deserialize` for newtypes of formats, recipes and units |
+//! | `serde` | | `Serialize` and `Deserialize` for newtypes of formats, and for units, recipes and plans as their text |
 //! | `smt` | | proofs by z3 or cvc5, run as a process: no dependency |
 //!
 //! # The way of the data
@@ -64,7 +64,7 @@ struct Readme;
 
 pub mod accumulate;
 pub mod arch;
-pub mod catalogue;
+mod catalogue;
 mod decimal;
 mod error;
 pub mod format;
@@ -94,18 +94,24 @@ pub use unit::{AsUnit, Evidence, Unit};
 /// What most programs need.
 pub mod prelude {
     pub use crate::accumulate::{
-        Accumulator, CPosition, Chain, ExactSum, Floor, FusedDotAdd, GenericDot, GroupScaledDot, GroupedRoundDown,
-        Interleave, Output, PairwiseSum, Pattern, Recipe, RoundDown, SequentialFma, SoftwareDot,
+        Accumulator, BlockedC, CPosition, Chain, ExactSum, Floor, FusedDotAdd, GenericDot, GroupScaledDot,
+        GroupedRoundDown, Interleave, Intermediate, Output, OverflowBesideC, PairwiseSum, Pattern, Recipe, RoundDown,
+        SequentialFma, SoftwareDot, SubnormalC, ZeroProducts,
     };
-    pub use crate::arch::{self, *};
+    pub use crate::arch::{
+        self, Ada, Ampere, Arch, ArchInfo, Blackwell, Cdna1, Cdna2, Cdna3, Hopper, RtxBlackwell, Turing, Volta,
+    };
     pub use crate::error::Error;
     pub use crate::format::{Format, FormatSpec, Overflow};
     pub use crate::gemm::{
         DotOn, Epilogue, Gemm, Plan, Preset, Scaling, Slices, SplitMode, Start, Tail, general_mat_mul_on,
     };
-    pub use crate::instr::{self, *};
+    pub use crate::instr::{
+        self, Instruction, Mfma, Mma, MmaScaled, ScaleRule, Shape, Tcgen05, Tcgen05Scaled, Unscaled, Wgmma, WideOperand,
+    };
     pub use crate::mma::{MmaUnit, Supports};
     pub use crate::round::Rounding;
-    pub use crate::types::*;
+    pub use crate::special::NanRule;
+    pub use crate::types::{E2M1, E2M3, E3M2, E4M3Fnuz, E5M2Fnuz, Tf32, Ue4m3, Ue8m0};
     pub use crate::unit::{AsUnit, Evidence, Unit};
 }

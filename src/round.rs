@@ -10,7 +10,6 @@ use core::str::FromStr;
 
 /// How a number between two neighbours of a grid is rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Rounding {
     /// RNE: to the nearest, ties to the even neighbour (IEEE 754's default).

@@ -5,7 +5,6 @@ use crate::num::Num;
 
 /// Which NaN a unit returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum NanRule {
     /// Every fraction bit set: 0x7FFFFFFF, 0x7FFF (NVIDIA tensor cores; MMA-Sim, D6's default).

@@ -42,6 +42,7 @@ impl fmt::Display for Evidence {
 
 /// Everything that is known of a unit.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct UnitInfo {
     /// The canonical name, `ARCH/INSTRUCTION`; for custom units, a text [`Unit::find`] reads back.
     pub name: String,
@@ -145,7 +146,7 @@ impl Unit {
     /// # Errors
     /// When the accumulator refuses the formats, one of them is none, a dimension is zero or too large, scale blocks do
     /// not divide K, or scales are no magnitudes of at most 8 bits.
-    pub fn from_info(mut info: UnitInfo) -> Result<Self, Error> {
+    pub(crate) fn from_info(mut info: UnitInfo) -> Result<Self, Error> {
         let Shape { m, n, k } = info.shape;
         if m == 0 || n == 0 || k == 0 || info.blocks == 0 {
             return Err(Error::Unit(format!("{} (blocks: {}): no dimension may be 0", info.shape, info.blocks)));

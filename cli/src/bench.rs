@@ -117,7 +117,7 @@ fn measure<T: Real>(unit: &Unit, args: &Args, native: &mut Native<T>) -> Result<
         }
         gemm = gemm.isa(isa);
     }
-    let kernel = gemm.kernel_for(args.size.m);
+    let kernel = gemm.kernel_for([args.size.m, args.size.n, args.size.k]);
     let slow = |n: usize| if kernel.isa == Isa::Reference { n.min(SLOW.max(unit.shape.k)) } else { n };
     let size = Size { m: slow(args.size.m), n: slow(args.size.n), k: slow(args.size.k) };
     let (mut job, mut workspace) = (Job::new(unit, size, args.data), Workspace::new());

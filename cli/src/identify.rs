@@ -34,11 +34,7 @@ Examples:
   gemmulate identify a.npy b.npy d.npy
   gemmulate identify a.npy b.npy d.npy -c c.npy --alpha 0.5 --arch hopper
   gemmulate identify a.npy b.npy d.npy \\
-    --plans \"cutlass3 split-k=7;cutlass3 block=128x256x64 stream-k=99\"
-
-JSON: {exact, tried, not_computed,
-matches: [{units, plans, output, round, differ, of, first, bits}],
-left_out: [{plan, functions, why}]}.")]
+    --plans \"cutlass3 split-k=7;cutlass3 block=128x256x64 stream-k=99\"")]
 pub(crate) struct Args {
     #[command(flatten)]
     inputs: Operands,

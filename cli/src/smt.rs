@@ -60,6 +60,15 @@ Examples:
         second: Unit,
         #[command(flatten)]
         solver: SolverArgs,
+        /// Seconds after which all of it is stopped
+        #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+        timeout: f64,
+        /// Print JSON
+        ///
+        /// {equal, input, line, first, second, terms, minimal, seconds, solver}; where they are equal, `how`; where that stays
+        /// open, `equal` is null and `tried` says what was tried.
+        #[arg(long)]
+        json: bool,
     },
     /// Put a question of Valpey et al. to a unit; without one, list them
     ///
@@ -77,6 +86,15 @@ Examples:
         unit: Option<Unit>,
         #[command(flatten)]
         solver: SolverArgs,
+        /// Seconds after which the solver is stopped, for each of its answers
+        #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+        timeout: f64,
+        /// Print JSON
+        ///
+        /// {question, solver, units: [{unit, findings: [{sought, seconds, outcome, input, line, results: [{by, d, value}]}]}]};
+        /// `outcome` is `found`, `none, proved` or {open}. Without a question: [{name, text, units}].
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -85,27 +103,10 @@ struct SolverArgs {
     /// The solver's program: z3 or cvc5 (default: whichever is installed, cvc5 first)
     #[arg(long, value_name = "PROGRAM")]
     solver: Option<String>,
-    /// Seconds before the solver is stopped: of a question to it, and of a whole diff
-    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
-    timeout: f64,
-    /// Print JSON
-    ///
-    /// Of `diff`: {equal, input, line, first, second, terms, minimal, seconds, solver}; where they are equal, `how`; where
-    /// that stays open, `equal` is null and `tried` says what was tried. Of `ask`: {question, solver, units: [{unit,
-    /// findings: [{sought, seconds, outcome, input, line, results: [{by, d, value}]}]}]}; `outcome` is `found`, `none,
-    /// proved` or {open}.
-    #[arg(long)]
-    json: bool,
 }
 
 impl SolverArgs {
-    fn timeout(&self) -> Result<Duration, Failure> {
-        Duration::try_from_secs_f64(self.timeout)
-            .map_err(|_| Failure::Message("--timeout must be a number of seconds".into()))
-    }
-
-    fn find(&self) -> Result<Solver, Failure> {
-        let timeout = self.timeout()?;
+    fn find(&self, timeout: Duration) -> Result<Solver, Failure> {
         Ok(match &self.solver {
             Some(program) => Solver::named(program, timeout)?,
             None => Solver::find(timeout)?,
@@ -113,12 +114,21 @@ impl SolverArgs {
     }
 }
 
+fn limit(seconds: f64) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| Failure::Message("--timeout must be a number of seconds".into()))
+}
+
 pub(crate) fn run(args: &Args) -> Outcome {
     match &args.command {
         Command::Export { unit, name, constants } => export(unit, name, *constants),
-        Command::Diff { first, second, solver } => diff(first, second, solver),
-        Command::Ask { question: None, solver, .. } => list(solver.json),
-        Command::Ask { question: Some(name), unit, solver } => ask(&Question::named(name)?, unit.as_ref(), solver),
+        Command::Diff { first, second, solver, timeout, json } => {
+            diff([first, second], solver, limit(*timeout)?, *json)
+        }
+        Command::Ask { question: None, json, .. } => list(*json),
+        Command::Ask { question: Some(name), unit, solver, timeout, json } => {
+            let question = Question::named(name)?;
+            ask(&question, unit.as_ref(), &solver.find(limit(*timeout)?)?, *json)
+        }
     }
 }
 
@@ -141,13 +151,13 @@ fn export(unit: &Unit, name: &str, constants: bool) -> Outcome {
     Ok(true)
 }
 
-fn diff(first: &Unit, second: &Unit, args: &SolverArgs) -> Outcome {
-    let solver = args.find()?;
+fn diff([first, second]: [&Unit; 2], solver: &SolverArgs, timeout: Duration, as_json: bool) -> Outcome {
+    let solver = solver.find(timeout)?;
     let start = Instant::now();
-    let verdict = smt::diff(first, second, &solver, args.timeout()?)?;
+    let verdict = smt::diff(first, second, &solver, timeout)?;
     let seconds = start.elapsed().as_secs_f64();
     let mut out = io::output();
-    if args.json {
+    if as_json {
         let mut value = verdict_json(&verdict);
         value["seconds"] = json!(seconds);
         value["solver"] = json!(solver.version());
@@ -208,8 +218,7 @@ fn list(as_json: bool) -> Outcome {
     Ok(true)
 }
 
-fn ask(question: &Question, unit: Option<&Unit>, args: &SolverArgs) -> Outcome {
-    let solver = args.find()?;
+fn ask(question: &Question, unit: Option<&Unit>, solver: &Solver, as_json: bool) -> Outcome {
     let units = match unit {
         Some(unit) => vec![unit.clone()],
         None => question.units.iter().map(|name| Unit::find(name)).collect::<Result<_, _>>()?,
@@ -218,9 +227,9 @@ fn ask(question: &Question, unit: Option<&Unit>, args: &SolverArgs) -> Outcome {
     let mut all = Vec::new();
     let mut closed = true;
     for unit in &units {
-        let findings = question.ask(unit, &solver)?;
+        let findings = question.ask(unit, solver)?;
         closed &= findings.iter().all(|f| !matches!(f.outcome, smt::Outcome::Open(_)));
-        if args.json {
+        if as_json {
             let findings: Vec<Value> = findings.iter().map(finding_json).collect();
             all.push(json!({ "unit": unit.to_string(), "findings": findings }));
         } else {
@@ -230,7 +239,7 @@ fn ask(question: &Question, unit: Option<&Unit>, args: &SolverArgs) -> Outcome {
             }
         }
     }
-    if args.json {
+    if as_json {
         let value = json!({ "question": question.name, "solver": solver.version(), "units": all });
         writeln!(out, "{value:#}")?;
     } else {

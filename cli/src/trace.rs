@@ -8,8 +8,9 @@ use std::path::PathBuf;
 
 /// Draw what a unit does with lines of operands.
 ///
-/// Every term stands under the others by the weights of its bits, with its sign and exponent; what
-/// alignment cuts off stands behind a |; then the sum, and what rounding makes of it. Rows too far apart for
+/// Every term stands under the others by the weights of its bits, with its sign and the exponent that alignment sees;
+/// what that cuts off stands behind a |; then the sum, and what rounding makes of it, with the exponents of their first
+/// digits. Where terms are aligned the binary point is at the largest exponent. Rows too far apart for
 /// that are said to be so. Where a line has a d and another one comes out, the exit status is 1.
 #[derive(clap::Args)]
 #[command(after_help = "\

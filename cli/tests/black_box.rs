@@ -96,8 +96,10 @@ fn fit_recovers_drawn_units_4() {
 
 #[test]
 fn fit_recovers_a_fresh_drawn_unit() {
-    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-    println!("seed {seed}");
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = std::env::var("GEMMULATE_SEED")
+        .map_or_else(|_| now(), |seed| seed.parse().expect("GEMMULATE_SEED is a number"));
+    println!("GEMMULATE_SEED={seed}");
     fit_child(&custom::unit(&mut Random(seed)));
 }
 

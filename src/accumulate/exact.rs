@@ -10,7 +10,6 @@ use crate::trace::{Event, Label, Observer, Trace};
 
 /// How a group is summed (D4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Intermediate {
     /// Exactly, with one RNE at the end (MATLAB-tensor-core; mmasim 2.1.1).
@@ -22,7 +21,6 @@ pub enum Intermediate {
 
 /// Exact(G): per group of G products, `d = RNE(c + exact sum)`, chained over K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ExactSum {
     /// G: products per group.
     pub group: usize,

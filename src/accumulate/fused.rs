@@ -9,7 +9,6 @@ use crate::trace::{Event, Label, Observer, Trace};
 
 /// The exponent that alignment never goes below (D1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Floor {
     /// `emin(D) - n`: 5 on Volta, 6 on Turing, Ampere and Ada, 7 from Hopper on
     /// (MATLAB-tensor-core, probed on GPUs; mmasim 2.1.1; one H100 result).
@@ -22,7 +21,6 @@ pub enum Floor {
 
 /// How a product with a zero operand counts in the largest exponent (D2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum ZeroProducts {
     /// Not at all; the sum stands at the floor (hardware vectors, mmasim 2.1.1).
@@ -35,7 +33,6 @@ pub enum ZeroProducts {
 
 /// The exponent of a subnormal c (D3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum SubnormalC {
     /// Its format's smallest exponent, with s < 1 (MMA-Sim).
@@ -47,7 +44,6 @@ pub enum SubnormalC {
 
 /// How a sum becomes a number of the output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Output {
     /// The rounding to formats of more than 10 fraction bits, f32 above all.
     pub wide: Rounding,
@@ -75,7 +71,6 @@ impl Output {
 /// Sources: Fasi et al. 3.1 (Volta to Ampere), MMA-Sim IV-C, Khattak and Mikaitis IV. With block
 /// scales, their exponents (and significands) join the products, as in mxf8f6f4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FusedDotAdd {
     /// F: fraction bits kept below the largest exponent.
     pub frac_bits: u32,
@@ -327,7 +322,6 @@ impl Accumulator for FusedDotAdd {
 
 /// K cut into `parts` equal runs, each a whole dot-add whose d is the next one's c.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Chain<A> {
     /// How many runs.
     pub parts: usize,
@@ -395,7 +389,6 @@ impl<A: Accumulator> Accumulator for Chain<A> {
 ///
 /// Sources: Khattak and Mikaitis IV-A5, Fig. 5c; the code ptxas emits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Interleave<A> {
     /// What each group computes.
     pub each: A,

@@ -13,7 +13,6 @@ use std::borrow::Cow;
 
 /// Which products a block takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Pattern {
     /// Runs of `block` consecutive k, the last one shorter if K is no multiple.
     #[default]
@@ -26,7 +25,6 @@ pub enum Pattern {
 
 /// Where c enters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum CPosition {
     /// Each block's c is one of the terms that are aligned and summed ("early").
     #[default]
@@ -50,7 +48,6 @@ pub enum CPosition {
 /// # Ok::<(), gemmulate::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GenericDot {
     /// L: products per block. The blocks run in order, each one's d the next one's c.
     pub block: usize,

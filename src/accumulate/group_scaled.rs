@@ -14,7 +14,6 @@ use crate::trace::{Event, Label, Observer, Trace};
 ///
 /// Source: MMA-Sim IV-E and mmasim 2.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GroupScaledDot {
     /// Products per group.
     pub group: usize,

@@ -13,7 +13,6 @@ use crate::trace::{Event, Observer, Trace};
 ///
 /// Source: MMA-Sim IV-B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PairwiseSum {
     /// G: products per group. Groups that are no power of two split in a larger first half.
     pub group: usize,

@@ -11,7 +11,6 @@ use crate::trace::{Event, Label, Observer, Trace};
 
 /// What happens when a product overflows beside an infinite c (D8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum OverflowBesideC {
     /// It counts as an infinity, so opposite signs give NaN (mmasim 2.1.1).
@@ -23,7 +22,6 @@ pub enum OverflowBesideC {
 
 /// What an infinite or NaN c does beside large fp8 products (D9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum BlockedC {
     /// It propagates (the paper, step 1).
@@ -39,7 +37,6 @@ pub enum BlockedC {
 ///
 /// Source: MMA-Sim IV-F, IV-G and mmasim 2.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RoundDown {
     /// G: products per step; the steps are chained through the output format.
     pub group: usize,
@@ -204,7 +201,6 @@ impl Accumulator for RoundDown {
 ///
 /// Source: MMA-Sim IV-H, IV-I and mmasim 2.1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GroupedRoundDown {
     /// Widths and rules shared with FDRDA.
     pub base: RoundDown,

@@ -11,7 +11,6 @@ use crate::trace::{Event, Observer, Trace};
 ///
 /// Sources: Fasi et al. and Khattak and Mikaitis (DMMA), MMA-Sim IV-A (AMD).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SequentialFma {
     /// The rounding of every step. NVIDIA's f64 instructions also take `.rz`, `.rm` and `.rp`.
     pub rounding: Rounding,

@@ -13,7 +13,6 @@ use crate::trace::{Event, Observer, Trace};
 /// With an f32 result: `t = fma` chain over k from +0, then `d = c + t`. With an f16 result:
 /// `d = RNE_f16((c + fma(a1, b1, a0*b0)) + fma(a3, b3, a2*b2))`, pair by pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SoftwareDot {
     /// The NaN returned.
     pub nan: NanRule,

@@ -7,7 +7,6 @@ use crate::special::NanRule;
 
 /// What to do with magnitudes above a format's largest finite number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Overflow {
     /// What the rounding mode says: directed roundings toward zero give the largest finite number;
     /// else infinity if the format has it, else NaN if it has one, else an error.

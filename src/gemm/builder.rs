@@ -6,8 +6,9 @@ use super::operand::{Matrix, Source};
 use super::plan::Plan;
 use super::product::{Request, Scales, check_product, no_addend};
 use super::quantise::Quantised;
+use super::schedule::Schedule;
 use super::sink::{CodesMut, Values};
-use super::small::{Batch, Dense, DenseCodes, DenseMut, OnProduct};
+use super::small::{Batch, Dense, DenseCodes, DenseMut, OnProduct, is_small, tiles_of};
 use super::workspace::Workspace;
 use crate::error::Error;
 use crate::format::{Format, FormatSpec, Overflow, spec_of};
@@ -222,17 +223,23 @@ impl<'a, D: Format> Gemm<'a, D> {
         self
     }
 
-    /// The kernel that computes this unit's tiles, and why: `reference`, or a fast one. Products of few rows may have
-    /// one of their own, [`Gemm::kernel_for`].
+    /// The kernel that computes this unit's large products, and why: `reference`, or a fast one.
     pub fn kernel(&self) -> KernelChoice {
-        self.kernel_for(usize::MAX)
+        simd::choice(self.unit, self.isa, usize::MAX)
     }
 
-    /// The kernel for products of `rows` rows: packing B is most of the work of few, so some units have another kernel
-    /// for up to six. Products of a few tiles of 16 x 8 may be computed tile by tile, by another one still, and many
-    /// rows by a few columns as a few rows by many columns, by the kernel for that.
-    pub fn kernel_for(&self, rows: usize) -> KernelChoice {
-        simd::choice(self.unit, self.isa, rows)
+    /// The kernel for a product of M, N and K, of matrices of the unit's own formats that stand row by row. Few rows may have
+    /// another kernel than many, for packing B is most of the work then; many rows by few columns may be computed as few rows
+    /// by many columns; and the products of a few tiles of 16 x 8 tile by tile.
+    pub fn kernel_for(&self, size: [usize; 3]) -> KernelChoice {
+        let [m, n, k] = size;
+        let (unit, out) = (self.unit, self.wanted().unwrap_or(self.unit.d));
+        let request = Request { formats: [Some(unit.a), Some(unit.b)], in_place: None, out, only: None, log: None };
+        let Ok(schedule) = Schedule::new(&self.plan, unit, m, n, k) else { return simd::choice(unit, self.isa, m) };
+        let tiles = self.takes_tiles(&request) && is_small(unit, size) && schedule.is_one_run();
+        let small = if tiles { simd::choice_of_small(unit, self.isa, tiles_of(size)) } else { None };
+        let turned = self.turns(&request, size, &schedule, false);
+        small.unwrap_or_else(|| simd::choice(unit, self.isa, if turned { n } else { m }))
     }
 
     /// Computes D: M x N for A of M x K and B of K x N.

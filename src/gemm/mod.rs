@@ -35,7 +35,7 @@ pub use epilogue::Scaling;
 pub use linalg::{DotOn, Gives, Takes, general_mat_mul_on};
 pub(crate) use operand::Source;
 pub use operand::{AnyMatrix, Codes, Matrix};
-pub use plan::{AtomicOrder, Epilogue, Plan, Preset, Promotion, ScaleBlocks, Slices, SplitMode, Start, Tail};
+pub use plan::{Epilogue, Plan, Preset, ScaleBlocks, Slices, SplitMode, Start, Tail};
 pub(crate) use product::takes_c;
 pub use sink::CodesMut;
 pub(crate) use sink::Values;

@@ -54,7 +54,7 @@ pub enum SplitMode {
 /// In which order the slices of an atomic split arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum AtomicOrder {
+pub(crate) enum AtomicOrder {
     /// First slice first.
     Ascending,
     /// The k-th entry names the slice added k-th.
@@ -111,7 +111,7 @@ impl fmt::Display for Preset {
 /// When the unit's accumulator is added to an f32 master and starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Promotion {
+pub(crate) enum Promotion {
     /// What the preset does on the unit at hand.
     Preset,
     /// Never.

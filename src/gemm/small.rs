@@ -250,7 +250,7 @@ impl<D> Gemm<'_, D> {
     }
 
     /// Whether small tiles may do.
-    fn takes_tiles(&self, request: &Request<'_>) -> bool {
+    pub(super) fn takes_tiles(&self, request: &Request<'_>) -> bool {
         let unit = self.unit;
         let narrow = unit.a.storage_bits <= 32 && unit.b.storage_bits <= 32;
         narrow && self.is_steps_alone(request)
@@ -332,7 +332,7 @@ pub(crate) fn is_small(unit: &Unit, size: [usize; 3]) -> bool {
 }
 
 /// Tiles of a product.
-const fn tiles_of([m, n, _]: [usize; 3]) -> usize {
+pub(super) const fn tiles_of([m, n, _]: [usize; 3]) -> usize {
     m.div_ceil(ROWS).saturating_mul(n.div_ceil(COLUMNS))
 }
 

@@ -24,18 +24,26 @@ impl<D> Gemm<'_, D> {
         schedule: &Schedule,
     ) -> Option<[Codes<'s>; 2]> {
         let (unit, [a, b]) = (self.unit, sources);
-        let ([rows, _], [_, columns]) = (a.shape(), b.shape());
-        let tall = rows >= ROWS && rows / 4 >= columns;
-        let symmetric = unit.a == unit.b;
-        let as_it_is = |format: &Option<FormatSpec>| format.is_none_or(|format| format == unit.a);
-        let plain = request.formats.iter().all(as_it_is) && self.is_plain(request) && schedule.is_one_chain();
-        if columns == 0 || !(tall && symmetric && plain && self.isa != Some(Isa::Reference)) {
+        let ([rows, k], [_, columns]) = (a.shape(), b.shape());
+        // Any A may be in one piece here: that is asked again below.
+        if !self.turns(request, [rows, columns, k], schedule, true) {
             return None;
         }
         let [a, b] = [a.codes()?.transposed(), b.codes()?.transposed()];
         // Codes too narrow for the unit's are an error that names the operand.
         let wide = [a, b].iter().all(|codes| codes.width() >= unit.a.storage_bits);
-        (wide && columns <= most_columns(unit.recipe.as_ref()?, a.has_rows())).then_some([b, a])
+        (wide && self.turns(request, [rows, columns, k], schedule, a.has_rows())).then_some([b, a])
+    }
+
+    /// Whether a product of M, N and K goes by B^T and A^T, if its operands are codes: A's columns in one piece each, or not.
+    pub(super) fn turns(&self, request: &Request<'_>, [m, n, _]: [usize; 3], schedule: &Schedule, piece: bool) -> bool {
+        let unit = self.unit;
+        let tall = m >= ROWS && m / 4 >= n;
+        let as_it_is = |format: &Option<FormatSpec>| format.is_none_or(|format| format == unit.a);
+        let plain = request.formats.iter().all(as_it_is) && self.is_plain(request) && schedule.is_one_chain();
+        let symmetric = unit.a == unit.b && self.isa != Some(Isa::Reference);
+        let few = unit.recipe.as_ref().is_some_and(|recipe| (1..=most_columns(recipe, piece)).contains(&n));
+        tall && symmetric && plain && few
     }
 }
 

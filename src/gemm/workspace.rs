@@ -87,7 +87,7 @@ impl Workspace {
 
     /// The kernel for small tiles.
     pub(super) fn small_kernel(&mut self, unit: &Unit, isa: Option<Isa>) -> Option<Arc<dyn Kernel>> {
-        Chosen::get(&mut self.small, unit, isa, || simd::select_small(unit, isa))
+        Chosen::get(&mut self.small, unit, isa, || Some(simd::select_small(unit, isa)?.0))
     }
 
     /// A pool of its own for so many threads.

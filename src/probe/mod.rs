@@ -34,7 +34,7 @@ pub use diff::{Difference, Sameness, diff};
 pub use features::{Feature, Features, Finding, Observation, features};
 pub use fit::{Alternative, Counterexample, Fit, FitOptions, fit};
 pub use same::{canonical, same_function};
-pub use tree::{Node, SummationTree};
+pub use tree::{NoTree, Node, SummationTree};
 
 use std::time::{Duration, Instant};
 

@@ -105,6 +105,40 @@ const MOST: usize = 127;
 /// Why no tree can be drawn.
 type Cannot = String;
 
+/// Why [`SummationTree::find`] finds no tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoTree {
+    /// The box failed to answer.
+    Failed(Error),
+    /// Its answers do not tell, or its formats do not let one ask.
+    CannotTell(String),
+}
+
+impl From<Error> for NoTree {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl fmt::Display for NoTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(error) => error.fmt(f),
+            Self::CannotTell(why) => write!(f, "the summation tree cannot be told: {why}"),
+        }
+    }
+}
+
+impl core::error::Error for NoTree {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Failed(error) => Some(error),
+            Self::CannotTell(_) => None,
+        }
+    }
+}
+
 /// The exponents of X and y: as far apart as products, c and results allow, with subnormal numbers where normal ones
 /// are so near that X + y need not be rounded.
 fn magnitudes(bench: &Bench) -> Option<(i32, i32)> {
@@ -133,11 +167,16 @@ fn triple(bench: &Bench, (i, j, l): Triple, (x, y): (i32, i32)) -> Option<Input>
 }
 
 impl SummationTree {
-    /// Finds the tree of a box; the inner error says why it cannot be told.
+    /// Finds the tree of a box.
     ///
     /// # Errors
-    /// When the box fails to answer.
-    pub fn find(target: &mut dyn BlackBox) -> Result<Result<Self, Cannot>, Error> {
+    /// When the box fails to answer, and where its tree cannot be told, with the reason.
+    pub fn find(target: &mut dyn BlackBox) -> Result<Self, NoTree> {
+        Self::search(target)?.map_err(NoTree::CannotTell)
+    }
+
+    /// The same; the inner error says why it cannot be told.
+    pub(super) fn search(target: &mut dyn BlackBox) -> Result<Result<Self, Cannot>, Error> {
         let interface = target.interface();
         interface.check()?;
         let bench = Bench::new(interface);

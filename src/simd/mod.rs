@@ -350,18 +350,26 @@ pub(crate) fn select_single(unit: &Unit, force: Option<Isa>) -> Option<Arc<dyn K
 }
 
 /// The kernel for small tiles, if any has a way: on a lower set, too, before array code.
-pub(crate) fn select_small(unit: &Unit, force: Option<Isa>) -> Option<Arc<dyn Kernel>> {
+pub(crate) fn select_small(unit: &Unit, force: Option<Isa>) -> Option<(Arc<dyn Kernel>, Isa)> {
     if !in_range(unit) {
         return None;
     }
     let best = force.or_else(environment);
     let has = |kernel: &Arc<dyn Kernel>| kernel.small().is_some();
     let on = |isa: Isa, families: &[Select]| families.iter().find_map(|select| select(unit, isa).filter(has));
-    sets(best).find_map(|isa| on(isa, TILES)).or_else(|| sets(best).find_map(|isa| on(isa, ARRAYS)))
+    let of = |families| sets(best).find_map(|isa| Some((on(isa, families)?, isa)));
+    of(TILES).or_else(|| of(ARRAYS))
 }
 
 /// [`select`], for people.
 pub(crate) fn choice(unit: &Unit, force: Option<Isa>, rows: usize) -> KernelChoice {
     let (kernel, isa) = select(unit, force, rows);
     KernelChoice { name: kernel.name(), isa, why: kernel.why() }
+}
+
+/// [`select_small`], if it takes products of so many tiles.
+pub(crate) fn choice_of_small(unit: &Unit, force: Option<Isa>, tiles: usize) -> Option<KernelChoice> {
+    let (kernel, isa) = select_small(unit, force)?;
+    let takes = kernel.small().is_some_and(|small| tiles <= small.most_tiles());
+    takes.then(|| KernelChoice { name: kernel.name(), isa, why: kernel.why() })
 }

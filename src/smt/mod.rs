@@ -20,7 +20,7 @@ mod solver;
 mod sum;
 mod term;
 
-pub use ask::{Finding, Outcome, Question};
+pub use ask::{Evaluation, Finding, Outcome, Question};
 pub use diff::{Verdict, diff};
 pub use solver::{SOLVERS, Solver};
 

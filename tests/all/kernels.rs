@@ -2,7 +2,7 @@
 //! instruction set forced in turn. `GEMMULATE_REQUIRE_ISA` (names, divided by commas) says which
 //! sets must run here; a set that is required and missing fails.
 
-use crate::problem::{Problem, Stored};
+use crate::problem::{Problem, Stored, isas};
 use crate::rng::Rng;
 use gemmulate::gemm::{Codes, CodesMut, Workspace};
 use gemmulate::prelude::*;
@@ -10,22 +10,6 @@ use gemmulate::simd::Isa;
 use gemmulate::vectors::{Generator, KINDS, Kind, Vector};
 use gemmulate::view::{View, ViewMut};
 use ndarray::{Array2, Array3, Axis, s};
-
-/// The fast sets of this machine; those left out are named.
-fn sets() -> Vec<Isa> {
-    let required = std::env::var("GEMMULATE_REQUIRE_ISA").unwrap_or_default();
-    for name in required.split(',').filter(|name| !name.trim().is_empty()) {
-        let isa: Isa = name.parse().unwrap();
-        assert!(isa.is_available(), "GEMMULATE_REQUIRE_ISA wants {isa}, which this machine lacks");
-    }
-    let fast = |isa: &Isa| *isa != Isa::Reference;
-    let (here, missing): (Vec<Isa>, Vec<Isa>) =
-        Isa::ALL.iter().copied().filter(fast).partition(|isa| isa.is_available());
-    for isa in missing {
-        eprintln!("left out: kernels for {isa}, which this machine lacks");
-    }
-    here
-}
 
 /// Units that stand for every kernel and every branch of its selection.
 const UNITS: [&str; 62] = [
@@ -199,7 +183,7 @@ pub(crate) fn on_the_diagonal(unit: &Unit, vectors: &[Vector]) -> Vec<(Isa, Vec<
         (0..k).for_each(|p| case.b[p * n + i] = rows[i * k + p]);
     }
     let diagonal = |isa| case.fast(isa, true).into_iter().step_by(n + 1).collect();
-    sets().into_iter().map(|isa| (isa, diagonal(isa))).collect()
+    isas().into_iter().map(|isa| (isa, diagonal(isa))).collect()
 }
 
 #[test]
@@ -207,7 +191,7 @@ fn fast_kernels_are_the_reference() {
     let rounds = std::env::var("GEMMULATE_FRESH").map_or(1, |n| (n.parse::<usize>().unwrap() / 600).max(1));
     let only = std::env::var("GEMMULATE_ONLY").unwrap_or_default();
     let mut names: Vec<(Isa, &str)> = Vec::new();
-    let sets = sets();
+    let sets = isas();
     for name in UNITS.iter().filter(|name| name.contains(&only)) {
         let unit = Unit::find(name).unwrap();
         let mut rng = Rng(name.len() as u64 * 77);
@@ -260,7 +244,7 @@ fn few_rows_take_kernels_of_the_same_set() {
         ("cdna1/v_mfma_f32_16x16x8bf16", "exact", [1, 1, 1]),
     ] {
         let unit = Unit::find(name).unwrap();
-        for isa in sets() {
+        for isa in isas() {
             let gemm = Gemm::on(&unit).isa(isa);
             let most = match isa {
                 Isa::Avx512 => most[0],
@@ -268,7 +252,7 @@ fn few_rows_take_kernels_of_the_same_set() {
                 _ => most[2],
             };
             for rows in 1..12 {
-                let kernel = gemm.kernel_for(rows);
+                let kernel = gemm.kernel_for([rows, 4096, 4096]);
                 assert_eq!(kernel.isa, isa, "{name}, {rows} rows");
                 assert!(rows > most || kernel.name == few, "{name} on {isa}, {rows} rows: {kernel}");
                 assert!(rows <= most || kernel == gemm.kernel(), "{name} on {isa}, {rows} rows: {kernel}");
@@ -300,7 +284,7 @@ fn check_small<A: Format, B: Format, C: Format>(name: &str) {
             column.iter_mut().zip((0..steps).flat_map(|_| draw().input.b)).for_each(|(to, x)| *to = B::from_bits(x));
         }
         let want = Gemm::on(&unit).isa(Isa::Reference).run_batch(&a, &b).unwrap().map(|x: &f32| x.to_bits());
-        for isa in sets() {
+        for isa in isas() {
             let found = Gemm::on(&unit).isa(isa).run_batch(&a, &b).unwrap().map(|x: &f32| x.to_bits());
             assert_eq!(found, want, "{name} on {isa}, {kind}: a batch");
         }
@@ -314,7 +298,7 @@ fn check_small<A: Format, B: Format, C: Format>(name: &str) {
             let found: Array2<C> = unit.mma(&a, &b, &c).unwrap();
             assert_eq!(flat(found.mapv(C::to_bits)), want, "{name}, {kind}: an instruction");
             let from_c = Plan::in_order().start(Start::C);
-            for isa in sets() {
+            for isa in isas() {
                 let gemm = Gemm::on(&unit).isa(isa).plan(from_c.clone()).beta(1.0).c(&c);
                 let found: Array2<C> = gemm.run_as(&a, &b).unwrap();
                 assert_eq!(flat(found.mapv(C::to_bits)), want, "{name} on {isa}, {kind}: an instruction");
@@ -350,7 +334,7 @@ fn check_dense<A: Format, B: Format, D: Format>(name: &str) {
             let want = want.map(|x| x.to_bits());
             // The same in another layout.
             let turned = a.clone().permuted_axes([0, 2, 1]).as_standard_layout().into_owned();
-            for isa in sets() {
+            for isa in isas() {
                 let (gemm, case) =
                     (Gemm::on(&unit).isa(isa), format!("{name} on {isa}: {count} of {m} x 8 x {k}, {own:?}"));
                 gemm.run_batch_into(&a, &b, &mut found, &mut workspace).unwrap();
@@ -439,7 +423,7 @@ fn tall_products_are_the_reference() {
     ] {
         let unit = Unit::find(name).unwrap();
         for (i, [m, n]) in [[64, 2], [97, 4], [70, 7], [130, 8], [68, 17], [129, 32]].into_iter().enumerate() {
-            Problem::new(&unit, KINDS, i as u64, [m, n, 3]).check_from(Start::Zero, &sets());
+            Problem::new(&unit, KINDS, i as u64, [m, n, 3]).check_from(Start::Zero, &isas());
         }
     }
 }

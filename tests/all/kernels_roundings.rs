@@ -7,7 +7,6 @@ use gemmulate::format::{FormatSpec, format_named};
 use gemmulate::prelude::*;
 use gemmulate::round::ROUNDINGS;
 use gemmulate::simd::Isa;
-use gemmulate::special::NanRule;
 use gemmulate::vectors::KINDS;
 
 const OPERANDS: [&str; 10] = ["f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "e2m1", "e3m2", "e5m2fnuz", "e4m3fnuz"];
@@ -180,7 +179,7 @@ fn chains_in_every_rounding_are_the_references() {
             let k = 1 + rng.below(9) as usize;
             let unit = Unit::custom(SequentialFma { rounding, nan }, Shape::new(1, 1, k), formats, None).unwrap();
             for isa in isas() {
-                let kernel = Gemm::on(&unit).isa(isa).kernel_for(16);
+                let kernel = Gemm::on(&unit).isa(isa).kernel_for([16, 4096, 4096]);
                 let own = ["rne", "rz", "rd", "ru"].contains(&name) && [Isa::Avx512, Isa::Avx2].contains(&isa);
                 // The machine's own FMA where it can be; f64 has nothing else.
                 let sfma = match d {

@@ -1,6 +1,7 @@
 //! Small products, tiles side by side, at the edges of what the words of four tiles are read as: each case makes something
 //! else of one tile, one side or one format. (`kernels` has all kinds of input.)
 
+use crate::problem::isas;
 use crate::rng::Rng;
 use gemmulate::accumulate::Recipe;
 use gemmulate::format::{FormatSpec, Specials};
@@ -12,15 +13,10 @@ use ndarray::{Array2, Array3};
 
 const BF16: &str = "hopper/mma.m16n8k16.f32.bf16.bf16.f32";
 
-/// The fast sets of this machine.
-fn sets() -> impl Iterator<Item = Isa> {
-    Isa::ALL.iter().copied().filter(|isa| *isa != Isa::Reference && isa.is_available())
-}
-
 /// A batch is the reference.
 fn check<A: Format, B: Format>(unit: &Unit, a: &Array3<A>, b: &Array3<B>, case: &str) {
     let want = Gemm::on(unit).isa(Isa::Reference).run_batch(a, b).unwrap().map(|x: &f32| x.to_bits());
-    for isa in sets() {
+    for isa in isas() {
         let found = Gemm::on(unit).isa(isa).run_batch(a, b).unwrap().map(|x: &f32| x.to_bits());
         assert_eq!(found, want, "{unit} on {isa}: {case}");
     }
@@ -209,7 +205,7 @@ fn largest_sums_of_small_tiles_are_the_references() {
             let c = Array2::from_elem((16, 8), f32::from_bits(c));
             let bits = |x: Array2<f32>| x.iter().map(|x| x.to_bits().into()).collect::<Vec<u64>>();
             assert_eq!(bits(unit.mma(&a, &b, &c).unwrap()), want, "{name}, {}", c[[0, 0]]);
-            for isa in sets() {
+            for isa in isas() {
                 let gemm = Gemm::on(&unit).isa(isa).plan(Plan::in_order().start(Start::C)).beta(1.0).c(&c);
                 assert_eq!(bits(gemm.run_as(&a, &b).unwrap()), want, "{name} on {isa}, {}", c[[0, 0]]);
             }
@@ -273,7 +269,7 @@ fn check_lengths<T: Format, D: Format>(recipe: &str, l: usize, k: usize) {
             d.mapv(D::to_bits)
         };
         let want = on(Isa::Reference);
-        for isa in sets() {
+        for isa in isas() {
             assert_eq!(on(isa), want, "{unit} on {isa}: {count} tiles, K = {k}");
         }
     }
@@ -320,7 +316,7 @@ fn check_written<D: Format>(name: &str) {
         let (mut want, mut found, mut workspace) = (blank.clone(), blank, Workspace::new());
         Gemm::on(&unit).isa(Isa::Reference).run_batch_into(&a, &b, &mut want, &mut workspace).unwrap();
         let bits = |x: &Array3<D>| x.mapv(D::to_bits);
-        for isa in sets() {
+        for isa in isas() {
             Gemm::on(&unit).isa(isa).run_batch_into(&a, &b, &mut found, &mut workspace).unwrap();
             assert_eq!(bits(&found), bits(&want), "{name} on {isa}: {count} of {m} rows, {special:?}");
         }

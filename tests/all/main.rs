@@ -31,6 +31,7 @@ mod kernels_roundings;
 mod kernels_small;
 mod kernels_sums;
 mod kernels_tiles;
+mod kernels_whole;
 mod laws;
 mod layouts;
 mod models;

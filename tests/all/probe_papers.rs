@@ -361,7 +361,7 @@ fn four_trees() {
         ("ampere/mma.m16n8k8.f32.tf32.tf32.f32", "((c + p0 + p1 + p2 + p3) + p4 + p5 + p6 + p7)"),
     ];
     for (unit, want) in trees {
-        let tree = SummationTree::find(&mut Unit::find(unit).unwrap()).unwrap().unwrap();
+        let tree = SummationTree::find(&mut Unit::find(unit).unwrap()).unwrap();
         assert_eq!(tree.to_string(), want, "{unit}");
         let svg = tree.svg();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{unit}");

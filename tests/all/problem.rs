@@ -94,7 +94,7 @@ impl Problem {
         let want = self.run(Isa::Reference, start, false);
         let both = |first| isas.iter().flat_map(move |isa| [(isa, false, first), (isa, true, first)]);
         for (&isa, narrow, first) in both(true).chain(both(false)) {
-            let kernel = assume_processor(true, true, || Gemm::on(&self.unit).isa(isa).kernel_for(self.size[0]));
+            let kernel = assume_processor(true, true, || Gemm::on(&self.unit).isa(isa).kernel_for(self.size));
             // Chains of FMA, aligned sums and panels in f32 do something about slow subnormal numbers, integer dot products and
             // array code about two multipliers.
             let two = match kernel.name {
@@ -164,7 +164,18 @@ impl Stored {
     }
 }
 
-/// The sets of this machine.
+/// The fast sets of this machine; those left out are named.
 pub(crate) fn isas() -> Vec<Isa> {
-    Isa::ALL.iter().copied().filter(|isa| *isa != Isa::Reference && isa.is_available()).collect()
+    let required = std::env::var("GEMMULATE_REQUIRE_ISA").unwrap_or_default();
+    for name in required.split(',').filter(|name| !name.trim().is_empty()) {
+        let isa: Isa = name.parse().unwrap();
+        assert!(isa.is_available(), "GEMMULATE_REQUIRE_ISA wants {isa}, which this machine lacks");
+    }
+    let fast = |isa: &Isa| *isa != Isa::Reference;
+    let (here, missing): (Vec<Isa>, Vec<Isa>) =
+        Isa::ALL.iter().copied().filter(fast).partition(|isa| isa.is_available());
+    for isa in missing {
+        eprintln!("left out: kernels for {isa}, which this machine lacks");
+    }
+    here
 }

@@ -207,10 +207,7 @@ fn kernels_agree_with_the_reference_at_the_edges() {
 #[cfg(feature = "smt")]
 #[test]
 fn exports_are_the_reference_at_the_edges() {
-    let Ok(solver) = gemmulate::smt::Solver::find(std::time::Duration::from_secs(120)) else {
-        eprintln!("left out: exported units at the edges, no solver is installed");
-        return;
-    };
+    let Some(solver) = crate::smt::solvers().into_iter().next() else { return };
     let mut r = custom::Random(variable("STUDY_SEED", 6));
     let listed: Vec<Unit> = listed_units().into_iter().filter(|u| u.shape.k <= 8).collect();
     let (units, mut asked) = (variable("STUDY_COUNT", 12), 0);

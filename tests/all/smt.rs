@@ -13,7 +13,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(900);
 
 /// The solvers that are installed; says so if there is none. Those that GEMMULATE_SOLVERS names must be.
-fn solvers() -> Vec<Solver> {
+pub(crate) fn solvers() -> Vec<Solver> {
     for wanted in std::env::var("GEMMULATE_SOLVERS").unwrap_or_default().split_whitespace() {
         Solver::named(wanted, LIMIT).unwrap_or_else(|error| panic!("GEMMULATE_SOLVERS: {error}"));
     }

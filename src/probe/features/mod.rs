@@ -221,7 +221,7 @@ fn nothing(interface: Interface, why: &str, evidence: &[Observation]) -> Feature
 
 fn measured(lab: &mut Lab<'_>) -> Result<Features, Error> {
     let interface = lab.bench.interface;
-    let tree = SummationTree::find(lab.target)?;
+    let tree = SummationTree::search(lab.target)?;
     let (mut all, site) = structure::features(&tree, &interface);
     all.push(range::subnormals(lab)?);
     let width = alignment::features(lab, &site, &mut all)?;

@@ -17,6 +17,13 @@ pub(super) struct Hard {
     pub(super) floors: Floors,
 }
 
+impl Hard {
+    /// Whether every c that is a multiple of `2^(e_max - F)` counts.
+    pub(super) fn takes_exact_c(&self) -> bool {
+        self.sums.reach.is_none_or(|reach| reach >= self.sums.r.frac_bits as i32)
+    }
+}
+
 /// Decoded operands of one step: a row, and the columns of a column group, kept while row groups go by.
 #[derive(Debug, Default)]
 pub(super) struct Decoded {

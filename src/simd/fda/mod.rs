@@ -177,6 +177,8 @@ struct Fda {
     round_down: Option<hard::Hard>,
     /// How A and B are read where tiles are computed side by side.
     small: Option<Small>,
+    /// And how tiles whose steps truncate nothing are computed, if any.
+    whole: Option<small::Whole>,
     /// How they are read for the wide kernel, where panels lack what lies below the window.
     anew: OnceLock<[Decoder; 2]>,
     set: Set,
@@ -320,11 +322,13 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
         unit: unit.clone(),
         round_down: None,
         small: None,
+        whole: None,
         anew: OnceLock::new(),
         set,
     };
     let small = fda.small_decoders().map(Small::Avx512);
     fda.small = small.or_else(|| aligned::Readers::new(&fda).map(Small::Avx2));
+    fda.whole = small::Whole::new(&fda);
     Some(fda)
 }
 

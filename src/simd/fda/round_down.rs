@@ -24,6 +24,7 @@ use super::aligned::Readers;
 use super::fixed::Tables;
 use super::hard::Hard;
 use super::run::InVain;
+use super::small::Whole;
 use super::{Fda, Reach, Set, Small, out, same};
 use crate::format::F32;
 use crate::gemm::kernel::Kernel;
@@ -99,9 +100,10 @@ pub(super) fn kernel(unit: &Unit, isa: Isa) -> Option<Fda> {
         below_c: 30 - f.min(24) as i32,
         fits_broad: block == 8 && short && total.is_some() && sums.reach.is_none(),
     };
-    // Integer sums take c where it is a multiple of `2^(e_max - F)`: then it is not out of reach.
-    let exact_c = sums.reach.is_none_or(|reach| reach >= f as i32);
     let decoders = [unit.a, unit.b].map(|spec| Decoder::new(spec, Reading::default()));
+    let hard = Hard { sums, decoders, floors };
+    // Integer sums take c where it is a multiple of `2^(e_max - F)`: then it is not out of reach.
+    let integers = hard.takes_exact_c() && matches!(set, Set::Avx512(_));
     let mut fda = Fda {
         block,
         order: blocks.concat(),
@@ -118,15 +120,17 @@ pub(super) fn kernel(unit: &Unit, isa: Isa) -> Option<Fda> {
         b,
         via_f16: false,
         c_last: false,
-        fixed: if exact_c && matches!(set, Set::Avx512(_)) { Tables::new(unit, block, f.min(24)) } else { None },
+        fixed: if integers { Tables::new(unit, block, f.min(24)) } else { None },
         in_vain: InVain::on(set),
         slow_subnormals: set.slow_subnormals(),
-        round_down: Some(Hard { sums, decoders, floors }),
+        round_down: Some(hard),
         small: None,
+        whole: None,
         anew: OnceLock::new(),
         unit: unit.clone(),
         set,
     };
     fda.small = Readers::new(&fda).map(Small::Avx2);
+    fda.whole = Whole::new(&fda);
     Some(fda)
 }

@@ -24,6 +24,7 @@ mod read;
 mod step;
 mod turn;
 mod value;
+mod whole;
 mod words;
 
 use super::fixed::Lines;
@@ -36,6 +37,7 @@ use core::cell::RefCell;
 use from::{FromHighest, FromWords};
 use step::{Columns, FromPanel, step_tiles};
 use turn::{Number, columns_of, put_columns};
+pub(super) use whole::Whole;
 use words::Bounds;
 pub(super) use words::Decoder;
 
@@ -169,10 +171,17 @@ impl Fda {
 
 impl SmallKernel for Fda {
     fn most_tiles(&self) -> usize {
-        if matches!(self.small, Some(Small::Avx512(_))) { TILES_OF_PRODUCT } else { TILES_OF_PRODUCT / 2 }
+        if self.whole.is_some() || matches!(self.small, Some(Small::Avx512(_))) {
+            TILES_OF_PRODUCT
+        } else {
+            TILES_OF_PRODUCT / 2
+        }
     }
 
     fn run(&self, tiles: &mut Tiles<'_>) -> u32 {
+        if self.whole.is_some_and(|whole| whole.run(tiles)) {
+            return 0;
+        }
         let decoders = match &self.small {
             Some(Small::Avx512(decoders)) => decoders,
             Some(Small::Avx2(readers)) => return readers.run(self, tiles),

@@ -1,0 +1,101 @@
+//! Small products of numbers of few bits, whose tiles may be sums of integers: exponents from narrow to wide, so that
+//! sums, products and integers lie on both sides of what is exact there.
+
+use crate::problem::isas;
+use crate::rng::Rng;
+use float8::{F8E4M3 as E4M3, F8E5M2 as E5M2};
+use gemmulate::format::FormatSpec;
+use gemmulate::gemm::Workspace;
+use gemmulate::prelude::*;
+use gemmulate::simd::Isa;
+use gemmulate::types::{E2M1, E2M3, E3M2, E4M3Fnuz, E5M2Fnuz};
+use half::f16;
+use ndarray::{Array3, s};
+
+/// A code with an exponent field from a range; now and then zero, or anything.
+fn code(spec: &FormatSpec, [low, high]: [usize; 2], like: usize, rng: &mut Rng) -> u64 {
+    let (fraction, width) = (1usize << spec.fraction_bits, spec.fraction_bits + spec.exponent_bits);
+    let sign = if like & 1 == 0 { rng.below(2) } else { 0 };
+    let digits = if like & 2 == 0 { rng.below(fraction) } else { fraction - 1 };
+    let field = low + rng.below(high - low + 1);
+    let magnitude = if rng.one_in(9) { 0 } else { field * fraction + digits };
+    (sign << width | magnitude) as u64
+}
+
+fn check<A: Format, B: Format, D: Format>(name: &str) {
+    let unit = Unit::find(name).unwrap();
+    let (k, fields) = (unit.shape.k, |spec: &FormatSpec| 1usize << spec.exponent_bits);
+    let mut rng = Rng(name.len() as u64);
+    for turn in 0..60 {
+        let (count, m, n) = (1 + rng.below(6), rng.pick(&[16, 16, 32, 5]), rng.pick(&[8, 8, 16, 3]));
+        let steps = if unit.c == unit.d { 1 + rng.below((64 / k).max(1)) } else { 1 };
+        let mut operand = |spec: &FormatSpec, shape: [usize; 3]| {
+            let range = |rng: &mut Rng| {
+                let low = rng.below(fields(spec));
+                let high = low + rng.below((fields(spec) - low).min(1 + turn / 3));
+                [low, high]
+            };
+            let (ranges, like) = ([range(&mut rng), range(&mut rng)], rng.below(4));
+            // One code in so many is from elsewhere: of one tile, that is.
+            let odd = rng.pick(&[40, 700, 1 << 30]);
+            Array3::from_shape_simple_fn(shape, || {
+                let range = if rng.one_in(odd) { ranges[1] } else { ranges[0] };
+                code(spec, range, like, &mut rng)
+            })
+        };
+        let a = operand(&unit.a, [count, m, k * steps]).mapv(A::from_bits);
+        let b = operand(&unit.b, [count, k * steps, n]).mapv(B::from_bits);
+        let mut workspace = Workspace::new();
+        let mut run = |isa, count: usize| {
+            let mut d = Array3::from_elem((count, m, n), D::from_bits(1));
+            let operands = (a.slice(s![..count, .., ..]), b.slice(s![..count, .., ..]));
+            let gemm = Gemm::on(&unit).isa(isa).threads(1);
+            gemm.run_batch_into(&operands.0, &operands.1, &mut d, &mut workspace).unwrap();
+            d.mapv(D::to_bits)
+        };
+        let want = run(Isa::Reference, count);
+        for isa in isas() {
+            let case = format!("{name} on {isa}: {count} of {m} x {n} x {}", k * steps);
+            assert_eq!(run(isa, count), want, "{case}");
+            assert_eq!(run(isa, 1), want.slice(s![..1, .., ..]), "{case}, the first");
+        }
+    }
+}
+
+#[test]
+fn tiles_of_integers_are_the_reference() {
+    check::<E4M3, E4M3, f32>("rtx-blackwell/mma.m16n8k32.f32.e4m3.e4m3.f32");
+    check::<E4M3, E4M3, f16>("rtx-blackwell/mma.m16n8k32.f16.e4m3.e4m3.f16");
+    check::<E5M2, E4M3, f32>("rtx-blackwell/mma.m16n8k16.f32.e5m2.e4m3.f32");
+    check::<E4M3, E5M2, f32>("blackwell/tcgen05.mma.m64n8k32.f32.e4m3.e5m2");
+    check::<E2M1, E2M3, f32>("rtx-blackwell/mma.m16n8k32.f32.e2m1.e2m3.f32");
+    check::<E2M1, E2M1, f16>("rtx-blackwell/mma.m16n8k32.f16.e2m1.e2m1.f16");
+    // Two FDAs that take turns, whose c comes last.
+    check::<E4M3, E4M3, f32>("hopper/mma.m16n8k32.f32.e4m3.e4m3.f32");
+    check::<E4M3, E5M2, f32>("hopper/mma.m16n8k16.f32.e4m3.e5m2.f32");
+    check::<E5M2, E4M3, f16>("hopper/mma.m16n8k32.f16.e5m2.e4m3.f16");
+    // Few fraction bits.
+    check::<E4M3, E4M3, f32>("ada/mma.m16n8k32.f32.e4m3.e4m3.f32");
+    check::<E4M3, E5M2, f16>("hopper/wgmma.m64n8k32.f16.e4m3.e5m2");
+    // Sums rounded down, in halves, and a NaN for minus zero.
+    check::<E4M3Fnuz, E4M3Fnuz, f32>("cdna3/v_mfma_f32_16x16x32_fp8_fp8");
+    check::<E5M2Fnuz, E4M3Fnuz, f32>("cdna3/v_mfma_f32_32x32x16_bf8_fp8");
+}
+
+#[test]
+fn tiles_of_integers_of_custom_units_are_the_reference() {
+    check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=8:F=25");
+    check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=4:F=20:out=rne");
+    check::<E4M3, E2M1, f32>("custom/m16n8k24.f32.e4m3.e2m1.f32/dot:block=12:F=19");
+    check::<E4M3, E3M2, f32>("custom/m16n8k32.f32.e4m3.e3m2.f32/dot:block=16:F=25:out=rz:out-bits=13");
+    check::<E2M1, E2M1, f32>("custom/m16n8k32.f32.e2m1.e2m1.f32/dot:block=8:F=10:out-bits=7");
+    check::<E3M2, E2M3, f32>("custom/m16n8k32.f32.e3m2.e2m3.f32/dot:block=16:pattern=even-odd:F=24");
+    check::<E3M2, E4M3, f32>("custom/m16n8k32.f32.e3m2.e4m3.f32/dot:block=8:pattern=pairs:F=25");
+    check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=8:F=25:c=last");
+    check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=25:c=late");
+    check::<E4M3, E4M3, f16>("custom/m16n8k16.f16.e4m3.e4m3.f16/dot:block=16:F=31:out=rne");
+    check::<E5M2, E5M2, f16>("custom/m16n8k16.f16.e5m2.e5m2.f16/dot:block=16:F=40:out=rne");
+    // Where e_max never is below a large exponent, little is exact.
+    check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=20:e_zero=emin+127");
+    check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=25:e_zero=zero-c");
+}
