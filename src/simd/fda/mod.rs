@@ -189,6 +189,8 @@ struct Fda {
 enum Small {
     Avx512([small::Decoder; 2]),
     Avx2(aligned::Readers),
+    /// The unit's kernel of AVX2, on processors that have more, for tiles that are not [`small::Whole`].
+    Lower(Box<Fda>),
 }
 
 /// The instruction set, with the proof that it is there.
@@ -326,9 +328,8 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
         anew: OnceLock::new(),
         set,
     };
-    let small = fda.small_decoders().map(Small::Avx512);
-    fda.small = small.or_else(|| aligned::Readers::new(&fda).map(Small::Avx2));
-    fda.whole = small::Whole::new(&fda);
+    fda.small = fda.small_decoders().map(Small::Avx512);
+    fda.choose_small(|| chain(unit, Isa::Avx2));
     Some(fda)
 }
 
@@ -347,6 +348,17 @@ fn fits_f32(unit: &Unit) -> bool {
 }
 
 impl Fda {
+    /// Chooses how tiles are computed side by side, if that is not known yet; `lower` makes the unit's kernel of AVX2.
+    fn choose_small(&mut self, lower: impl FnOnce() -> Option<Self>) {
+        self.whole = small::Whole::new(self);
+        if self.small.is_none() {
+            self.small = aligned::Readers::new(self).map(Small::Avx2);
+        }
+        if self.small.is_none() && self.whole.is_some() {
+            self.small = lower().filter(|fda| fda.small.is_some()).map(|fda| Small::Lower(Box::new(fda)));
+        }
+    }
+
     /// FDAs per unit step.
     fn per_step(&self) -> usize {
         self.unit.shape.k / self.block

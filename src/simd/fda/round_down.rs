@@ -20,12 +20,10 @@
 pub(super) mod avx512;
 mod halves;
 
-use super::aligned::Readers;
 use super::fixed::Tables;
 use super::hard::Hard;
 use super::run::InVain;
-use super::small::Whole;
-use super::{Fda, Reach, Set, Small, out, same};
+use super::{Fda, Reach, Set, out, same};
 use crate::format::F32;
 use crate::gemm::kernel::Kernel;
 use crate::simd::Isa;
@@ -130,7 +128,6 @@ pub(super) fn kernel(unit: &Unit, isa: Isa) -> Option<Fda> {
         unit: unit.clone(),
         set,
     };
-    fda.small = Readers::new(&fda).map(Small::Avx2);
-    fda.whole = Whole::new(&fda);
+    fda.choose_small(|| kernel(unit, Isa::Avx2));
     Some(fda)
 }

@@ -185,6 +185,7 @@ impl SmallKernel for Fda {
         let decoders = match &self.small {
             Some(Small::Avx512(decoders)) => decoders,
             Some(Small::Avx2(readers)) => return readers.run(self, tiles),
+            Some(Small::Lower(fda)) => return fda.run(tiles),
             None => return !0,
         };
         PANELS.with_borrow_mut(|to| {
