@@ -195,5 +195,5 @@ fn main() {
     let (options, wanted): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|x| x.starts_with("--"));
     let only_check = options.iter().any(|x| x == "--test");
     measure::<f16>("hopper/mma.m16n8k16.f32.f16.f16.f32", &wanted, only_check);
-    measure::<float8::F8E4M3>("hopper/wgmma.m64n8k32.f32.e4m3.e4m3", &wanted, only_check);
+    measure::<F8E4M3>("hopper/wgmma.m64n8k32.f32.e4m3.e4m3", &wanted, only_check);
 }

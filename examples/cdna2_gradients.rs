@@ -5,16 +5,15 @@ mod support;
 
 use gemmulate::gemm::metrics;
 use gemmulate::prelude::*;
-use half::{bf16, f16};
 
 fn main() -> Result<(), Error> {
     let mut normal = support::Normal(6);
     let (gradient, weights) = (normal.matrix(16, 64, 1e-5), normal.matrix(64, 16, 0.5));
-    let exact = metrics::reference(&gradient.mapv(f64::from), &weights.mapv(f64::from))?;
+    let exact = metrics::reference(&gradient, &weights)?;
     let show = |name: &str, unit: &str, d: ndarray::Array2<f32>| -> Result<(), Error> {
         let unit = Unit::find(unit)?;
         let zeros = d.iter().filter(|x| **x == 0.0).count();
-        let e = metrics::errors(&d.mapv(f64::from), &exact.product, &unit.d)?;
+        let e = metrics::errors(&d, &exact.product, &unit.d)?;
         println!("{name:34} relative error {:9.2e}, {zeros:3} of {} elements are zero", e.relative_frobenius, d.len());
         Ok(())
     };

@@ -5,7 +5,6 @@ mod support;
 
 use gemmulate::gemm::{Start, metrics};
 use gemmulate::prelude::*;
-use half::f16;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cdna3 = Unit::find("MI300X v_mfma_f32_32x32x8_f16")?;
@@ -15,12 +14,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let a = normal.matrix(160, 8, 1000.0).mapv(f16::from_f32);
     let b = normal.matrix(8, 160, 1000.0).mapv(f16::from_f32);
     let c = normal.matrix(160, 160, 1.0);
-    let exact = metrics::reference(&a.mapv(f64::from), &b.mapv(f64::from))?.product + c.mapv(f64::from);
+    let exact = metrics::reference(&a, &b)?.product + c.mapv(f64::from);
     let mut series = Vec::new();
     for (name, unit) in [("CDNA3 (RD)", &cdna3), ("toward zero (RZ)", &toward_zero)] {
         let d = Gemm::on(unit).plan(Plan::in_order().start(Start::C)).beta(1.0).c(&c).run(&a, &b)?;
         let errors = d.mapv(f64::from) - &exact;
-        let e = metrics::errors(&d.mapv(f64::from), &exact, &unit.d)?;
+        let e = metrics::errors(&d, &exact, &unit.d)?;
         println!("{name:18} mean error {:+.5}, largest {:.5}", e.bias, e.max_abs);
         series.push((name, errors.into_iter().collect()));
     }

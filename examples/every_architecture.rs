@@ -5,13 +5,12 @@ mod support;
 
 use gemmulate::gemm::metrics;
 use gemmulate::prelude::*;
-use half::f16;
 
 fn main() -> Result<(), Error> {
     let mut normal = support::Normal(1);
     let a = normal.matrix(32, 256, 1.0).mapv(f16::from_f32);
     let b = normal.matrix(256, 32, 1.0).mapv(f16::from_f32);
-    let exact = metrics::reference(&a.mapv(f64::from), &b.mapv(f64::from))?;
+    let exact = metrics::reference(&a, &b)?;
     let units = [
         "volta/mma.m8n8k4.f32.f16.f16.f32",
         "turing/mma.m16n8k8.f32.f16.f16.f32",
@@ -29,7 +28,7 @@ fn main() -> Result<(), Error> {
     for name in units {
         let unit = Unit::find(name)?;
         let d = a.dot_on(&b, &unit)?;
-        let e = metrics::errors(&d.mapv(f64::from), &exact.product, &unit.d)?;
+        let e = metrics::errors(&d, &exact.product, &unit.d)?;
         let volta = first.get_or_insert_with(|| d.clone());
         let differ = d.iter().zip(volta.iter()).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
         println!("{name:46} {:10.2e} {:10.2e} {differ:10}", e.max_abs, e.bias);

@@ -5,7 +5,6 @@ mod support;
 
 use gemmulate::gemm::metrics;
 use gemmulate::prelude::*;
-use half::f16;
 use ndarray::Array2;
 
 fn main() -> Result<(), Error> {
@@ -13,7 +12,7 @@ fn main() -> Result<(), Error> {
     println!("CDNA3's rounding down, A and B 1000 N(0, 1), C N(0, 1)");
     let (a, b, c) = (normal.matrix(512, 64, 1000.0), normal.matrix(64, 512, 1000.0), normal.matrix(512, 512, 1.0));
     let (ha, hb) = (a.mapv(f16::from_f32), b.mapv(f16::from_f32));
-    let exact = metrics::reference(&ha.mapv(f64::from), &hb.mapv(f64::from))?.product + c.mapv(f64::from);
+    let exact = metrics::reference(&ha, &hb)?.product + c.mapv(f64::from);
     let cdna3 = Unit::find("cdna3/v_mfma_f32_32x32x8_f16")?;
     let gemm = Gemm::on(&cdna3).beta(1.0).c(&c);
     let inside = gemm.clone().plan(Plan::in_order().start(Start::C)).run(&ha, &hb)?;
@@ -43,7 +42,7 @@ fn main() -> Result<(), Error> {
 
     println!("small gradients on CDNA2");
     let (gradient, weights) = (normal.matrix(16, 64, 1e-5), normal.matrix(64, 16, 0.5));
-    let exact = metrics::reference(&gradient.mapv(f64::from), &weights.mapv(f64::from))?.product;
+    let exact = metrics::reference(&gradient, &weights)?.product;
     let (f16_unit, bf16_unit) =
         (Unit::find("cdna2/v_mfma_f32_32x32x8f16")?, Unit::find("cdna2/v_mfma_f32_32x32x8bf16_1k")?);
     let scaled = Gemm::on(&f16_unit).alpha(1.0 / 16384.0).run(&gradient.mapv(|x| x * 16384.0), &weights)?;
@@ -53,7 +52,7 @@ fn main() -> Result<(), Error> {
 }
 
 fn report(name: &str, d: &Array2<f32>, exact: &Array2<f64>, unit: &Unit) -> Result<(), Error> {
-    let e = metrics::errors(&d.mapv(f64::from), exact, &unit.d)?;
+    let e = metrics::errors(&d, exact, &unit.d)?;
     println!("  {name:24} relative error {:9.2e}, bias {:+.2e}", e.relative_frobenius, e.bias);
     Ok(())
 }

@@ -147,7 +147,7 @@ fn methods(sizes: &[usize], random: &mut support::Normal) -> Result<support::Cur
         let mut element = || (2.0 * random.uniform() - 1.0) as f32;
         let a = Array2::from_shape_simple_fn((10, n), &mut element);
         let b = Array2::from_shape_simple_fn((n, 10), &mut element);
-        let exact = metrics::reference(&a.mapv(f64::from), &b.mapv(f64::from))?.product;
+        let exact = metrics::reference(&a, &b)?.product;
         let results = [
             ("A100, f16", a.dot_on(&b, &a100)?),
             ("A100, Markidis", markidis(&a, &b, &a100)?),
@@ -157,7 +157,7 @@ fn methods(sizes: &[usize], random: &mut support::Normal) -> Result<support::Cur
             ("f32, in order", a.dot_on(&b, &f32_fma)?),
         ];
         for (name, d) in results {
-            let error = metrics::errors(&d.mapv(f64::from), &exact, &F32)?.relative_frobenius;
+            let error = metrics::errors(&d, &exact, &F32)?.relative_frobenius;
             support::add(&mut curves, name, (n as f64, error));
         }
     }

@@ -4,22 +4,16 @@ mod support;
 
 use gemmulate::gemm::metrics;
 use gemmulate::prelude::*;
+use ndarray::Array2;
 
 fn main() -> Result<(), Error> {
     let unit = Unit::find("H100 QGMMA.64x128x32.F32.E4M3.E4M3")?;
     let mut normal = support::Normal(2);
-    let (x, w) = (normal.matrix(16, 2048, 1.0), normal.matrix(2048, 24, 0.05));
     // The operands as the unit sees them, so that only accumulation is measured.
-    let seen = |x: &ndarray::Array2<f32>| -> Result<_, Error> {
-        let codes: Result<Vec<u64>, _> =
-            x.iter().map(|&x| unit.a.encode_f64(x.into(), Rounding::NearestEven, Overflow::Ieee)).collect();
-        let codes = codes.map_err(|source| Error::Encode { operand: "the layer".into(), source })?;
-        let mut seen = x.mapv(f64::from);
-        seen.iter_mut().zip(codes).for_each(|(x, code)| *x = unit.a.to_f64(code));
-        Ok(seen)
-    };
-    let exact = metrics::reference(&seen(&x)?, &seen(&w)?)?;
-    let in_order = x.dot_on(&w, &unit)?;
+    let mut layer = |m: usize, n: usize, size: f64| normal.matrix(m, n, size).mapv(|x| F8E4M3::nearest(x.into()));
+    let (x, w) = (layer(16, 2048, 1.0), layer(2048, 24, 0.05));
+    let exact = metrics::reference(&x, &w)?;
+    let in_order: Array2<f32> = x.dot_on(&w, &unit)?;
     println!("{:48} {:>10} {:>12} {:>12}", "plan", "max abs", "rel. Frob.", "!= in order");
     for plan in [
         "in-order",
@@ -32,8 +26,8 @@ fn main() -> Result<(), Error> {
         "cutlass3 split-k=4 split-mode=atomic seed=1",
         "cutlass2 split-k=4",
     ] {
-        let d = Gemm::on(&unit).plan(plan.parse()?).run(&x, &w)?;
-        let e = metrics::errors(&d.mapv(f64::from), &exact.product, &unit.d)?;
+        let d: Array2<f32> = Gemm::on(&unit).plan(plan.parse()?).run(&x, &w)?;
+        let e = metrics::errors(&d, &exact.product, &unit.d)?;
         let differ = d.iter().zip(&in_order).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
         println!("{plan:48} {:10.3e} {:12.3e} {differ:12}", e.max_abs, e.relative_frobenius);
     }

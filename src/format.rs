@@ -8,6 +8,7 @@ mod known;
 
 use crate::error::Error;
 use crate::num::{Class, Num};
+use crate::round::Rounding;
 use crate::special::NanRule;
 use core::fmt;
 pub use encode::{EncodeError, Overflow, Value};
@@ -316,6 +317,26 @@ pub trait Format: Copy + Send + Sync + 'static {
 
     /// The value with this code; bits above [`FormatSpec::storage_bits`] are ignored.
     fn from_bits(bits: u64) -> Self;
+
+    /// The nearest value, ties to even: rounded once, as [`Gemm`](crate::Gemm) rounds operands. What is too large is infinite
+    /// or NaN, in formats without either the largest number, as a NaN without a code is; without a sign what is below all
+    /// numbers is the smallest one.
+    /// ([`FormatSpec::encode_f64`] has other roundings. Conversions of other crates round twice or saturate: half 2.7's
+    /// `from_f64` is wrong for about one of 16,000 random numbers.)
+    ///
+    #[cfg_attr(all(feature = "half", feature = "float8"), doc = "```")]
+    #[cfg_attr(not(all(feature = "half", feature = "float8")), doc = "```ignore")]
+    /// use gemmulate::prelude::*;
+    /// let x = ndarray::arr1(&[1.0, 0.1, 1e9]);
+    /// assert_eq!(x.mapv(bf16::nearest).mapv(f32::from), ndarray::arr1(&[1.0, 0.100097656, 998244352.0]));
+    /// assert!(F8E4M3::nearest(1e9).is_nan());
+    /// assert_eq!(E2M1::nearest(1e9).to_f64(), 6.0);
+    /// ```
+    fn nearest(x: f64) -> Self {
+        let (spec, even) = (spec_of::<Self>(), Rounding::NearestEven);
+        let ieee = spec.encode_f64(x, even, Overflow::Ieee).or_else(|_| spec.encode_f64(x, even, Overflow::Saturate));
+        Self::from_bits(ieee.unwrap_or(if x <= 0.0 { 0 } else { spec.max_code(false) }))
+    }
 }
 
 /// Checks, at compile time, that a row is one the arithmetic supports.

@@ -3,13 +3,12 @@
 //!
 //! ```
 //! use gemmulate::prelude::*;
-//! use half::f16;
 //! use ndarray::Array2;
 //!
 //! fn main() -> Result<(), gemmulate::Error> {
 //!     let (mut a, mut b) = (Array2::<f16>::zeros((1, 32)), Array2::<f16>::zeros((32, 1)));
 //!     for (k, x, y) in [(0, -0.001, 0.001), (16, 2048.0, 2048.0), (17, 2048.0, -2048.0)] {
-//!         (a[(0, k)], b[(k, 0)]) = (f16::from_f64(x), f16::from_f64(y));
+//!         (a[(0, k)], b[(k, 0)]) = (f16::nearest(x), f16::nearest(y));
 //!     }
 //!     let h100 = MmaUnit::<Hopper, Wgmma<128, f16, f16, f32>>::new();
 //!     let mi300x = MmaUnit::<Cdna3, Mfma<32, 32, 8, 1, f16, f16, f32>>::new();
@@ -87,8 +86,16 @@ pub mod vectors;
 pub mod view;
 
 pub use error::Error;
+#[cfg(feature = "float8")]
+#[doc(no_inline)]
+pub use float8;
 pub use gemm::{DotOn, Gemm, Plan, general_mat_mul_on};
+#[cfg(feature = "half")]
+#[doc(no_inline)]
+pub use half;
 pub use mma::{MmaUnit, Supports};
+#[doc(no_inline)]
+pub use ndarray;
 pub use unit::{AsUnit, Evidence, Unit};
 
 /// What most programs need.
@@ -114,4 +121,10 @@ pub mod prelude {
     pub use crate::special::NanRule;
     pub use crate::types::{E2M1, E2M3, E3M2, E4M3Fnuz, E5M2Fnuz, Tf32, Ue4m3, Ue8m0};
     pub use crate::unit::{AsUnit, Evidence, Unit};
+    #[cfg(feature = "float8")]
+    #[doc(no_inline)]
+    pub use float8::{F8E4M3, F8E5M2};
+    #[cfg(feature = "half")]
+    #[doc(no_inline)]
+    pub use half::{bf16, f16};
 }

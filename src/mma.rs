@@ -9,7 +9,7 @@ use crate::unit::{AsUnit, Evidence, Unit, UnitInfo};
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
-use ndarray::{Array, ArrayBase, Data, Dimension};
+use ndarray::{Array, ArrayRef, Dimension};
 use std::sync::Arc;
 
 /// That an architecture has an instruction, and what it computes there.
@@ -36,7 +36,6 @@ pub trait Supports<Instr: Instruction>: Arch {
 #[cfg_attr(feature = "half", doc = "```")]
 #[cfg_attr(not(feature = "half"), doc = "```ignore")]
 /// use gemmulate::prelude::*;
-/// use half::f16;
 /// let h100 = MmaUnit::<Hopper, Wgmma<128, f16, f16, f32>>::new();
 /// let one = f16::ONE;
 /// assert_eq!(h100.dot_add(&[one; 16], &[one; 16], 1.0), 17.0);
@@ -260,9 +259,9 @@ impl<A: Arch, I: Instruction, Acc: Accumulator> MmaUnit<A, I, Acc> {
     /// When a shape is wrong, or the unit needs scales.
     pub fn mma<Dim: Dimension>(
         &self,
-        a: &ArrayBase<impl Data<Elem = I::A>, Dim>,
-        b: &ArrayBase<impl Data<Elem = I::B>, Dim>,
-        c: &ArrayBase<impl Data<Elem = I::C>, Dim>,
+        a: &ArrayRef<I::A, Dim>,
+        b: &ArrayRef<I::B, Dim>,
+        c: &ArrayRef<I::C, Dim>,
     ) -> Result<Array<I::D, Dim>, Error> {
         self.unit.mma_typed(a, b, c)
     }
@@ -273,11 +272,11 @@ impl<A: Arch, I: Instruction, Acc: Accumulator> MmaUnit<A, I, Acc> {
     /// When a shape is wrong, or the unit has no scales.
     pub fn mma_scaled<Dim: Dimension>(
         &self,
-        a: &ArrayBase<impl Data<Elem = I::A>, Dim>,
-        b: &ArrayBase<impl Data<Elem = I::B>, Dim>,
-        c: &ArrayBase<impl Data<Elem = I::C>, Dim>,
-        scale_a: &ArrayBase<impl Data<Elem = I::Scale>, Dim>,
-        scale_b: &ArrayBase<impl Data<Elem = I::Scale>, Dim>,
+        a: &ArrayRef<I::A, Dim>,
+        b: &ArrayRef<I::B, Dim>,
+        c: &ArrayRef<I::C, Dim>,
+        scale_a: &ArrayRef<I::Scale, Dim>,
+        scale_b: &ArrayRef<I::Scale, Dim>,
     ) -> Result<Array<I::D, Dim>, Error> {
         self.unit.mma_scaled(a, b, c, scale_a, scale_b)
     }
@@ -327,7 +326,6 @@ impl MmaUnit<Custom, CustomInstr<f32, f32, f32, f32>, Arc<dyn Accumulator>> {
     #[cfg_attr(feature = "half", doc = "```")]
     #[cfg_attr(not(feature = "half"), doc = "```ignore")]
     /// use gemmulate::prelude::*;
-    /// use half::bf16;
     /// let acc = FusedDotAdd { frac_bits: 27, ..FusedDotAdd::HOPPER };
     /// let mine = MmaUnit::custom::<bf16, bf16, f32, f32>(acc, Shape::new(16, 8, 16))?;
     /// assert_eq!(mine.unit().equation(), "f32 = bf16 * bf16 + f32");

@@ -185,13 +185,13 @@ macro_rules! newtypes {
         newtypes!(@arithmetic $name, Mul mul *, Add add +, Sub sub -, Div div /);
 
         impl One for $name {
-            fn one() -> Self { Self::nearest(1.0) }
+            fn one() -> Self { Self::saturated(1.0) }
         }
 
         impl $name {
             /// The nearest value there is: saturating, never an error. Below all numbers, as without a sign, it is the
             /// smallest one; NaN without a code is the largest one, as PTX converts it.
-            pub(crate) fn nearest(x: f64) -> Self {
+            fn saturated(x: f64) -> Self {
                 let bits = format::$spec.encode_f64(x, Rounding::NearestEven, Overflow::Saturate);
                 bits.map_or_else(|_| if x <= 0.0 { Self::min_value() } else { Self::max_value() }, |b| Self(b as $bits))
             }
@@ -202,7 +202,7 @@ macro_rules! newtypes {
     (@arithmetic $name:ident, $($trait:ident $method:ident $op:tt),*) => { $(
         impl ops::$trait for $name {
             type Output = Self;
-            fn $method(self, other: Self) -> Self { Self::nearest(self.to_f64() $op other.to_f64()) }
+            fn $method(self, other: Self) -> Self { Self::saturated(self.to_f64() $op other.to_f64()) }
         }
     )* };
 }

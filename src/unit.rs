@@ -224,6 +224,26 @@ impl Unit {
         Ok(self.with_accumulator_unchecked(accumulator))
     }
 
+    /// The same unit with other values for some parameters of its accumulator, in the text form; what is not named stays
+    /// as it is. [`Unit::find`] takes them behind the unit's name, too.
+    ///
+    /// ```
+    /// use gemmulate::Unit;
+    /// let unit = Unit::find("hopper/wgmma.m64n8k32.f32.e4m3.e4m3")?;
+    /// let wider = unit.with_parameters("F=14")?;
+    /// assert_eq!(wider, Unit::find("hopper/wgmma.m64n8k32.f32.e4m3.e4m3/F=14")?);
+    /// assert_eq!(wider.to_string(), "hopper/wgmma.m64n8k32.f32.e4m3.e4m3/dot:block=32:F=14:out-bits=13");
+    /// # Ok::<(), gemmulate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// For parameters that the accumulator does not have, values that these cannot have or formats do not allow, and for
+    /// accumulators of one's own, which have no text form.
+    pub fn with_parameters(&self, parameters: &str) -> Result<Self, Error> {
+        let own = || Error::Unit(format!("{self} has an accumulator of its own, without parameters"));
+        self.with_accumulator(self.recipe.ok_or_else(own)?.with(parameters)?)
+    }
+
     /// The same unit with another accumulator, whose parameters may be out of range.
     pub(crate) fn with_accumulator_unchecked(&self, accumulator: impl Accumulator) -> Self {
         let recipe = accumulator.recipe(self.shape.k, &self.d);

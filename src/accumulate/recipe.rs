@@ -252,7 +252,6 @@ impl Fields<'_> {
             }
             Self::Read { pairs, known, bad } => {
                 known.push(name);
-                *value = default;
                 let mut found = pairs.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
                 let Some((_, text)) = found.next() else { return };
                 match T::read(&text.to_ascii_lowercase()) {
@@ -319,6 +318,43 @@ impl Recipe {
         let (mut copy, mut fields) = (*self, Fields::Find { name, text: None });
         copy.visit(&mut fields);
         if let Fields::Find { text, .. } = fields { text } else { None }
+    }
+
+    /// The same with other values for some parameters, in the text form without the family.
+    ///
+    /// ```
+    /// use gemmulate::prelude::*;
+    /// let hopper: Recipe = "dot:block=32:F=13:out-bits=13".parse()?;
+    /// assert_eq!(hopper.with("F=14:out=rne")?.to_string(), "dot:block=32:F=14:out=rne:out-bits=13");
+    /// # Ok::<(), gemmulate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// For parameters that the family does not have, and values that these cannot have; the message says what there is.
+    pub fn with(mut self, parameters: &str) -> Result<Self, Error> {
+        let expected = |why: String| Error::parse("parameters", parameters, why);
+        let pairs: Option<Vec<_>> = parameters.trim().split(':').map(|pair| pair.split_once('=')).collect();
+        let pairs = pairs.ok_or_else(|| expected("`name=value` pairs, divided by colons".into()))?;
+        self.set(&pairs).map_err(expected)?;
+        Ok(self)
+    }
+
+    /// Sets parameters, or says what is wrong with them.
+    fn set(&mut self, pairs: &[(&str, &str)]) -> Result<(), String> {
+        let mut fields = Fields::Read { pairs: pairs.to_vec(), known: Vec::new(), bad: None };
+        self.visit(&mut fields);
+        let Fields::Read { known, bad, .. } = fields else { return Ok(()) };
+        let stranger = pairs.iter().find(|(key, _)| !known.iter().any(|k| k.eq_ignore_ascii_case(key)));
+        match (bad, stranger) {
+            (Some(why), _) => Err(why),
+            (None, Some((key, _))) => Err(format!("one of the parameters {}, not `{key}`", known.join(", "))),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Whether a text is one of parameters without a family.
+    pub(crate) fn is_text_of_parameters(text: &str) -> bool {
+        text.split(':').all(|pair| pair.contains('='))
     }
 
     /// A parameter's value as [`Recipe::parameter`] spells it.
@@ -436,15 +472,7 @@ impl FromStr for Recipe {
         let mut recipe = named.ok_or_else(|| expected(format!("one of the families {names}")))?.1();
         let pairs: Option<Vec<_>> = parts.map(|p| p.split_once('=')).collect();
         let pairs = pairs.ok_or_else(|| expected("`name=value` pairs, divided by colons".into()))?;
-        let mut fields = Fields::Read { pairs: pairs.clone(), known: Vec::new(), bad: None };
-        recipe.visit(&mut fields);
-        let Fields::Read { known, bad, .. } = fields else { return Ok(recipe) };
-        if let Some(why) = bad {
-            return Err(expected(why));
-        }
-        match pairs.iter().find(|(key, _)| !known.iter().any(|k| k.eq_ignore_ascii_case(key))) {
-            Some((key, _)) => Err(expected(format!("one of the parameters {}, not `{key}`", known.join(", ")))),
-            None => Ok(recipe),
-        }
+        recipe.set(&pairs).map_err(expected)?;
+        Ok(recipe)
     }
 }

@@ -33,9 +33,14 @@ pub(crate) fn find(name: &str) -> Result<Unit, Error> {
     let base = base_name(&lower);
     let canonical = (base.len() < lower.len()).then(|| (base, &lower[base.len() + 1..]));
     // Behind any other spelling, too: `A100 HMMA.16816.F32/dot:block=8:F=25`.
-    let spelled = || lower.rsplit_once('/').filter(|(_, recipe)| Recipe::is_text_of_a_family(recipe));
-    if let Some((base, recipe)) = canonical.or_else(spelled) {
-        return find(base)?.with_accumulator(recipe.parse::<Recipe>()?);
+    let changes = |(_, text): &(_, &str)| Recipe::is_text_of_a_family(text) || Recipe::is_text_of_parameters(text);
+    let spelled = || lower.rsplit_once('/').filter(changes);
+    if let Some((base, text)) = canonical.or_else(spelled) {
+        let unit = find(base)?;
+        if Recipe::is_text_of_parameters(text) {
+            return unit.with_parameters(text);
+        }
+        return unit.with_accumulator(text.parse::<Recipe>()?);
     }
     if let Some((gpu, family)) = UNMODELLED.iter().find(|(gpu, _)| starts_with_word(&lower, gpu)) {
         let why = format!("{family} ({gpu}) is not modelled; its units may differ from every other architecture's");

@@ -19,8 +19,9 @@ use crate::view::{View, words, words_mut};
 use core::fmt;
 use core::marker::PhantomData;
 use ndarray::{
-    Array, Array2, Array3, ArrayBase, ArrayView2, ArrayView3, ArrayViewMut3, Axis, Data, DataMut, Dimension, Ix2, Ix3,
+    Array, Array2, Array3, ArrayRef, ArrayView1, ArrayView2, ArrayView3, ArrayViewMut3, Axis, Dimension, Ix2, Ix3,
 };
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A matrix product, `D = alpha A B + beta C` on a unit, by a plan.
@@ -49,14 +50,14 @@ pub struct Gemm<'a, D = f32> {
     pub(super) rounding: Rounding,
     pub(super) overflow: Overflow,
     pub(super) alpha: f64,
-    pub(super) beta: f64,
+    pub(super) beta: Option<f64>,
     pub(super) c: Option<(Arc<dyn Source + Send + 'a>, FormatSpec)>,
     pub(super) output: Option<FormatSpec>,
     pub(super) block_scales: Option<[Scales; 2]>,
     pub(super) promotion_scales: Option<[ArrayView2<'a, f32>; 2]>,
     pub(super) scale_a: Scaling,
     pub(super) scale_b: Scaling,
-    pub(super) bias: Option<&'a [f32]>,
+    pub(super) bias: Option<Cow<'a, [f32]>>,
     pub(super) threads: Option<usize>,
     pub(super) isa: Option<Isa>,
     pub(super) progress: Option<OnProgress<'a>>,
@@ -83,7 +84,7 @@ impl<'a> Gemm<'a> {
             rounding: Rounding::NearestEven,
             overflow: Overflow::Ieee,
             alpha: 1.0,
-            beta: 0.0,
+            beta: None,
             c: None,
             output: None,
             block_scales: None,
@@ -96,6 +97,13 @@ impl<'a> Gemm<'a> {
             progress: None,
             kind: PhantomData,
         }
+    }
+}
+
+impl<D> Gemm<'_, D> {
+    /// The factor of C.
+    pub(super) fn factor_of_c(&self) -> f64 {
+        self.beta.unwrap_or(if self.c.is_some() { 1.0 } else { 0.0 })
     }
 }
 
@@ -129,17 +137,17 @@ impl<'a, D: Format> Gemm<'a, D> {
         self
     }
 
-    /// The factor of C, rounded likewise. With 0, C is never read.
+    /// The factor of C, rounded likewise: 1 unless said otherwise where there is a C. With 0, C is never read.
     #[must_use]
     pub fn beta(mut self, beta: impl Into<f64>) -> Self {
-        self.beta = beta.into();
+        self.beta = Some(beta.into());
         self
     }
 
     /// C: an M x N matrix, as A and B may be, of values that widen exactly to f32 (to f64 on f64 units); codes are in
     /// the unit's c.
     #[must_use]
-    pub fn c(mut self, c: &'a impl Matrix) -> Self {
+    pub fn c(mut self, c: &'a (impl Matrix + ?Sized)) -> Self {
         self.c = Some((Arc::new(c.reader()), c.format().unwrap_or(self.unit.c)));
         self
     }
@@ -153,7 +161,7 @@ impl<'a, D: Format> Gemm<'a, D> {
 
     /// The scales of a block-scaled unit: for A, M x ceil(K / block); for B, ceil(K / block) x N.
     #[must_use]
-    pub fn block_scales(mut self, scale_a: &impl Matrix, scale_b: &impl Matrix) -> Self {
+    pub fn block_scales(mut self, scale_a: &(impl Matrix + ?Sized), scale_b: &(impl Matrix + ?Sized)) -> Self {
         let (a, b) = (Scales::new("scale_a", scale_a, self.unit), Scales::new("scale_b", scale_b, self.unit));
         self.block_scales = Some([a, b]);
         self
@@ -162,11 +170,7 @@ impl<'a, D: Format> Gemm<'a, D> {
     /// The f32 scales of a plan with scaled promotion. With [`super::ScaleBlocks`] of `rows`, `k`
     /// and `columns`: for A, ceil(M / rows) x ceil(K / k); for B, ceil(K / k) x ceil(N / columns).
     #[must_use]
-    pub fn promotion_scales<S: Data<Elem = f32>, T: Data<Elem = f32>>(
-        mut self,
-        scale_a: &'a ArrayBase<S, Ix2>,
-        scale_b: &'a ArrayBase<T, Ix2>,
-    ) -> Self {
+    pub fn promotion_scales(mut self, scale_a: &'a ArrayRef<f32, Ix2>, scale_b: &'a ArrayRef<f32, Ix2>) -> Self {
         self.promotion_scales = Some([scale_a.view(), scale_b.view()]);
         self
     }
@@ -177,22 +181,23 @@ impl<'a, D: Format> Gemm<'a, D> {
     /// rounded likewise, which may overflow or vanish by itself: cuBLASLt does so with fp8 on an H100
     /// (docs/hardware.md); of NVFP4's two factors it is assumed.
     #[must_use]
-    pub fn scale_a(mut self, scale: Scaling) -> Self {
-        self.scale_a = scale;
+    pub fn scale_a(mut self, scale: impl Into<Scaling>) -> Self {
+        self.scale_a = scale.into();
         self
     }
 
     /// B's factor outside the unit: one, one per tensor or one per column.
     #[must_use]
-    pub fn scale_b(mut self, scale: Scaling) -> Self {
-        self.scale_b = scale;
+    pub fn scale_b(mut self, scale: impl Into<Scaling>) -> Self {
+        self.scale_b = scale.into();
         self
     }
 
-    /// A row of N numbers added to every row of the result, in f32, before it is rounded to D.
+    /// A row of N numbers, a slice or an array, added to every row of the result, in f32, before it is rounded to D.
     #[must_use]
-    pub const fn bias(mut self, bias: &'a [f32]) -> Self {
-        self.bias = Some(bias);
+    pub fn bias(mut self, bias: impl Into<ArrayView1<'a, f32>>) -> Self {
+        let bias = bias.into();
+        self.bias = Some(bias.to_slice().map_or_else(|| bias.to_vec().into(), Into::into));
         self
     }
 
@@ -248,7 +253,7 @@ impl<'a, D: Format> Gemm<'a, D> {
     /// For shapes that do not fit, plans the unit or the size refuses, values without a code in
     /// the unit's formats, missing or surplus scales, and cancellation. On a unit known by name only, which gives `f32`
     /// unless asked otherwise, where it has wider results: [`Gemm::run_as`] says which.
-    pub fn run(&self, a: &impl Matrix, b: &impl Matrix) -> Result<Array2<D>, Error> {
+    pub fn run(&self, a: &(impl Matrix + ?Sized), b: &(impl Matrix + ?Sized)) -> Result<Array2<D>, Error> {
         let d = &self.unit.d;
         if self.wanted().is_none() && !spec_of::<D>().holds(d) {
             let (unit, here) = (self.unit, D::SPEC.name);
@@ -305,7 +310,11 @@ impl<'a, D: Format> Gemm<'a, D> {
     ///
     /// # Errors
     /// As [`Gemm::run`].
-    pub fn run_as<T: Format>(&self, a: &impl Matrix, b: &impl Matrix) -> Result<Array2<T>, Error> {
+    pub fn run_as<T: Format>(
+        &self,
+        a: &(impl Matrix + ?Sized),
+        b: &(impl Matrix + ?Sized),
+    ) -> Result<Array2<T>, Error> {
         let (left, right) = (a.reader(), b.reader());
         let size = check_product(left.shape(), right.shape())?;
         let mut d = blank(Ix2(size[0], size[1]))?;
@@ -323,9 +332,9 @@ impl<'a, D: Format> Gemm<'a, D> {
     /// As [`Gemm::run`]. Nothing is written unless the product could begin.
     pub fn run_into<T: Format>(
         &self,
-        a: &impl Matrix,
-        b: &impl Matrix,
-        d: &mut ArrayBase<impl DataMut<Elem = T>, Ix2>,
+        a: &(impl Matrix + ?Sized),
+        b: &(impl Matrix + ?Sized),
+        d: &mut ArrayRef<T, Ix2>,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
         let format = self.output_format(&spec_of::<T>())?;
@@ -341,8 +350,8 @@ impl<'a, D: Format> Gemm<'a, D> {
     /// As [`Gemm::run`].
     pub fn run_codes(
         &self,
-        a: &impl Matrix,
-        b: &impl Matrix,
+        a: &(impl Matrix + ?Sized),
+        b: &(impl Matrix + ?Sized),
         mut d: CodesMut<'_>,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
@@ -365,7 +374,12 @@ impl<'a, D: Format> Gemm<'a, D> {
     ///
     /// # Errors
     /// As [`Gemm::run`], and for elements outside D.
-    pub fn elements(&self, a: &impl Matrix, b: &impl Matrix, at: &[[usize; 2]]) -> Result<Vec<u64>, Error> {
+    pub fn elements(
+        &self,
+        a: &(impl Matrix + ?Sized),
+        b: &(impl Matrix + ?Sized),
+        at: &[[usize; 2]],
+    ) -> Result<Vec<u64>, Error> {
         self.pick([&a.reader(), &b.reader()], [a.format(), b.format()], at, None)
     }
 
@@ -374,7 +388,12 @@ impl<'a, D: Format> Gemm<'a, D> {
     ///
     /// # Errors
     /// As [`Gemm::run`], and for elements outside D.
-    pub fn trace(&self, a: &impl Matrix, b: &impl Matrix, at: [usize; 2]) -> Result<(u64, String), Error> {
+    pub fn trace(
+        &self,
+        a: &(impl Matrix + ?Sized),
+        b: &(impl Matrix + ?Sized),
+        at: [usize; 2],
+    ) -> Result<(u64, String), Error> {
         self.trace_element([&a.reader(), &b.reader()], [a.format(), b.format()], at)
     }
 
@@ -385,10 +404,10 @@ impl<'a, D: Format> Gemm<'a, D> {
     /// As [`Gemm::run`].
     pub fn run_batch<A: Format, B: Format>(
         &self,
-        a: &ArrayBase<impl Data<Elem = A>, Ix3>,
-        b: &ArrayBase<impl Data<Elem = B>, Ix3>,
+        a: &ArrayRef<A, Ix3>,
+        b: &ArrayRef<B, Ix3>,
     ) -> Result<Array3<D>, Error> {
-        if self.beta != 0.0 && self.c.is_none() {
+        if self.factor_of_c() != 0.0 && self.c.is_none() {
             return Err(no_addend());
         }
         let batch = if a.dim().0 == 1 { b.dim().0 } else { a.dim().0 };
@@ -404,9 +423,9 @@ impl<'a, D: Format> Gemm<'a, D> {
     /// As [`Gemm::run`]; the products before one that fails are written by then.
     pub fn run_batch_into<A: Format, B: Format, T: Format>(
         &self,
-        a: &ArrayBase<impl Data<Elem = A>, Ix3>,
-        b: &ArrayBase<impl Data<Elem = B>, Ix3>,
-        d: &mut ArrayBase<impl DataMut<Elem = T>, Ix3>,
+        a: &ArrayRef<A, Ix3>,
+        b: &ArrayRef<B, Ix3>,
+        d: &mut ArrayRef<T, Ix3>,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
         check_product([a.dim().1, a.dim().2], [b.dim().1, b.dim().2])?;

@@ -7,6 +7,7 @@ use super::plan::Epilogue;
 use super::sink::Run;
 use crate::format::{F32, F64, FormatSpec};
 use crate::special::NanRule;
+use ndarray::{ArrayBase, ArrayRef1, Data, Ix1};
 
 /// The type that docs/numerics.md writes as f32. These are host operations: IEEE ones, to nearest even, in which
 /// a NaN is a class and gets its bits when D is stored.
@@ -100,6 +101,36 @@ pub enum Scaling {
     Tensor(f32),
     /// One for each row of A, or each column of B.
     Lines(Vec<f32>),
+}
+
+impl From<f32> for Scaling {
+    fn from(scale: f32) -> Self {
+        Self::Tensor(scale)
+    }
+}
+
+impl From<Vec<f32>> for Scaling {
+    fn from(scales: Vec<f32>) -> Self {
+        Self::Lines(scales)
+    }
+}
+
+impl From<&[f32]> for Scaling {
+    fn from(scales: &[f32]) -> Self {
+        Self::Lines(scales.to_vec())
+    }
+}
+
+impl From<&ArrayRef1<f32>> for Scaling {
+    fn from(scales: &ArrayRef1<f32>) -> Self {
+        Self::Lines(scales.to_vec())
+    }
+}
+
+impl<S: Data<Elem = f32>> From<&ArrayBase<S, Ix1>> for Scaling {
+    fn from(scales: &ArrayBase<S, Ix1>) -> Self {
+        Self::Lines(scales.to_vec())
+    }
 }
 
 impl Scaling {

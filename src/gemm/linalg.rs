@@ -11,7 +11,7 @@ use crate::instr::Instruction;
 use crate::mma::MmaUnit;
 use crate::unit::{AsUnit, Unit};
 use crate::view::View;
-use ndarray::{Array1, Array2, ArrayBase, Axis, Data, DataMut, Ix1, Ix2};
+use ndarray::{Array1, Array2, ArrayBase, ArrayRef, ArrayRef2, Axis, Data, Ix1, Ix2};
 
 /// That a unit takes operands of these types: a typed unit its instruction's, a named one any.
 #[diagnostic::on_unimplemented(
@@ -56,7 +56,6 @@ impl<R: Arch, I: Instruction, Acc> Gives<I::D> for MmaUnit<R, I, Acc> {}
 #[cfg_attr(feature = "half", doc = "```")]
 #[cfg_attr(not(feature = "half"), doc = "```ignore")]
 /// use gemmulate::prelude::*;
-/// use half::f16;
 /// use ndarray::{Array2, arr2};
 /// let h100 = MmaUnit::<Hopper, Wgmma<128, f16, f16, f32>>::new();
 /// let a = arr2(&[[1.5, -2.0], [0.25, 3.0]]).mapv(f16::from_f32);
@@ -71,7 +70,7 @@ impl<R: Arch, I: Instruction, Acc> Gives<I::D> for MmaUnit<R, I, Acc> {}
 #[cfg_attr(not(feature = "half"), doc = "```ignore")]
 /// use gemmulate::prelude::*;
 /// use ndarray::Array2;
-/// let h100 = MmaUnit::<Hopper, Wgmma<128, half::f16, half::f16, f32>>::new();
+/// let h100 = MmaUnit::<Hopper, Wgmma<128, f16, f16, f32>>::new();
 /// let a = Array2::<f32>::zeros((2, 2));
 /// let d = a.dot_on(&a, &h100);
 /// ```
@@ -87,69 +86,73 @@ pub trait DotOn<Rhs: ?Sized, U: ?Sized> {
     fn dot_on(&self, rhs: &Rhs, unit: &U) -> Result<Self::Output, Error>;
 }
 
-impl<A, B, S, R, U> DotOn<ArrayBase<R, Ix2>, U> for ArrayBase<S, Ix2>
-where
-    A: Format,
-    B: Format,
-    S: Data<Elem = A>,
-    R: Data<Elem = B>,
-    U: Takes<A, B>,
-{
-    type Output = Array2<U::D>;
+/// [`DotOn`] of arrays and references to arrays, both as operands of either side.
+macro_rules! dot_on {
+    ($left:ty, $right:ty, $output:ty, |$a:ident, $b:ident, $unit:ident| $product:expr) => {
+        impl<A: Format, B: Format, U: Takes<A, B>> DotOn<ArrayRef<B, $right>, U> for ArrayRef<A, $left> {
+            type Output = $output;
 
-    fn dot_on(&self, rhs: &ArrayBase<R, Ix2>, unit: &U) -> Result<Self::Output, Error> {
-        product(&self.into(), &rhs.into(), unit)
-    }
+            fn dot_on(&self, rhs: &ArrayRef<B, $right>, $unit: &U) -> Result<Self::Output, Error> {
+                let ($a, $b) = (self.view(), rhs.view());
+                $product
+            }
+        }
+
+        impl<A, B, S, U> DotOn<ArrayBase<S, $right>, U> for ArrayRef<A, $left>
+        where
+            A: Format,
+            B: Format,
+            S: Data<Elem = B>,
+            U: Takes<A, B>,
+        {
+            type Output = $output;
+
+            fn dot_on(&self, rhs: &ArrayBase<S, $right>, unit: &U) -> Result<Self::Output, Error> {
+                self.dot_on(&**rhs, unit)
+            }
+        }
+
+        impl<A, B, S, U> DotOn<ArrayRef<B, $right>, U> for ArrayBase<S, $left>
+        where
+            A: Format,
+            B: Format,
+            S: Data<Elem = A>,
+            U: Takes<A, B>,
+        {
+            type Output = $output;
+
+            fn dot_on(&self, rhs: &ArrayRef<B, $right>, unit: &U) -> Result<Self::Output, Error> {
+                (**self).dot_on(rhs, unit)
+            }
+        }
+
+        impl<A, B, S, R, U> DotOn<ArrayBase<R, $right>, U> for ArrayBase<S, $left>
+        where
+            A: Format,
+            B: Format,
+            S: Data<Elem = A>,
+            R: Data<Elem = B>,
+            U: Takes<A, B>,
+        {
+            type Output = $output;
+
+            fn dot_on(&self, rhs: &ArrayBase<R, $right>, unit: &U) -> Result<Self::Output, Error> {
+                (**self).dot_on(&**rhs, unit)
+            }
+        }
+    };
 }
 
-impl<A, B, S, R, U> DotOn<ArrayBase<R, Ix1>, U> for ArrayBase<S, Ix2>
-where
-    A: Format,
-    B: Format,
-    S: Data<Elem = A>,
-    R: Data<Elem = B>,
-    U: Takes<A, B>,
-{
-    type Output = Array1<U::D>;
-
-    fn dot_on(&self, rhs: &ArrayBase<R, Ix1>, unit: &U) -> Result<Self::Output, Error> {
-        let column = View::from(rhs.view().insert_axis(Axis(1)));
-        Ok(product(&self.into(), &column, unit)?.remove_axis(Axis(1)))
-    }
-}
-
-impl<A, B, S, R, U> DotOn<ArrayBase<R, Ix2>, U> for ArrayBase<S, Ix1>
-where
-    A: Format,
-    B: Format,
-    S: Data<Elem = A>,
-    R: Data<Elem = B>,
-    U: Takes<A, B>,
-{
-    type Output = Array1<U::D>;
-
-    fn dot_on(&self, rhs: &ArrayBase<R, Ix2>, unit: &U) -> Result<Self::Output, Error> {
-        let row = View::from(self.view().insert_axis(Axis(0)));
-        Ok(product(&row, &rhs.into(), unit)?.remove_axis(Axis(0)))
-    }
-}
-
-impl<A, B, S, R, U> DotOn<ArrayBase<R, Ix1>, U> for ArrayBase<S, Ix1>
-where
-    A: Format,
-    B: Format,
-    S: Data<Elem = A>,
-    R: Data<Elem = B>,
-    U: Takes<A, B>,
-{
-    type Output = U::D;
-
-    fn dot_on(&self, rhs: &ArrayBase<R, Ix1>, unit: &U) -> Result<Self::Output, Error> {
-        let row = View::from(self.view().insert_axis(Axis(0)));
-        let column = View::from(rhs.view().insert_axis(Axis(1)));
-        Ok(product(&row, &column, unit)?[[0, 0]])
-    }
-}
+dot_on!(Ix2, Ix2, Array2<U::D>, |a, b, unit| product(&a.into(), &b.into(), unit));
+dot_on!(Ix2, Ix1, Array1<U::D>, |a, b, unit| {
+    Ok(product(&a.into(), &b.insert_axis(Axis(1)).into(), unit)?.remove_axis(Axis(1)))
+});
+dot_on!(Ix1, Ix2, Array1<U::D>, |a, b, unit| {
+    Ok(product(&a.insert_axis(Axis(0)).into(), &b.into(), unit)?.remove_axis(Axis(0)))
+});
+dot_on!(Ix1, Ix1, U::D, |a, b, unit| {
+    Ok(product(&a.insert_axis(Axis(0)).into(), &b.insert_axis(Axis(1)).into(), unit)?[[0, 0]])
+});
 
 /// A product as it comes; a small one of the unit's own formats without a [`Gemm`], if that works.
 fn product<A: Format, B: Format, U: Takes<A, B>>(
@@ -181,10 +184,10 @@ fn product<A: Format, B: Format, U: Takes<A, B>>(
 /// When the shapes do not fit, the unit needs scales, or a value has no code in its format.
 pub fn general_mat_mul_on<A, B, D, U>(
     alpha: impl Into<f64>,
-    a: &ArrayBase<impl Data<Elem = A>, Ix2>,
-    b: &ArrayBase<impl Data<Elem = B>, Ix2>,
+    a: &ArrayRef2<A>,
+    b: &ArrayRef2<B>,
     beta: impl Into<f64>,
-    c: &mut ArrayBase<impl DataMut<Elem = D>, Ix2>,
+    c: &mut ArrayRef2<D>,
     unit: &U,
 ) -> Result<(), Error>
 where

@@ -4,12 +4,12 @@ use super::builder::filled;
 use super::driver::{OnProgress, Progress};
 use super::workspace::{Workspace, has_current_pool, within};
 use crate::error::Error;
-use crate::format::{F64, FormatSpec, Overflow, Value};
+use crate::format::{F64, Format, FormatSpec, Overflow, Value, spec_of};
 use crate::num;
 use crate::round::Rounding;
 use core::ops::{ControlFlow, Range};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use ndarray::{Array2, ArrayBase, ArrayView2, Data, Ix2};
+use ndarray::{Array2, ArrayRef2, ArrayView2, Ix2};
 use rayon::prelude::*;
 
 /// The product that a unit's is measured against.
@@ -23,15 +23,12 @@ pub struct Reference {
     pub exact: bool,
 }
 
-/// The product of two matrices as exactly as f64 can tell: exact integer sums, rounded once, where
+/// The product of two matrices of any format as exactly as f64 can tell: exact integer sums, rounded once, where
 /// the elements' exponents lie close enough together; else sums in twice the precision of f64.
 ///
 /// # Errors
 /// When the shapes do not fit.
-pub fn reference<S: Data<Elem = f64>, R: Data<Elem = f64>>(
-    a: &ArrayBase<S, Ix2>,
-    b: &ArrayBase<R, Ix2>,
-) -> Result<Reference, Error> {
+pub fn reference<A: Format, B: Format>(a: &ArrayRef2<A>, b: &ArrayRef2<B>) -> Result<Reference, Error> {
     reference_with(a, b, 0, &|_| ControlFlow::Continue(()))
 }
 
@@ -39,9 +36,9 @@ pub fn reference<S: Data<Elem = f64>, R: Data<Elem = f64>>(
 ///
 /// # Errors
 /// As [`reference()`]; [`Error::Cancelled`] where `tell` breaks off.
-pub fn reference_with<S: Data<Elem = f64>, R: Data<Elem = f64>>(
-    a: &ArrayBase<S, Ix2>,
-    b: &ArrayBase<R, Ix2>,
+pub fn reference_with<A: Format, B: Format>(
+    a: &ArrayRef2<A>,
+    b: &ArrayRef2<B>,
     threads: usize,
     tell: OnProgress<'_>,
 ) -> Result<Reference, Error> {
@@ -49,6 +46,7 @@ pub fn reference_with<S: Data<Elem = f64>, R: Data<Elem = f64>>(
         let found = format!("{} x {}", b.nrows(), b.ncols());
         return Err(Error::shape("B", format!("{} x N", a.ncols()), found));
     }
+    let (a, b) = (values(a), values(b));
     let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
     let ([m, k], n) = ([a.nrows(), a.ncols()], b.ncols());
     let mut product = filled("D", F64.name, 0.0, Ix2(m, n))?;
@@ -224,7 +222,13 @@ fn compensated(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
     if rest.is_finite() { sum + rest } else { sum }
 }
 
-/// Errors of a product.
+/// Elements as f64, which holds them all.
+fn values<T: Format>(x: &ArrayRef2<T>) -> Array2<f64> {
+    let spec = spec_of::<T>();
+    x.map(|x| spec.to_f64(x.to_bits()))
+}
+
+/// Errors of a product; all are NaN where every element is NaN or infinite.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Errors {
@@ -237,27 +241,30 @@ pub struct Errors {
     pub max_ulp: f64,
     /// Frobenius norm of D - R over that of R; of D - R alone where R is zero.
     pub relative_frobenius: f64,
+    /// Root of the mean of (d - r)^2.
+    pub rms: f64,
     /// Mean of d - r, with its sign.
     pub bias: f64,
-    /// Elements that are NaN or infinite in one of the two; the other numbers leave them out, and are 0 if nothing is
-    /// left.
+    /// Mean of r - d where r is positive and of d - r where it is negative: above 0 where results lie nearer to zero than
+    /// they should, which `bias` does not show of data as often negative as positive.
+    pub toward_zero: f64,
+    /// Elements that are NaN or infinite in one of the two; the other numbers leave them out.
     pub special: usize,
     /// The elements that count.
     pub counted: usize,
 }
 
-/// Compares a product, in numbers of `format`, with a reference.
+/// Compares a product, an array of numbers of `format` or of one that holds them, with a reference.
 ///
 #[cfg_attr(feature = "half", doc = "```")]
 #[cfg_attr(not(feature = "half"), doc = "```ignore")]
 /// use gemmulate::{format::F32, gemm::metrics, prelude::*};
-/// use half::f16;
 /// use ndarray::Array2;
 /// let h100 = MmaUnit::<Hopper, Wgmma<128, f16, f16, f32>>::new();
-/// let a = Array2::from_shape_fn((5, 400), |(i, k)| f16::from_f64((i * 400 + k).pow(2) as f64 % 7.0 - 3.25));
-/// let b = Array2::from_shape_fn((400, 3), |(k, j)| f16::from_f64((k * 3 + j).pow(3) as f64 % 5.0 - 2.125));
-/// let exact = metrics::reference(&a.mapv(f64::from), &b.mapv(f64::from))?;
-/// let errors = metrics::errors(&a.dot_on(&b, &h100)?.mapv(f64::from), &exact.product, &F32)?;
+/// let a = Array2::from_shape_fn((5, 400), |(i, k)| f16::nearest((i * 400 + k).pow(2) as f64 % 7.0 - 3.25));
+/// let b = Array2::from_shape_fn((400, 3), |(k, j)| f16::nearest((k * 3 + j).pow(3) as f64 % 5.0 - 2.125));
+/// let exact = metrics::reference(&a, &b)?;
+/// let errors = metrics::errors(&a.dot_on(&b, &h100)?, &exact.product, &F32)?;
 /// println!("{:e} at {:?}", errors.max_abs, errors.max_abs_at);
 /// # assert!(exact.exact && errors.counted == 15);
 /// # Ok::<(), gemmulate::Error>(())
@@ -265,16 +272,14 @@ pub struct Errors {
 ///
 /// # Errors
 /// When the shapes differ.
-pub fn errors<S: Data<Elem = f64>>(
-    d: &ArrayBase<S, Ix2>,
-    reference: &Array2<f64>,
-    format: &FormatSpec,
-) -> Result<Errors, Error> {
+pub fn errors<D: Format>(d: &ArrayRef2<D>, reference: &ArrayRef2<f64>, format: &FormatSpec) -> Result<Errors, Error> {
     if d.dim() != reference.dim() {
         return Err(Error::shape("D", format!("{:?}", reference.dim()), format!("{:?}", d.dim())));
     }
-    let (mut e, mut sum, mut squares, mut norm) = (Errors::default(), 0.0, 0.0, 0.0);
+    let (mut e, mut sum, mut shrunk, mut squares, mut norm) = (Errors::default(), 0.0, 0.0, 0.0, 0.0);
+    let spec = spec_of::<D>();
     for (((i, j), &d), &r) in d.indexed_iter().zip(reference) {
+        let d = spec.to_f64(d.to_bits());
         if !d.is_finite() || !r.is_finite() {
             e.special += 1;
             continue;
@@ -285,17 +290,28 @@ pub fn errors<S: Data<Elem = f64>>(
         }
         e.max_ulp = e.max_ulp.max(error.abs() / ulp(r, format));
         sum += error;
+        shrunk -= if r == 0.0 { 0.0 } else { error * r.signum() };
         squares += error * error;
         norm += r * r;
         e.counted += 1;
     }
-    e.bias = if e.counted > 0 { sum / e.counted as f64 } else { 0.0 };
+    if e.counted == 0 && e.special > 0 {
+        let none = f64::NAN;
+        (e.max_abs, e.max_ulp, e.relative_frobenius) = (none, none, none);
+        (e.rms, e.bias, e.toward_zero) = (none, none, none);
+        return Ok(e);
+    }
+    let count = e.counted.max(1) as f64;
+    (e.rms, e.bias, e.toward_zero) = ((squares / count).sqrt(), sum / count, shrunk / count);
     e.relative_frobenius = if norm > 0.0 { (squares / norm).sqrt() } else { squares.sqrt() };
     Ok(e)
 }
 
-/// The unit in the last place of a format at a number.
+/// The unit in the last place of a format at a number; NaN of what is not finite.
 pub fn ulp(x: f64, format: &FormatSpec) -> f64 {
+    if !x.is_finite() {
+        return f64::NAN;
+    }
     let (significand, exponent) = parts(x);
     let lead = if significand == 0 { i32::MIN } else { exponent + 63 - significand.leading_zeros() as i32 };
     let last = lead.max(format.emin()) - format.fraction_bits as i32;
@@ -307,11 +323,18 @@ pub fn ulp(x: f64, format: &FormatSpec) -> f64 {
 ///
 /// # Errors
 /// When the shapes differ.
-pub fn bit_differences(x: &Array2<u64>, y: &Array2<u64>) -> Result<(usize, Option<[usize; 2]>), Error> {
+pub fn bit_differences<T: Copy + Into<u64>>(
+    x: &ArrayRef2<T>,
+    y: &ArrayRef2<T>,
+) -> Result<(usize, Option<[usize; 2]>), Error> {
     if x.dim() != y.dim() {
         return Err(Error::shape("D", format!("{:?}", x.dim()), format!("{:?}", y.dim())));
     }
-    let mut differ = x.indexed_iter().zip(y).filter(|((_, a), b)| a != b).map(|((at, _), _)| [at.0, at.1]);
+    let mut differ = x
+        .indexed_iter()
+        .zip(y)
+        .filter(|((_, a), b)| Into::<u64>::into(**a) != (**b).into())
+        .map(|((at, _), _)| [at.0, at.1]);
     let first = differ.next();
     Ok((differ.count() + usize::from(first.is_some()), first))
 }
@@ -393,7 +416,17 @@ mod tests {
         let e = errors(&arr2(&[[1.0, 2.5], [f64::NAN, 0.0]]), &arr2(&[[1.0, 2.0], [1.0, 0.0]]), &format).expect("fits");
         assert_eq!((e.max_abs, e.max_abs_at), (0.5, Some([0, 1])));
         assert_eq!((e.max_ulp, e.special), (0.5 / 2f64.powi(-9), 1));
-        assert_eq!(e.bias, 0.5 / 3.0);
+        assert_eq!((e.bias, e.toward_zero, e.rms), (0.5 / 3.0, -0.5 / 3.0, (0.25f64 / 3.0).sqrt()));
+        // Numbers of any format, and of views; what lies nearer to zero on both sides has no bias but that.
+        let (d, r) = (arr2(&[[1.0f32, -1.0]]), arr2(&[[1.5, 9.0], [-1.5, 9.0]]));
+        let e = errors(&d, &r.t().slice(ndarray::s![..1, ..]), &crate::format::F32).expect("fits");
+        assert_eq!((e.bias, e.toward_zero, e.rms, e.counted), (0.0, 0.5, 0.5, 2));
+        let e = errors(&arr2(&[[f32::NAN]]), &arr2(&[[1.0]]), &format).expect("fits");
+        assert!([e.max_abs, e.max_ulp, e.relative_frobenius, e.rms, e.bias, e.toward_zero].iter().all(|x| x.is_nan()));
+        assert_eq!((e.special, e.counted), (1, 0));
+        assert_eq!(reference(&d, &d.t()).expect("fits").product, arr2(&[[2.0]]));
+        assert_eq!(bit_differences(&arr2(&[[1u32, 2]]), &arr2(&[[1, 3]])).expect("fits"), (1, Some([0, 1])));
+        assert!(ulp(f64::INFINITY, &format).is_nan() && ulp(f64::NAN, &format).is_nan());
         assert_eq!(ulp(0.0, &format), 2f64.powi(-24));
         assert_eq!([ulp(0.0, &F64), ulp(f64::MIN_POSITIVE, &F64), ulp(1.0, &F64)], [5e-324, 5e-324, f64::EPSILON]);
     }

@@ -75,7 +75,7 @@ impl<D> Gemm<'_, D> {
             return Ok(false);
         }
         let schedule = Schedule::new(&self.plan, unit, m, n, k)?;
-        schedule.check_scalars(self.alpha, self.beta)?;
+        schedule.check_scalars(self.alpha, self.factor_of_c())?;
         let kernel = workspace.kernel(unit, self.isa, m);
         let [height, width] = kernel.tile();
         if !schedule.is_one_run() || m > height || n > width || k > kernel.depth().max(unit.shape.k) {

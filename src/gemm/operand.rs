@@ -9,7 +9,7 @@ use crate::simd::{self, Isa, Work};
 use crate::special::NanRule;
 use crate::view::View;
 use core::ops::Range;
-use ndarray::{ArrayBase, ArrayView2, Data, Ix2};
+use ndarray::{ArrayBase, ArrayRef2, ArrayView2, Data, Ix2};
 
 /// A matrix read a run at a time.
 #[allow(unreachable_pub, reason = "older compilers do not see that `Matrix` shows it")]
@@ -153,6 +153,21 @@ impl<T: Format, S: Data<Elem = T>> Matrix for ArrayBase<S, Ix2> {
 
     fn reader(&self) -> View<'_, T> {
         self.into()
+    }
+
+    fn format(&self) -> Option<FormatSpec> {
+        Some(spec_of::<T>())
+    }
+}
+
+impl<T: Format> Matrix for ArrayRef2<T> {
+    type Reader<'s>
+        = View<'s, T>
+    where
+        Self: 's;
+
+    fn reader(&self) -> View<'_, T> {
+        self.view().into()
     }
 
     fn format(&self) -> Option<FormatSpec> {

@@ -118,13 +118,17 @@ fn named<T: Copy>(names: &[(T, &str)], text: &str) -> Option<T> {
 pub(crate) fn read(text: &str) -> Result<Plan, Error> {
     let bad = |expected: String| Error::parse("plan", text, expected);
     let lower = text.to_ascii_lowercase();
-    let mut words = lower.split_whitespace();
+    let mut words = lower.split_whitespace().peekable();
     let names = Preset::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
-    let first = words.next().ok_or_else(|| bad(format!("a preset, one of {names}, then key=value")))?;
-    let preset = Preset::ALL.iter().find(|(_, name)| *name == first);
-    let is_key = first.split_once('=').is_some_and(|(key, _)| KEYS.iter().any(|(name, _)| *name == key));
-    let like = if is_key { &format!(", as in `{} {lower}`", Preset::ALL[0].1) } else { "" };
-    let preset = preset.ok_or_else(|| bad(format!("one of the presets {names} first{like}")))?.0;
+    let first = *words.peek().ok_or_else(|| bad(format!("a preset, one of {names}, then key=value")))?;
+    // Without a preset everything is in order.
+    let preset = if first.contains('=') {
+        Preset::InOrder
+    } else {
+        words.next();
+        let preset = Preset::ALL.iter().find(|(_, name)| *name == first);
+        preset.ok_or_else(|| bad(format!("one of the presets {names}, or key=value, first")))?.0
+    };
     let mut plan = Plan::from(preset);
     let mut seen: Vec<&str> = Vec::new();
     for word in words {

@@ -54,7 +54,7 @@ pub(super) fn no_addend() -> Error {
 
 impl Scales {
     /// Reads scales, which the unit's format must hold exactly.
-    pub(super) fn new(name: &str, matrix: &impl Matrix, unit: &Unit) -> Self {
+    pub(super) fn new(name: &str, matrix: &(impl Matrix + ?Sized), unit: &Unit) -> Self {
         let reader = matrix.reader();
         let convert = matrix.format().zip(unit.scale.map(|rule| rule.format)).filter(|(from, to)| from != to);
         Self { shape: reader.shape(), codes: read_scales(name, &reader, convert) }
@@ -211,7 +211,7 @@ impl<D> Gemm<'_, D> {
             return Err(Error::shape("D", format!("{m} x {n}"), format!("{rows} x {columns}")));
         }
         let schedule = Schedule::new(&self.plan, self.unit, m, n, k)?;
-        schedule.check_scalars(self.alpha, self.beta)?;
+        schedule.check_scalars(self.alpha, self.factor_of_c())?;
         self.check_factors(&schedule)?;
         if let Some([a, b]) = self.turned(request, sources, &schedule) {
             return self.compute_one(request, [&a, &b], true, &mut Turned(sink), workspace);
@@ -290,11 +290,11 @@ impl<D> Gemm<'_, D> {
         let storing = |to: &FormatSpec| Storing::new::<W>(to, nan_of(to, nan));
         let finish = Finish {
             alpha: scalar::<W>("alpha", self.alpha)?,
-            beta: scalar::<W>("beta", self.beta)?,
+            beta: scalar::<W>("beta", self.factor_of_c())?,
             form: job.schedule.epilogue,
             scale_a: &self.scale_a,
             scale_b: &self.scale_b,
-            bias: self.bias,
+            bias: self.bias.as_deref(),
             out,
             storing: storing(&out),
             widening: Widening::new::<W>(&out),
@@ -453,7 +453,7 @@ impl<D> Gemm<'_, D> {
                 check(name, [1, lines], &[1, scales.len()])?;
             }
         }
-        if let Some(bias) = self.bias {
+        if let Some(bias) = &self.bias {
             check("bias", [1, schedule.n], &[1, bias.len()])?;
             let several = schedule.mode != SplitMode::Parallel && schedule.slices > 1;
             if several || schedule.mode == SplitMode::Atomic {

@@ -7,7 +7,7 @@ use crate::format::{E2M1, FormatSpec, Overflow, UE4M3, UE8M0};
 use crate::round::Rounding;
 use crate::unit::Unit;
 use crate::view::View;
-use ndarray::{Array2, ArrayBase, ArrayView2, ArrayViewMut2, Axis, Data, Ix1, Ix2, s};
+use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, Ix1, Ix2, s};
 
 /// A matrix of narrow codes with one scale per block of elements along K.
 ///
@@ -87,7 +87,7 @@ impl Quantised {
 /// # Errors
 /// When the block has no element or the format takes more than a byte.
 pub fn mx(
-    x: &impl Matrix,
+    x: &(impl Matrix + ?Sized),
     format: &FormatSpec,
     block: usize,
     axis: Axis,
@@ -126,7 +126,7 @@ pub enum TensorScale {
 ///
 /// # Errors
 /// When a given tensor scale is not positive and finite.
-pub fn nvfp4(x: &impl Matrix, axis: Axis, tensor: TensorScale) -> Result<Quantised, Error> {
+pub fn nvfp4(x: &(impl Matrix + ?Sized), axis: Axis, tensor: TensorScale) -> Result<Quantised, Error> {
     let (element_max, scale_max) = (number(&E2M1), number(&UE4M3));
     let largest = if tensor == TensorScale::Largest { largest_finite(&Values::new(x)?)? } else { 0.0 };
     let tensor_scale = match tensor {
@@ -152,7 +152,7 @@ pub fn nvfp4(x: &impl Matrix, axis: Axis, tensor: TensorScale) -> Result<Quantis
 ///
 /// # Errors
 /// When the unit takes no block scales, or scales of another kind.
-pub fn for_unit(x: &impl Matrix, unit: &Unit, axis: Axis, rounding: Rounding) -> Result<Quantised, Error> {
+pub fn for_unit(x: &(impl Matrix + ?Sized), unit: &Unit, axis: Axis, rounding: Rounding) -> Result<Quantised, Error> {
     let format = if axis == Axis(1) { unit.a } else { unit.b };
     match unit.scale {
         Some(rule) if rule.format == UE8M0 => mx(x, &format, rule.block, axis, rounding),
@@ -185,7 +185,7 @@ struct Values<R> {
 }
 
 impl<'x, R: Source + 'x> Values<R> {
-    fn new<M: Matrix<Reader<'x> = R>>(x: &'x M) -> Result<Self, Error> {
+    fn new<M: Matrix<Reader<'x> = R> + ?Sized>(x: &'x M) -> Result<Self, Error> {
         let format = x.format().ok_or_else(|| Error::value("what is quantised", "values", "codes"))?;
         format.check("what is quantised")?;
         Ok(Self { reader: x.reader(), format })
@@ -228,9 +228,13 @@ struct Scheme {
 
 impl Scheme {
     /// Quantises, with the scale's code for a block's largest magnitude; `None` is NaN.
-    fn quantise(&self, x: &impl Matrix, scale_of: impl Fn(f64) -> Option<u64>) -> Result<Quantised, Error> {
+    fn quantise(&self, x: &(impl Matrix + ?Sized), scale_of: impl Fn(f64) -> Option<u64>) -> Result<Quantised, Error> {
         let (block, axis) = (self.block, self.axis);
-        if block == 0 || self.format.storage_bits > 8 || axis.index() > 1 {
+        if axis.index() > 1 {
+            let expected = "0, down the columns, or 1, along the rows";
+            return Err(Error::value("the axis of blocks", expected, axis.index().to_string()));
+        }
+        if block == 0 || self.format.storage_bits > 8 {
             let found = format!("blocks of {block} {}", self.format);
             return Err(Error::shape("a quantised matrix", "blocks of codes of a byte or less", found));
         }
@@ -347,7 +351,7 @@ pub fn unswizzle(bytes: &[u8], rows: usize, blocks: usize) -> Result<Array2<u8>,
 }
 
 /// The inverse of [`unswizzle`], padded with zeros.
-pub fn swizzle<S: Data<Elem = u8>>(scales: &ArrayBase<S, Ix2>) -> Vec<u8> {
+pub fn swizzle(scales: &ArrayRef2<u8>) -> Vec<u8> {
     let (rows, blocks) = scales.dim();
     let mut bytes = vec![0; rows.div_ceil(128) * blocks.div_ceil(4) * 512];
     for ((i, j), &scale) in scales.indexed_iter() {

@@ -260,7 +260,7 @@ impl<D> Gemm<'_, D> {
     pub(super) fn is_steps_alone(&self, request: &Request<'_>) -> bool {
         let unit = self.unit;
         let unscaled = unit.scale.is_none() && self.block_scales.is_none();
-        let at_c = self.plan.start == Start::C && self.beta == 1.0;
+        let at_c = self.plan.start == Start::C && self.factor_of_c() == 1.0;
         let of_c = |(_, spec): &(_, _)| *spec == unit.c && unit.c == unit.d;
         let starts = self.is_plain(request) || (self.is_whole(request) && at_c && self.c.as_ref().is_some_and(of_c));
         unscaled && starts && self.progress.is_none() && self.alpha == 1.0 && request.out == unit.d
@@ -268,7 +268,7 @@ impl<D> Gemm<'_, D> {
 
     /// Whether all of D is the unit's steps from +0 on, times alpha at most.
     pub(super) fn is_plain(&self, request: &Request<'_>) -> bool {
-        self.is_whole(request) && self.plan.start == Start::Zero && self.beta == 0.0
+        self.is_whole(request) && self.plan.start == Start::Zero && self.factor_of_c() == 0.0
     }
 
     /// Whether all of D is asked for, without bias and any scales but the unit's own.
@@ -291,7 +291,7 @@ impl<D> Gemm<'_, D> {
             return Ok(None);
         }
         let schedule = Schedule::new(&self.plan, self.unit, m, n, k)?;
-        schedule.check_scalars(self.alpha, self.beta)?;
+        schedule.check_scalars(self.alpha, self.factor_of_c())?;
         Ok(schedule.is_one_run().then_some(size))
     }
 

@@ -47,7 +47,7 @@ impl<D> Gemm<'_, D> {
     }
 }
 
-/// Up to how many columns a recipe's kernels gain by it, if A's are each in one piece or not: docs/performance.md, Growth, has
+/// Up to how many columns a recipe's kernels gain by it, if A's are each in one piece or not: docs/performance.md, Columns, has
 /// what it comes of. (All recipes multiply elements, and block scales, which commutes, before they add; what an accumulator
 /// without one does, nobody knows.)
 const fn most_columns(recipe: &Recipe, in_one_piece: bool) -> usize {

@@ -78,17 +78,53 @@ pub trait BlackBox {
     fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error>;
 }
 
-/// The answers of a box, one per input: an implementation that gives more or fewer is told so.
+/// A box made of a function: see [`from_fn`].
+#[derive(Clone, Debug)]
+pub struct FromFn<F> {
+    interface: Interface,
+    dot_add: F,
+}
+
+/// A black box that answers by a function of a dot-add's codes.
+///
+/// ```
+/// use gemmulate::{format::{F16, F32}, probe};
+/// // Two products and c, added one after the other in f32.
+/// let interface = probe::Interface { k: 2, a: F16, b: F16, c: F32, d: F32, scale: None };
+/// let mut mine = probe::from_fn(interface, |x| {
+///     let product = |k: usize| (F16.to_f64(x.a[k]) * F16.to_f64(x.b[k])) as f32;
+///     let d = f32::from_bits(x.c as u32) + product(0) + product(1);
+///     d.to_bits().into()
+/// });
+/// assert_eq!(probe::SummationTree::find(&mut mine)?.to_string(), "((c + p0) + p1)");
+/// # Ok::<(), probe::NoTree>(())
+/// ```
+pub const fn from_fn<F: FnMut(&Input) -> u64>(interface: Interface, dot_add: F) -> FromFn<F> {
+    FromFn { interface, dot_add }
+}
+
+impl<F: FnMut(&Input) -> u64> BlackBox for FromFn<F> {
+    fn interface(&self) -> Interface {
+        self.interface
+    }
+
+    fn dot_adds(&mut self, inputs: &[Input]) -> Result<Vec<u64>, Error> {
+        Ok(inputs.iter().map(&mut self.dot_add).collect())
+    }
+}
+
+/// The answers of a box, one per input and none wider than d: an implementation that gives others is told so.
 pub(super) fn ask(target: &mut dyn BlackBox, inputs: &[Input]) -> Result<Vec<u64>, Error> {
     let answers = target.dot_adds(inputs)?;
-    if answers.len() == inputs.len() {
-        return Ok(answers);
+    if answers.len() != inputs.len() {
+        let expected = format!("{}, as many as the inputs", inputs.len());
+        return Err(Error::value("the number of answers of a box", expected, answers.len().to_string()));
     }
-    Err(Error::shape(
-        "the answers of a box",
-        format!("{}, as many as the inputs", inputs.len()),
-        answers.len().to_string(),
-    ))
+    let d = target.interface().d;
+    match answers.iter().find(|d_code| **d_code & !d.code_mask() != 0) {
+        Some(wide) => Err(Error::value("an answer of a box", format!("a code of {d}"), format!("{wide:x}"))),
+        None => Ok(answers),
+    }
 }
 
 impl BlackBox for Unit {

@@ -27,7 +27,7 @@ pub(crate) mod shrink;
 mod tree;
 mod tree_svg;
 pub use authenticate::{Authentication, Conclusion, PublishedTest, Verdict, authenticate, read_tests};
-pub use black_box::{BlackBox, Input, Interface};
+pub use black_box::{BlackBox, FromFn, Input, Interface, from_fn};
 pub use classes::{Class, Classes, Separation, classes};
 pub use command::Command;
 pub use diff::{Difference, Sameness, diff};

@@ -261,7 +261,7 @@ const TILES: &[Select] = &[
 /// As [`Select`], for products of so many rows.
 type SelectFew = fn(&Unit, Isa, usize) -> Option<Arc<dyn Kernel>>;
 
-/// Array code where it does better than tiles, as its panels cost less to make: docs/performance.md, Growth, has what the
+/// Array code where it does better than tiles, as its panels cost less to make: docs/kernels.md, Few rows, has what the
 /// limits come of.
 const FEW_ROWS: &[SelectFew] =
     &[pairwise::select_few_rows, exact::select_few_rows, general::select_few_rows, round_down::select_few_rows];

@@ -6,7 +6,7 @@ use crate::format::{Format, FormatSpec};
 use crate::gemm::{Gemm, Plan, Source, Start, Values, Workspace, plain};
 use crate::instr::Shape;
 use crate::view::View;
-use ndarray::{Array, ArrayBase, Axis, Data, Dimension, Ix2, Ix3, RawData};
+use ndarray::{Array, ArrayBase, ArrayRef, Axis, Dimension, Ix2, Ix3, RawData};
 
 impl Unit {
     /// One dot-add on values.
@@ -26,9 +26,9 @@ impl Unit {
     /// When a type's format is not the unit's, a shape is wrong, or the unit needs scales.
     pub fn mma<A: Format, B: Format, C: Format, D: Format, I: Dimension>(
         &self,
-        a: &ArrayBase<impl Data<Elem = A>, I>,
-        b: &ArrayBase<impl Data<Elem = B>, I>,
-        c: &ArrayBase<impl Data<Elem = C>, I>,
+        a: &ArrayRef<A, I>,
+        b: &ArrayRef<B, I>,
+        c: &ArrayRef<C, I>,
     ) -> Result<Array<D, I>, Error> {
         self.check_formats::<A, B, C, D>()?;
         self.mma_typed(a, b, c)
@@ -37,9 +37,9 @@ impl Unit {
     /// The same for types whose formats are known to be the unit's.
     pub(crate) fn mma_typed<A: Format, B: Format, C: Format, D: Format, I: Dimension>(
         &self,
-        a: &ArrayBase<impl Data<Elem = A>, I>,
-        b: &ArrayBase<impl Data<Elem = B>, I>,
-        c: &ArrayBase<impl Data<Elem = C>, I>,
+        a: &ArrayRef<A, I>,
+        b: &ArrayRef<B, I>,
+        c: &ArrayRef<C, I>,
     ) -> Result<Array<D, I>, Error> {
         let Shape { m, n, k } = self.shape;
         self.check_tile("A", a.shape(), m, k)?;
@@ -61,9 +61,9 @@ impl Unit {
     /// Instructions as products that start at C, one for each block.
     fn tiles<A: Format, B: Format, C: Format, D: Format, I: Dimension>(
         &self,
-        a: &ArrayBase<impl Data<Elem = A>, I>,
-        b: &ArrayBase<impl Data<Elem = B>, I>,
-        c: &ArrayBase<impl Data<Elem = C>, I>,
+        a: &ArrayRef<A, I>,
+        b: &ArrayRef<B, I>,
+        c: &ArrayRef<C, I>,
     ) -> Result<Array<D, I>, Error> {
         let mut d = Array::from_elem(c.raw_dim(), D::from_bits(0));
         let (a, b, c) = (a.view(), b.view(), c.view());
@@ -91,11 +91,11 @@ impl Unit {
     /// When a type's format is not the unit's, or a shape is wrong.
     pub fn mma_scaled<A: Format, B: Format, C: Format, D: Format, S: Format, I: Dimension>(
         &self,
-        a: &ArrayBase<impl Data<Elem = A>, I>,
-        b: &ArrayBase<impl Data<Elem = B>, I>,
-        c: &ArrayBase<impl Data<Elem = C>, I>,
-        scale_a: &ArrayBase<impl Data<Elem = S>, I>,
-        scale_b: &ArrayBase<impl Data<Elem = S>, I>,
+        a: &ArrayRef<A, I>,
+        b: &ArrayRef<B, I>,
+        c: &ArrayRef<C, I>,
+        scale_a: &ArrayRef<S, I>,
+        scale_b: &ArrayRef<S, I>,
     ) -> Result<Array<D, I>, Error> {
         self.check_formats::<A, B, C, D>()?;
         let Some(rule) = self.scale else {
@@ -149,7 +149,7 @@ fn codes<T: Format>(values: &[T]) -> Vec<u64> {
     values.iter().map(|x| x.to_bits()).collect()
 }
 
-fn array_codes<T: Format, I: Dimension>(array: &ArrayBase<impl Data<Elem = T>, I>) -> Vec<u64> {
+fn array_codes<T: Format, I: Dimension>(array: &ArrayRef<T, I>) -> Vec<u64> {
     array.iter().map(|x| x.to_bits()).collect()
 }
 

@@ -100,6 +100,18 @@ fn a_box_with_too_few_answers_is_an_error() {
     }
 }
 
+/// As of a function that extends the sign of d.
+#[test]
+fn an_answer_wider_than_d_is_an_error() {
+    let unit = Unit::find("volta/mma.m8n8k4.f32.f16.f16.f32").unwrap();
+    let interface = BlackBox::interface(&unit);
+    let mut wide = gemmulate::probe::from_fn(interface, |x| x.eval(&unit).unwrap() as i32 as i64 as u64);
+    let error = features(&mut wide).unwrap_err().to_string();
+    assert!(error.contains("an answer of a box must be a code of f32") && error.contains("ffffffff"), "{error}");
+    let mut narrow = gemmulate::probe::from_fn(interface, |x| x.eval(&unit).unwrap());
+    assert_eq!(fit(&mut narrow, &FitOptions::default()).unwrap().mismatches, 0);
+}
+
 /// Whatever a box answers, nothing panics, and no model is claimed for what no unit computes.
 #[test]
 fn boxes_that_are_no_units_are_survived() {

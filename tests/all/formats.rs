@@ -233,3 +233,38 @@ fn infinities_without_a_sign_have_one_code() {
     assert_eq!(unsigned.encode_result(&Num::infinity(true)), 0xFC00);
     assert_eq!(format::F16.infinity_code(true), Some(0xFC00));
 }
+
+/// The nearest value of every type, which is rounded once.
+#[test]
+fn nearest_values_are_the_encoders() {
+    use crate::rng::Rng;
+    use gemmulate::prelude::{F8E4M3, F8E5M2, bf16, f16};
+    fn check<T: Format>() {
+        let mut rng = Rng(T::SPEC.storage_bits.into());
+        for _ in 0..20_000 {
+            // Exponents of f32's subnormals to beyond f16's largest number, and hairs from ties.
+            let digits = rng.next() & rng.pick(&[!0, !0 << 20, !0 << 30, !0 << 41, !0 << 49]) | rng.pick(&[0, 1]);
+            let x = f64::from_bits(digits & ((1 << 52) - 1) | (1023 - 30 + rng.next() % 60) << 52);
+            let x = if rng.one_in(2) { -x } else { x };
+            let code = T::SPEC.encode_f64(x, Rounding::NearestEven, Overflow::Ieee);
+            let saturated = || T::SPEC.encode_f64(x, Rounding::NearestEven, Overflow::Saturate);
+            let want = code.or_else(|_| saturated()).unwrap_or(0);
+            assert_eq!(T::nearest(x).to_bits(), want, "{x:e} in {}", T::SPEC.name);
+        }
+    }
+    check::<f16>();
+    check::<bf16>();
+    check::<Tf32>();
+    check::<F8E4M3>();
+    check::<F8E5M2>();
+    check::<E4M3Fnuz>();
+    check::<E2M1>();
+    check::<Ue8m0>();
+    assert_eq!([f16::nearest(1e9), f16::nearest(-1e9)], [f16::INFINITY, f16::NEG_INFINITY]);
+    assert!(f16::nearest(f64::NAN).is_nan() && F8E4M3::nearest(f64::INFINITY).is_nan());
+    assert_eq!([E2M1::nearest(f64::NAN), E2M1::nearest(-1e9)].map(E2M1::to_f64), [6.0, -6.0]);
+    assert_eq!([Ue4m3::nearest(-1.0), Ue4m3::nearest(0.5)].map(Ue4m3::to_f64), [0.0, 0.5]);
+    // A hair above a tie, which half takes for one.
+    let x = f64::from_bits(0x3fc7_5000_e08b_c830);
+    assert_eq!(f64::from(bf16::nearest(x)), 0.182_617_187_5);
+}

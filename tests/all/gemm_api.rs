@@ -11,10 +11,10 @@ use std::sync::Mutex;
 
 #[test]
 fn arrays_of_any_layout_and_type() {
-    let h100 = MmaUnit::<Hopper, Wgmma<128, half::f16, half::f16, f32>>::new();
+    let h100 = MmaUnit::<Hopper, Wgmma<128, f16, f16, f32>>::new();
     let mut rng = Rng(3);
-    let a = Array2::from_shape_fn((5, 33), |_| half::f16::from_bits(rng.code(&gemmulate::format::F16) as u16));
-    let b = Array2::from_shape_fn((33, 7), |_| half::f16::from_bits(rng.code(&gemmulate::format::F16) as u16));
+    let a = Array2::from_shape_fn((5, 33), |_| f16::from_bits(rng.code(&gemmulate::format::F16) as u16));
+    let b = Array2::from_shape_fn((33, 7), |_| f16::from_bits(rng.code(&gemmulate::format::F16) as u16));
     let bits = |d: &Array2<f32>| d.mapv(f32::to_bits);
     let d = a.dot_on(&b, &h100).unwrap();
     // Column-major and reversed operands: the same elements in the same order of K.
@@ -86,7 +86,7 @@ fn nan_in_c_is_the_vendors_by_every_way() {
     let unit = Unit::custom(OnlyC, Shape::new(4, 4, 4), formats, None).unwrap();
     let tell = |_: Progress| std::ops::ControlFlow::Continue(());
     for rows in [1, 4, 70] {
-        let (a, b) = (Array2::from_elem((rows, 8), half::f16::ONE), Array2::from_elem((8, 3), half::f16::ONE));
+        let (a, b) = (Array2::from_elem((rows, 8), f16::ONE), Array2::from_elem((8, 3), f16::ONE));
         let c = Array2::from_elem((rows, 3), f32::from_bits(0x7F80_0001));
         let gemm = Gemm::on(&unit).plan(Plan::in_order().start(Start::C)).c(&c).beta(1.0);
         let want = gemm.clone().isa(gemmulate::simd::Isa::Reference).run(&a, &b).unwrap().mapv(f32::to_bits);
@@ -100,7 +100,7 @@ fn nan_in_c_is_the_vendors_by_every_way() {
 #[test]
 fn batches_with_one_operand_for_all_are_single_products() {
     let mut rng = Rng(9);
-    let mut number = || half::f16::from_f32((rng.next() % 4001) as f32 / 1000.0 - 2.0);
+    let mut number = || f16::from_f32((rng.next() % 4001) as f32 / 1000.0 - 2.0);
     let (a, b) = (
         Array3::from_shape_simple_fn((5, 20, 192), &mut number),
         Array3::from_shape_simple_fn((1, 192, 9), &mut number),
@@ -195,7 +195,7 @@ fn wrong_input_is_an_error() {
     says(Gemm::on(&unit).alpha(1e300).run(&a, &b).unwrap_err(), "beyond f32");
     says(Gemm::on(&unit).output(gemmulate::format::E4M3).run(&a, &b).unwrap_err(), "not e4m3");
     let plan = Plan::in_order().split_k(2).split_mode(SplitMode::Atomic);
-    says(Gemm::on(&unit).plan(plan).run_as::<half::f16>(&a, &b).unwrap_err(), "no atomic additions in f16");
+    says(Gemm::on(&unit).plan(plan).run_as::<f16>(&a, &b).unwrap_err(), "no atomic additions in f16");
     says(Gemm::on(&unit).plan(Plan::deepgemm()).run(&a, &b).unwrap_err(), "needs promotion scales");
     let stop = |_: Progress| core::ops::ControlFlow::Break(());
     assert_eq!(Gemm::on(&unit).progress(&stop).run(&a, &b).unwrap_err(), Error::Cancelled);
@@ -490,4 +490,65 @@ fn absurd_sizes_are_refused() {
         let plan: Plan = plan.replace("seed=3", "split-mode=atomic seed=3").parse().unwrap();
         assert!(plan.check(&plain, 16, 8, 64).is_err());
     }
+}
+
+/// What functions over ndarray's own argument types hand on.
+#[test]
+fn references_to_arrays_are_operands() {
+    use ndarray::{ArrayRef1, ArrayRef2, linalg};
+    fn products(a: &ArrayRef2<f16>, b: &ArrayRef2<f16>, x: &ArrayRef1<f16>, unit: &Unit) -> [Array2<f32>; 6] {
+        let mut c = Array2::ones((a.nrows(), b.ncols()));
+        general_mat_mul_on(1.0, a, b, 2.0, &mut c, unit).unwrap();
+        let mut d = Array2::zeros(c.dim());
+        Gemm::on(unit).run_into(a, b, &mut d.slice_mut(s![.., ..]), &mut Workspace::new()).unwrap();
+        let column: Array1<f32> = a.dot_on(&b.column(0), unit).unwrap();
+        let row: Array1<f32> = x.dot_on(b, unit).unwrap();
+        assert_eq!(
+            a.dot_on(x, unit).unwrap().len() + x.dot_on(&x.to_owned(), unit).map_or(0, |_: f32| 1),
+            a.nrows() + 1
+        );
+        let whole = [a.dot_on(b, unit).unwrap(), b.t().dot_on(&a.t(), unit).unwrap().reversed_axes(), d];
+        let [x, y, z] = whole;
+        [x, y, z, c, column.insert_axis(Axis(1)), row.insert_axis(Axis(0))]
+    }
+    let unit = Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32").unwrap();
+    let a = Array2::from_shape_fn((7, 33), |(i, k)| f16::from_f32((i as f32 - k as f32) / 8.0));
+    let b = Array2::from_shape_fn((33, 5), |(k, j)| f16::from_f32((k * j) as f32 / 16.0 - 1.0));
+    let x = a.row(2).to_owned();
+    // Exact in f32.
+    let (wide_a, wide_b) = (a.mapv(f32::from), b.mapv(f32::from));
+    let exact = wide_a.dot(&wide_b);
+    let mut with_c = Array2::ones(exact.dim());
+    linalg::general_mat_mul(1.0, &wide_a, &wide_b, 2.0, &mut with_c);
+    let [one, turned, into, c, column, row] = products(&a, &b, &x, &unit);
+    assert_eq!([&one, &turned, &into, &c], [&exact, &exact, &exact, &with_c]);
+    assert_eq!(column, exact.slice(s![.., ..1]));
+    assert_eq!(row, exact.slice(s![2..3, ..]));
+}
+
+/// Options in the forms that one has them in; a C that is given counts once unless beta says otherwise.
+#[test]
+fn options_take_arrays_and_numbers() {
+    let unit = Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32").unwrap();
+    let a = Array2::from_shape_fn((3, 16), |(i, k)| f16::from_f32((i + k) as f32));
+    let b = Array2::from_shape_fn((16, 2), |(k, j)| f16::from_f32((k as f32) - (j as f32)));
+    let run = |gemm: Gemm<'_>| gemm.run(&a, &b).unwrap();
+    let plain = run(Gemm::on(&unit));
+    let lines = Array1::from_vec(vec![2.0f32, 0.5, 4.0]);
+    let by_lines = run(Gemm::on(&unit).scale_a(Scaling::Lines(lines.to_vec())));
+    assert_eq!(run(Gemm::on(&unit).scale_a(&lines)), by_lines);
+    assert_eq!(run(Gemm::on(&unit).scale_a(lines.as_slice().unwrap())), by_lines);
+    assert_eq!(run(Gemm::on(&unit).scale_a(lines.to_vec())), by_lines);
+    assert_eq!(run(Gemm::on(&unit).scale_b(3.0f32)), run(Gemm::on(&unit).scale_b(Scaling::Tensor(3.0))));
+    let bias = Array1::from_vec(vec![1.0f32, 9.0, -1.0, 9.0]);
+    let biased = &plain + &ndarray::arr1(&[1.0, -1.0]);
+    assert_eq!(run(Gemm::on(&unit).bias(&[1.0, -1.0])), biased);
+    assert_eq!(run(Gemm::on(&unit).bias(&bias.slice(s![..;2]))), biased);
+    assert_eq!(run(Gemm::on(&unit).bias(bias.slice(s![..;2]))), biased);
+    let c = Array2::from_elem((3, 2), 8.0f32);
+    assert_eq!(run(Gemm::on(&unit).c(&c)), &plain + &c);
+    assert_eq!(run(Gemm::on(&unit).c(&c).beta(0.0)), plain);
+    assert_eq!(run(Gemm::on(&unit).c(&c).plan(Plan::in_order().start(Start::C))), &plain + &c);
+    let wrong = Array2::from_elem((2, 2), 8.0f32);
+    assert!(Gemm::on(&unit).c(&wrong).run(&a, &b).unwrap_err().to_string().contains('C'));
 }

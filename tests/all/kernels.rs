@@ -312,13 +312,23 @@ fn check_dense<A: Format, B: Format, D: Format>(name: &str) {
     let unit = Unit::find(name).unwrap();
     let k = unit.shape.k;
     let mut rng = Rng(7 + name.len() as u64);
-    for (count, m, k) in [(1, 16, k), (9, 16, k), (3, 48, k), (2, 32, 2 * k), (5, 16, 3 * k), (4, 15, k)] {
+    for (count, m, n, k) in [
+        (1, 16, 8, k),
+        (9, 16, 8, k),
+        (3, 48, 8, k),
+        (2, 32, 8, 2 * k),
+        (5, 16, 8, 3 * k),
+        (4, 15, 8, k),
+        (5, 16, 24, k),
+        (3, 32, 16, k),
+        (7, 16, 16, 2 * k),
+    ] {
         for own in [[true; 2], [true, false], [false, true]] {
             let mut data =
                 Generator::new(&unit, rng.next()).kinds(&[KINDS[rng.below(KINDS.len())], KINDS[0], KINDS[0]]);
             let batch = own.map(|own| if own { count } else { 1 });
             let mut a = Array3::from_elem((batch[0], m, k), A::from_bits(0));
-            let mut b = Array3::from_elem((batch[1], k, 8), B::from_bits(0));
+            let mut b = Array3::from_elem((batch[1], k, n), B::from_bits(0));
             for mut row in a.lanes_mut(Axis(2)) {
                 let codes = (0..k / unit.shape.k).flat_map(|_| data.next().unwrap().input.a);
                 row.iter_mut().zip(codes).for_each(|(to, x)| *to = A::from_bits(x));
@@ -327,7 +337,7 @@ fn check_dense<A: Format, B: Format, D: Format>(name: &str) {
                 let codes = (0..k / unit.shape.k).flat_map(|_| data.next().unwrap().input.b);
                 column.iter_mut().zip(codes).for_each(|(to, x)| *to = B::from_bits(x));
             }
-            let blank = Array3::from_elem((count, m, 8), D::from_bits(1));
+            let blank = Array3::from_elem((count, m, n), D::from_bits(1));
             let (mut want, mut found) = (blank.clone(), blank);
             let mut workspace = Workspace::new();
             Gemm::on(&unit).isa(Isa::Reference).run_batch_into(&a, &b, &mut want, &mut workspace).unwrap();
@@ -336,7 +346,7 @@ fn check_dense<A: Format, B: Format, D: Format>(name: &str) {
             let turned = a.clone().permuted_axes([0, 2, 1]).as_standard_layout().into_owned();
             for isa in isas() {
                 let (gemm, case) =
-                    (Gemm::on(&unit).isa(isa), format!("{name} on {isa}: {count} of {m} x 8 x {k}, {own:?}"));
+                    (Gemm::on(&unit).isa(isa), format!("{name} on {isa}: {count} of {m} x {n} x {k}, {own:?}"));
                 gemm.run_batch_into(&a, &b, &mut found, &mut workspace).unwrap();
                 assert_eq!(found.map(|x| x.to_bits()), want, "{case}");
                 let by_columns = turned.view().permuted_axes([0, 2, 1]);
@@ -350,6 +360,7 @@ fn check_dense<A: Format, B: Format, D: Format>(name: &str) {
 #[test]
 fn batches_one_after_another_are_the_reference() {
     use float8::{F8E4M3 as E4M3, F8E5M2 as E5M2};
+    use gemmulate::types::{E4M3Fnuz, E5M2Fnuz, Tf32};
     use half::{bf16, f16};
     check_dense::<f16, f16, f32>("hopper/mma.m16n8k16.f32.f16.f16.f32");
     check_dense::<f16, f16, f16>("hopper/mma.m16n8k16.f16.f16.f16.f16");
@@ -359,6 +370,9 @@ fn batches_one_after_another_are_the_reference() {
     check_dense::<E4M3, E5M2, f32>("ada/mma.m16n8k32.f32.e4m3.e5m2.f32");
     check_dense::<E5M2, E4M3, f16>("hopper/wgmma.m64n8k32.f16.e5m2.e4m3");
     check_dense::<E4M3, E5M2, f32>("rtx-blackwell/mma.m16n8k16.f32.e4m3.e5m2.f32");
+    check_dense::<Tf32, Tf32, f32>("hopper/mma.m16n8k8.f32.tf32.tf32.f32");
+    check_dense::<f16, f16, f32>("cdna3/v_mfma_f32_16x16x16_f16");
+    check_dense::<E4M3Fnuz, E5M2Fnuz, f32>("cdna3/v_mfma_f32_32x32x16_fp8_bf8");
 }
 
 #[test]

@@ -287,14 +287,14 @@ fn steps_of_every_length_are_the_references() {
                 check_lengths::<Tf32, f32>(&recipe, l, k);
                 check_lengths::<E4M4, f32>(&recipe, l, k);
                 check_lengths::<E7M2, f32>(&recipe, l, k);
-                check_lengths::<float8::F8E4M3, f32>(&recipe, l, k);
-                check_lengths::<float8::F8E5M2, f32>(&recipe, l, k);
+                check_lengths::<F8E4M3, f32>(&recipe, l, k);
+                check_lengths::<F8E5M2, f32>(&recipe, l, k);
                 // Of all finite numbers many sums are too large for f16.
                 check_lengths::<f16, f16>(&recipe, l, k);
-                check_lengths::<float8::F8E5M2, f16>(&recipe, l, k);
+                check_lengths::<F8E5M2, f16>(&recipe, l, k);
                 let by_way = format!("{recipe}:via-f16=yes");
                 check_lengths::<f16, f32>(&by_way, l, k);
-                check_lengths::<float8::F8E5M2, f16>(&by_way, l, k);
+                check_lengths::<F8E5M2, f16>(&by_way, l, k);
             }
         }
     }

@@ -141,7 +141,7 @@ fn a_state_overflows_where_a_run_of_steps_ends() {
         for (row, steps) in [3, 7].into_iter().flat_map(|row| [5, 9].map(|steps| (row, steps))) {
             for (at, n) in (1..=steps).flat_map(|at| [(at, 16), (at, 64)]) {
                 let [m, k] = [8, steps * l];
-                let f16 = |x: usize| u64::from(half::f16::from_f64(x as f64).to_bits());
+                let f16 = |x: usize| u64::from(f16::from_f64(x as f64).to_bits());
                 let (mut a, mut c) = (vec![0; m * k], vec![0; m * n]);
                 // A last place of the largest number in each step.
                 a[row * k..][..k].fill(f16(32 / l));
@@ -165,7 +165,7 @@ fn a_state_overflows_where_a_run_of_steps_ends() {
 /// A product of bf16 whose numbers are what `number` says of A (0), row, step and place in it, or of B (1), column, step and
 /// place; c are small integers.
 fn of_numbers(unit: &Unit, [m, n, steps]: [usize; 3], number: impl Fn([usize; 4]) -> f32) -> Problem {
-    let (k, code) = (steps * unit.shape.k, |x: f32| u64::from(half::bf16::from_f32(x).to_bits()));
+    let (k, code) = (steps * unit.shape.k, |x: f32| u64::from(bf16::from_f32(x).to_bits()));
     let at = |of: usize, line: usize, p: usize| code(number([of, line, p / unit.shape.k, p % unit.shape.k]));
     Problem {
         unit: unit.clone(),

@@ -62,6 +62,68 @@ fn check<A: Format, B: Format, D: Format>(name: &str) {
     }
 }
 
+/// Tiles of nothing but the largest numbers of two exponents, one of each row and column being smaller and one zero, in all
+/// pairs of exponents and with signs that take turns: what is just exact, and just not.
+fn check_largest<A: Format, B: Format, D: Format>(name: &str) {
+    let unit = Unit::find(name).unwrap();
+    let most = if unit.c == unit.d { 64 / unit.shape.k * unit.shape.k } else { unit.shape.k };
+    let fields = |spec: &FormatSpec| 1usize << spec.exponent_bits;
+    let operand = |spec: &FormatSpec, field: usize, low: usize, [depth, k, line, turns]: [usize; 4]| {
+        let (fraction, width) = (1usize << spec.fraction_bits, spec.fraction_bits + spec.exponent_bits);
+        let negative = [0, k % 2, k / 2 % 2, k / 8 % 2, k / 16 % 2][turns];
+        let magnitude = match k {
+            k if k == line % depth => low * fraction + 1,
+            // So that the others may cancel.
+            k if k == (line + 1) % depth => 0,
+            _ => field * fraction + fraction - 1,
+        };
+        (negative << width | magnitude) as u64
+    };
+    let (of_a, of_b) = (fields(&unit.a), fields(&unit.b));
+    let mut workspace = Workspace::new();
+    let cases = [(0, 0), (1, 0), (0, 1), (0, 2), (0, 3), (0, 4)].map(|case| (most, case));
+    for (depth, (low, turns)) in cases.into_iter().chain([(unit.shape.k, (0, 0))]) {
+        let count = of_a * of_b;
+        let a = Array3::from_shape_fn((count, 16, depth), |(t, i, k)| {
+            A::from_bits(operand(&unit.a, t / of_b, low.min(t / of_b), [depth, k, i, turns]))
+        });
+        let b = Array3::from_shape_fn((count, depth, 8), |(t, k, j)| {
+            B::from_bits(operand(&unit.b, t % of_b, low.min(t % of_b), [depth, k, j + 3, 0]))
+        });
+        let mut run = |isa| {
+            let mut d = Array3::from_elem((count, 16, 8), D::from_bits(1));
+            // Each tile for itself: those beside one that is not exact would go with it.
+            for t in 0..count {
+                let operands = (a.slice(s![t..=t, .., ..]), b.slice(s![t..=t, .., ..]));
+                let to = &mut d.slice_mut(s![t..=t, .., ..]);
+                let gemm = Gemm::on(&unit).isa(isa).threads(1);
+                gemm.run_batch_into(&operands.0, &operands.1, to, &mut workspace).unwrap();
+            }
+            d.mapv(D::to_bits)
+        };
+        let want = run(Isa::Reference);
+        for isa in isas() {
+            assert_eq!(run(isa), want, "{name} on {isa}: K = {depth}, smallest field {low}, turns {turns}");
+        }
+    }
+}
+
+#[test]
+fn tiles_of_the_largest_integers_are_the_reference() {
+    check_largest::<E4M3, E4M3, f32>("rtx-blackwell/mma.m16n8k32.f32.e4m3.e4m3.f32");
+    check_largest::<E4M3, E4M3, f16>("rtx-blackwell/mma.m16n8k32.f16.e4m3.e4m3.f16");
+    check_largest::<E4M3, E4M3, f32>("hopper/mma.m16n8k32.f32.e4m3.e4m3.f32");
+    check_largest::<E4M3Fnuz, E4M3Fnuz, f32>("cdna3/v_mfma_f32_16x16x32_fp8_fp8");
+    check_largest::<E5M2, E4M3, f32>("custom/m16n8k16.f32.e5m2.e4m3.f32/dot:block=16:F=25:c=last");
+    check_largest::<E4M3, E4M3, f32>("custom/m16n8k32.f32.e4m3.e4m3.f32/dot:block=16:pattern=even-odd:F=25");
+    check_largest::<E4M3, E4M3, f32>("custom/m16n8k32.f32.e4m3.e4m3.f32/dot:block=8:pattern=pairs:F=25");
+    check_largest::<E4M3, E4M3, f32>("custom/m16n8k32.f32.e4m3.e4m3.f32/dot:block=16:pattern=pairs:F=22:out-bits=20");
+    check_largest::<E4M3, E4M3, f32>("custom/m16n8k32.f32.e4m3.e4m3.f32/dot:block=8:F=25");
+    check_largest::<E4M3, E4M3, f32>("custom/m16n8k32.f32.e4m3.e4m3.f32/dot:block=32:F=30:out=rne");
+    check_largest::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=20:e_zero=emin+140");
+    check_largest::<E4M3Fnuz, E4M3Fnuz, f32>("cdna3/v_mfma_f32_16x16x32_fp8_fp8/F=23");
+}
+
 #[test]
 fn tiles_of_integers_are_the_reference() {
     check::<E4M3, E4M3, f32>("rtx-blackwell/mma.m16n8k32.f32.e4m3.e4m3.f32");
@@ -96,6 +158,6 @@ fn tiles_of_integers_of_custom_units_are_the_reference() {
     check::<E4M3, E4M3, f16>("custom/m16n8k16.f16.e4m3.e4m3.f16/dot:block=16:F=31:out=rne");
     check::<E5M2, E5M2, f16>("custom/m16n8k16.f16.e5m2.e5m2.f16/dot:block=16:F=40:out=rne");
     // Where e_max never is below a large exponent, little is exact.
-    check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=20:e_zero=emin+127");
+    check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=20:e_zero=emin+140");
     check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=25:e_zero=zero-c");
 }

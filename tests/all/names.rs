@@ -214,6 +214,31 @@ fn recipes_follow_every_spelling() {
     ] {
         assert_eq!(Unit::find(spelled).unwrap(), Unit::find(canonical).unwrap(), "{spelled}");
     }
+    // Parameters alone change the unit's own.
+    for (spelled, canonical) in [
+        ("H100 HMMA.16816.F32/F=27", "hopper/mma.m16n8k16.f32.f16.f16.f32/dot:block=16:F=27"),
+        (
+            "hopper/wgmma.m64n8k32.f32.e4m3.e4m3/f=20",
+            "hopper/wgmma.m64n8k32.f32.e4m3.e4m3/dot:block=32:F=20:out-bits=13",
+        ),
+        ("hopper/wgmma.m64n8k32.f32.e4m3.e4m3/F=13", "hopper/wgmma.m64n8k32.f32.e4m3.e4m3"),
+        ("MI300X v_mfma_f32_32x32x8_f16/G=4:F=23", "cdna3/v_mfma_f32_32x32x8_f16/round-down:G=4:F=23"),
+        (
+            "ampere/mma.m16n8k16.f16.f16.f16.f16/align=rne",
+            "ampere/mma.m16n8k16.f16.f16.f16.f16/dot:block=8:F=24:align=rne:e_zero=emin-6:out=rne",
+        ),
+    ] {
+        assert_eq!(Unit::find(spelled).unwrap(), Unit::find(canonical).unwrap(), "{spelled}");
+    }
+    for (spelled, why) in [
+        ("H100 HMMA.16816.F32/G=4", "one of the parameters block, pattern"),
+        ("H100 HMMA.16816.F32/F=4:F=5", "F once"),
+        ("H100 HMMA.16816.F32/F=many", "not `many`"),
+        ("H100 HMMA.16816.F32/F", "no unit"),
+    ] {
+        let error = Unit::find(spelled).unwrap_err().to_string();
+        assert!(error.contains(why), "{spelled}: {error}");
+    }
     assert!(Unit::find("A100/dot:block=8").is_err());
     assert!(Unit::find("/dot:block=8").is_err());
     assert!(Unit::find("A100 HMMA.16816.F32/dot:block=0").is_err());

@@ -47,6 +47,8 @@ fn plans_print_and_parse() {
     }
     let same: Plan = " CUTLASS3  seed=9 split-k=3 ".parse().unwrap();
     assert_eq!(same, texts[11].parse().unwrap());
+    // Without a preset, in order.
+    assert_eq!("split-k=4 tail=first".parse::<Plan>().unwrap(), Plan::in_order().split_k(4).tail(Tail::First));
     let bad = [
         "",
         "cutlass",
@@ -58,6 +60,8 @@ fn plans_print_and_parse() {
         "in-order split-k=2 split-k=3",
         "in-order order=1,0 seed=3",
         "in-order split-k=-1",
+        "split-k=4 in-order",
+        "split=4",
     ];
     for text in bad {
         let error = text.parse::<Plan>().unwrap_err().to_string();

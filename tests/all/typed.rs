@@ -26,10 +26,7 @@ fn typed_units_are_the_named_ones() {
         &MmaUnit::<RtxBlackwell, MmaScaled<16, 8, 64, 16, E2M1, E2M1, f32, f32, Ue4m3>>::new(),
         "rtx-blackwell/mma.m16n8k64.block16.f32.e2m1.e2m1.f32.ue4m3",
     );
-    same(
-        &MmaUnit::<Ada, Mma<16, 8, 32, float8::F8E4M3, float8::F8E5M2, f16, f16>>::new(),
-        "ada/mma.m16n8k32.f16.e4m3.e5m2.f16",
-    );
+    same(&MmaUnit::<Ada, Mma<16, 8, 32, F8E4M3, F8E5M2, f16, f16>>::new(), "ada/mma.m16n8k32.f16.e4m3.e5m2.f16");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Batches whose matrices stand one after another: tiles are read and written in place.
 
-use super::{AHEAD, Batch, COLUMNS, Group, ROWS, Results, SmallKernel, TILES, TileCodes, Tiles};
+use super::{AHEAD, Batch, COLUMNS, Group, ROWS, Results, SmallKernel, Staged, TILES, TileCodes, Tiles};
 use core::ops::Range;
 
 /// Elements of a batch that a second-level cache holds, about.
@@ -97,9 +97,55 @@ impl<'a> Pieces<'a> {
     }
 }
 
+/// Tiles of B side by side, row of tiles after row of tiles of D.
+struct Across<'a> {
+    codes: DenseCodes<'a>,
+    /// Elements of a matrix, and of its rows.
+    size: usize,
+    width: usize,
+    /// Tiles of D above each other, and side by side.
+    tiles: [usize; 2],
+}
+
+impl Across<'_> {
+    /// The `t`-th tile of all, in a tile's room.
+    fn tile<'r, const N: usize>(&self, t: usize, room: &'r mut Staged<N>) -> TileCodes<'r> {
+        let ([parts, across], matrices) = (self.tiles, self.codes.len() / self.size);
+        let first = t / (parts * across) % matrices * self.size + t % across * COLUMNS;
+        let rows = self.size / self.width;
+        let Staged { halves, words, .. } = room;
+        match self.codes {
+            DenseCodes::Byte(codes) => gather(codes, [first, self.width], &mut halves[..rows * COLUMNS]),
+            DenseCodes::Half(codes) => gather(codes, [first, self.width], &mut halves[..rows * COLUMNS]),
+            DenseCodes::Word(codes) => {
+                words.resize(words.len().max(rows * COLUMNS), 0);
+                gather(codes, [first, self.width], &mut words[..rows * COLUMNS]);
+                return TileCodes::Words(&words[..rows * COLUMNS]);
+            }
+        }
+        TileCodes::Halves(&halves[..rows * COLUMNS])
+    }
+}
+
+/// Copies a tile's rows, which begin `ld` apart.
+fn gather<T: Copy + Into<U>, U>(codes: &[T], [first, ld]: [usize; 2], to: &mut [U]) {
+    for (to, row) in to.as_chunks_mut::<COLUMNS>().0.iter_mut().zip(codes[first..].chunks(ld)) {
+        to.iter_mut().zip(row).for_each(|(to, &x)| *to = x.into());
+    }
+}
+
+/// Copies tiles from the `first` of all on to where they belong, `across` of them side by side.
+fn scatter<T: Copy>(tiles: &[[T; ROWS * COLUMNS]], first: usize, across: usize, d: &mut [T]) {
+    for (t, tile) in (first..).zip(tiles) {
+        let at = (t / across * ROWS * across + t % across) * COLUMNS;
+        let rows = d[at..].chunks_mut(across * COLUMNS);
+        rows.zip(tile.as_chunks::<COLUMNS>().0).for_each(|(to, row)| to[..COLUMNS].copy_from_slice(row));
+    }
+}
+
 impl Group {
-    /// All tiles of all products, read and written where they are: whole ones, one above another. Returns the products
-    /// with tiles that were left out; `None` where something else is asked for.
+    /// All tiles of all products, read where they are, and written there if they stand one above another: whole ones.
+    /// Returns the products with tiles that were left out; `None` where something else is asked for.
     pub(super) fn compute_dense(
         &mut self,
         kernel: &dyn SmallKernel,
@@ -107,21 +153,25 @@ impl Group {
         size: [usize; 3],
     ) -> Option<Vec<usize>> {
         let ([m, n, k], count) = (size, batch.count());
-        let whole = m.is_multiple_of(ROWS) && n == COLUMNS && !self.from_c;
+        let whole = m.is_multiple_of(ROWS) && n.is_multiple_of(COLUMNS) && !self.from_c;
         let Dense { operands: [a, b], mut d } = batch.dense().filter(|_| whole)?;
-        let (parts, mut hard) = (m / ROWS, Vec::new());
-        let (mut a, mut b) = (Pieces::new(a, ROWS * k, 1), Pieces::new(b, k * n, parts));
+        let (parts, across, mut hard) = (m / ROWS, n / COLUMNS, Vec::new());
+        let side_by_side = Across { codes: b, size: k * n, width: n, tiles: [parts, across] };
+        // Where tiles stand side by side, B's pieces only say what to ask for ahead.
+        let (mut a, mut b) = (Pieces::new(a, ROWS * k, across), Pieces::new(b, k * COLUMNS, parts));
+        let tiles = count * parts * across;
+        let mut halves = [[0; ROWS * COLUMNS]; TILES];
         // What the caches hold already need not be asked for.
         let far = count * (m * k + k * n + m * n) > CACHED;
         let mut ahead = far.then(|| [a.ahead(AHEAD), b.ahead(AHEAD)]);
-        for first in (0..count * parts).step_by(TILES) {
-            let there = TILES.min(count * parts - first);
+        for first in (0..tiles).step_by(TILES) {
+            let there = TILES.min(tiles - first);
             let (mut of_a, mut of_b) = ([TileCodes::Halves(&[]); TILES], [TileCodes::Halves(&[]); TILES]);
             for (tile, room) in of_a.iter_mut().zip(&mut self.a).take(there) {
                 *tile = a.take().tile(&mut room.halves);
             }
-            for (tile, room) in of_b.iter_mut().zip(&mut self.b).take(there) {
-                *tile = b.take().tile(&mut room.halves);
+            for (t, (tile, room)) in (first..).zip(of_b.iter_mut().zip(&mut self.b).take(there)) {
+                *tile = if across == 1 { b.take().tile(&mut room.halves) } else { side_by_side.tile(t, room) };
             }
             for pieces in ahead.iter_mut().flatten() {
                 (0..TILES).for_each(|_| pieces.take().prefetch());
@@ -129,26 +179,29 @@ impl Group {
             for t in there..TILES {
                 (of_a[t], of_b[t]) = (of_a[0], of_b[0]);
             }
+            let (from, to) = (first * ROWS * COLUMNS, (first + there) * ROWS * COLUMNS);
             let results = match &mut d {
-                DenseMut::Half(d) => Results::Halves(take(d, there)?),
-                DenseMut::Single(d) => Results::Words(take(d, there)?),
+                DenseMut::Half(d) if across == 1 => Results::Halves(d[from..to].as_chunks_mut().0),
+                DenseMut::Single(d) if across == 1 => Results::Words(d[from..to].as_chunks_mut().0),
+                DenseMut::Half(_) => Results::Halves(&mut halves[..there]),
+                DenseMut::Single(_) => Results::Words(&mut self.d[..there]),
             };
             let left = kernel.run(&mut Tiles { count: there, k, from_c: false, a: of_a, b: of_b, d: results });
-            match &d {
-                DenseMut::Half(d) if far => expect(d, there),
-                DenseMut::Single(d) if far => expect(d, there),
+            match &mut d {
+                DenseMut::Half(d) if across > 1 => scatter(&halves[..there], first, across, d),
+                DenseMut::Single(d) if across > 1 => scatter(&self.d[..there], first, across, d),
                 _ => (),
             }
-            hard.extend((0..there).filter(|t| left >> t & 1 == 1).map(|t| (first + t) / parts));
+            match &d {
+                DenseMut::Half(d) if far => expect(&d[to..], there),
+                DenseMut::Single(d) if far => expect(&d[to..], there),
+                _ => (),
+            }
+            hard.extend((0..there).filter(|t| left >> t & 1 == 1).map(|t| (first + t) / (parts * across)));
         }
         hard.dedup();
         Some(hard)
     }
-}
-
-/// The places of so many tiles, which are off the rest then.
-fn take<'a, T>(d: &mut &'a mut [T], tiles: usize) -> Option<&'a mut [[T; ROWS * COLUMNS]]> {
-    Some(d.split_off_mut(..tiles * ROWS * COLUMNS)?.as_chunks_mut().0)
 }
 
 /// Asks for the places of the tiles that are expected after these.

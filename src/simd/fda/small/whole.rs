@@ -54,8 +54,6 @@ struct Exact {
     lows: [u32; 2],
     /// The exponent of what they count in.
     unit: i32,
-    /// What a lane's must not exceed between FDAs: half of what sums must not.
-    limit: u32,
 }
 
 /// Units whose tiles may be computed like that.
@@ -64,8 +62,8 @@ pub(in super::super) struct Whole {
     readings: [Reading; 2],
     /// How many binary orders below the largest product nothing is cut off.
     frac_bits: u32,
-    /// Bits of the sums that are numbers of the unit's result.
-    bits: i32,
+    /// What a lane's sums must not exceed between FDAs: half of what sums must not.
+    limit: u32,
     /// K that is one FDA, after which nobody needs to look: then sums become D.
     alone: usize,
     /// The most K that D's format allows.
@@ -170,7 +168,7 @@ impl Whole {
         // Beside a c of fewer bits than F has, and of no more than results keep, nothing is cut off either. What f32 holds
         // goes to f16 in one rounding.
         let kept = if fda.out == out::F16_RNE { 24 } else { 24 - fda.keep.trailing_zeros() };
-        let bits = if fda.out == out::F16_RNE { kept } else { kept.min(frac_bits) } as i32;
+        let bits = if fda.out == out::F16_RNE { kept } else { kept.min(frac_bits) };
         // Results of f16 are no exact sums, and c is added to another f32 where it comes last.
         let depth = match fda.out {
             out::F16_RNE if fda.c_last => return None,
@@ -181,7 +179,7 @@ impl Whole {
         Some(Self {
             readings,
             frac_bits,
-            bits,
+            limit: (1 << bits) >> 1,
             alone: if fda.out == out::F16_RNE { 0 } else { fda.block },
             depth,
             every,
@@ -215,10 +213,7 @@ impl Whole {
                 return None;
             }
             let unit = a.unit + b.unit + (rows.low + columns.low) as i32 - 2;
-            // No f16 overflows below 2^15.
-            let bits = if self.out == out::F16_RNE { self.bits.min(15 - unit) } else { self.bits };
-            let limit = if bits > 0 { 1 << (bits - 1) } else { 0 };
-            *exact = Exact { lows: [rows.low, columns.low], unit, limit };
+            *exact = Exact { lows: [rows.low, columns.low], unit };
         }
         Some(exact)
     }
@@ -316,7 +311,7 @@ impl Whole {
                 unsafe { T::put(d, self.results::<HALF>(joined(*sums), unit)) }
             }
         }
-        EVERY == 0 || _mm512_cmpgt_epu32_mask(most, _mm512_set1_epi32(exact.limit as i32)) == 0
+        EVERY == 0 || _mm512_cmpgt_epu32_mask(most, _mm512_set1_epi32(self.limit as i32)) == 0
     }
 
     /// D's codes of exact sums.
