@@ -31,7 +31,7 @@ use std::time::Instant;
 /// besides the unit and the operands. They are listed at the end.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Plans: a preset, then key=value in any order.
+Plans: a preset (in-order if there is none), then key=value in any order.
   in-order             one instruction after another along K
   cutlass2, cutlass3   blocks, tail and split of CUTLASS 2.x and 3.x; cutlass3 promotes Hopper's fp8
   deepgemm             fp8 with 1x128 and 128x128 scales, promoted every 128

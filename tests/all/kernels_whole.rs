@@ -157,6 +157,9 @@ fn tiles_of_integers_of_custom_units_are_the_reference() {
     check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=25:c=late");
     check::<E4M3, E4M3, f16>("custom/m16n8k16.f16.e4m3.e4m3.f16/dot:block=16:F=31:out=rne");
     check::<E5M2, E5M2, f16>("custom/m16n8k16.f16.e5m2.e5m2.f16/dot:block=16:F=40:out=rne");
+    // A zero c counts with -14 there.
+    check::<E5M2, E5M2, f16>("custom/m16n8k16.f16.e5m2.e5m2.f16/dot:block=16:F=10:out=rne:e_zero=zero-c");
+    check::<E4M3, E5M2, f16>("custom/m16n8k16.f16.e4m3.e5m2.f16/dot:block=16:F=12:out=rne:e_zero=zero-c");
     // Where e_max never is below a large exponent, little is exact.
     check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=20:e_zero=emin+140");
     check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=25:e_zero=zero-c");

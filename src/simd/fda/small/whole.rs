@@ -64,11 +64,11 @@ pub(in super::super) struct Whole {
     frac_bits: u32,
     /// What a lane's sums must not exceed between FDAs: half of what sums must not.
     limit: u32,
-    /// K that is one FDA, after which nobody needs to look: then sums become D.
+    /// K that is one FDA, whose sums of any size become D: nobody needs to look at them.
     alone: usize,
-    /// The most K that D's format allows.
+    /// The most K that D's format and c's place allow.
     depth: usize,
-    /// Products of four that FDAs are made of.
+    /// After so many fours of products sums are looked at.
     every: usize,
     out: u8,
     keep: i32,
@@ -162,7 +162,9 @@ impl Whole {
             Some(_) => fda.frac_bits.min(24),
             None => fda.frac_bits,
         };
-        if fda.e_zero - frac_bits as i32 > exponent {
+        // What e_max never is below, which a zero c may raise.
+        let floor = if fda.zero_c { fda.e_zero.max(unit.d.emin()) } else { fda.e_zero };
+        if floor - frac_bits as i32 > exponent {
             return None;
         }
         // Beside a c of fewer bits than F has, and of no more than results keep, nothing is cut off either. What f32 holds
