@@ -322,6 +322,7 @@ fn check_dense<A: Format, B: Format, D: Format>(name: &str) {
         (5, 16, 24, k),
         (3, 32, 16, k),
         (7, 16, 16, 2 * k),
+        (2, 32, 32, k),
     ] {
         for own in [[true; 2], [true, false], [false, true]] {
             let mut data =

@@ -171,11 +171,7 @@ impl Fda {
 
 impl SmallKernel for Fda {
     fn most_tiles(&self) -> usize {
-        if self.whole.is_some() || matches!(self.small, Some(Small::Avx512(_))) {
-            TILES_OF_PRODUCT
-        } else {
-            TILES_OF_PRODUCT / 2
-        }
+        TILES_OF_PRODUCT
     }
 
     fn run(&self, tiles: &mut Tiles<'_>) -> u32 {
