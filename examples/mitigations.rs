@@ -52,7 +52,7 @@ fn main() -> Result<(), Error> {
 }
 
 fn report(name: &str, d: &Array2<f32>, exact: &Array2<f64>, unit: &Unit) -> Result<(), Error> {
-    let e = metrics::errors(&d, exact, &unit.d)?;
+    let e = metrics::errors(d, exact, &unit.d)?;
     println!("  {name:24} relative error {:9.2e}, bias {:+.2e}", e.relative_frobenius, e.bias);
     Ok(())
 }

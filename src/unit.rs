@@ -185,7 +185,8 @@ impl Unit {
     /// [`Unit::find`] reads back if the formats are built-in and the accumulator has a recipe.
     ///
     /// # Errors
-    /// As [`Unit::from_info`].
+    /// When the accumulator refuses the formats, one of them is none, a dimension is zero or too large, scale blocks do not
+    /// divide K, or scales are no magnitudes of at most 8 bits.
     pub fn custom(
         accumulator: impl Accumulator,
         shape: Shape,

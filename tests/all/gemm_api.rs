@@ -543,8 +543,8 @@ fn options_take_arrays_and_numbers() {
     let bias = Array1::from_vec(vec![1.0f32, 9.0, -1.0, 9.0]);
     let biased = &plain + &ndarray::arr1(&[1.0, -1.0]);
     assert_eq!(run(Gemm::on(&unit).bias(&[1.0, -1.0])), biased);
-    assert_eq!(run(Gemm::on(&unit).bias(&bias.slice(s![..;2]))), biased);
     assert_eq!(run(Gemm::on(&unit).bias(bias.slice(s![..;2]))), biased);
+    assert_eq!(run(Gemm::on(&unit).bias(&bias.slice(s![..;2]).to_owned())), biased);
     let c = Array2::from_elem((3, 2), 8.0f32);
     assert_eq!(run(Gemm::on(&unit).c(&c)), &plain + &c);
     assert_eq!(run(Gemm::on(&unit).c(&c).beta(0.0)), plain);
