@@ -21,7 +21,6 @@ use core::marker::PhantomData;
 use ndarray::{
     Array, Array2, Array3, ArrayRef, ArrayView1, ArrayView2, ArrayView3, ArrayViewMut3, Axis, Dimension, Ix2, Ix3,
 };
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A matrix product, `D = alpha A B + beta C` on a unit, by a plan.
@@ -57,7 +56,7 @@ pub struct Gemm<'a, D = f32> {
     pub(super) promotion_scales: Option<[ArrayView2<'a, f32>; 2]>,
     pub(super) scale_a: Scaling,
     pub(super) scale_b: Scaling,
-    pub(super) bias: Option<Cow<'a, [f32]>>,
+    pub(super) bias: Option<ArrayView1<'a, f32>>,
     pub(super) threads: Option<usize>,
     pub(super) isa: Option<Isa>,
     pub(super) progress: Option<OnProgress<'a>>,
@@ -196,8 +195,7 @@ impl<'a, D: Format> Gemm<'a, D> {
     /// A row of N numbers, a slice or an array, added to every row of the result, in f32, before it is rounded to D.
     #[must_use]
     pub fn bias(mut self, bias: impl Into<ArrayView1<'a, f32>>) -> Self {
-        let bias = bias.into();
-        self.bias = Some(bias.to_slice().map_or_else(|| bias.to_vec().into(), Into::into));
+        self.bias = Some(bias.into());
         self
     }
 

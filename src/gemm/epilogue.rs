@@ -123,13 +123,18 @@ impl From<&[f32]> for Scaling {
 
 impl From<&ArrayRef1<f32>> for Scaling {
     fn from(scales: &ArrayRef1<f32>) -> Self {
-        Self::Lines(scales.to_vec())
+        let mut lines = Vec::new();
+        // One number seen as more than memory holds is no operand's: it is too few then, and refused as such.
+        if lines.try_reserve_exact(scales.len()).is_ok() {
+            lines.extend(scales);
+        }
+        Self::Lines(lines)
     }
 }
 
 impl<S: Data<Elem = f32>> From<&ArrayBase<S, Ix1>> for Scaling {
     fn from(scales: &ArrayBase<S, Ix1>) -> Self {
-        Self::Lines(scales.to_vec())
+        (&**scales).into()
     }
 }
 

@@ -46,8 +46,7 @@ pub fn reference_with<A: Format, B: Format>(
         let found = format!("{} x {}", b.nrows(), b.ncols());
         return Err(Error::shape("B", format!("{} x N", a.ncols()), found));
     }
-    let (a, b) = (values(a), values(b));
-    let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
+    let (a, b) = (values("A", a)?, values("B", b)?);
     let ([m, k], n) = ([a.nrows(), a.ncols()], b.ncols());
     let mut product = filled("D", F64.name, 0.0, Ix2(m, n))?;
     let integers = fixed(a.iter()).zip(fixed(b.iter())).filter(|(a, b)| a.bits + b.bits + k.max(1).ilog2() < 125);
@@ -222,10 +221,12 @@ fn compensated(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
     if rest.is_finite() { sum + rest } else { sum }
 }
 
-/// Elements as f64, which holds them all.
-fn values<T: Format>(x: &ArrayRef2<T>) -> Array2<f64> {
+/// Elements as f64, which holds them all, row by row.
+fn values<T: Format>(name: &str, x: &ArrayRef2<T>) -> Result<Array2<f64>, Error> {
     let spec = spec_of::<T>();
-    x.map(|x| spec.to_f64(x.to_bits()))
+    let mut values = filled(name, F64.name, 0.0, x.raw_dim())?;
+    values.zip_mut_with(x, |to, x| *to = spec.to_f64(x.to_bits()));
+    Ok(values)
 }
 
 /// Errors of a product; all are NaN where every element is NaN or infinite.

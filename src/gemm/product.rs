@@ -25,6 +25,7 @@ use crate::unit::Unit;
 use core::ops::Range;
 use ndarray::{Array2, ArrayView2, Ix2};
 use rayon::ThreadPool;
+use std::borrow::Cow;
 
 /// Multiply-adds of a product of several rows from which on it is worth it to make one of a batch: smaller ones are
 /// computed tile by tile.
@@ -288,13 +289,15 @@ impl<D> Gemm<'_, D> {
         let unit = self.unit;
         let (out, nan) = (job.request.out, vendor_nan(unit));
         let storing = |to: &FormatSpec| Storing::new::<W>(to, nan_of(to, nan));
+        // As long as D is wide: that is checked.
+        let bias = self.bias.as_ref().map(|bias| bias.to_slice().map_or_else(|| bias.to_vec().into(), Cow::Borrowed));
         let finish = Finish {
             alpha: scalar::<W>("alpha", self.alpha)?,
             beta: scalar::<W>("beta", self.factor_of_c())?,
             form: job.schedule.epilogue,
             scale_a: &self.scale_a,
             scale_b: &self.scale_b,
-            bias: self.bias.as_deref(),
+            bias: bias.as_deref(),
             out,
             storing: storing(&out),
             widening: Widening::new::<W>(&out),

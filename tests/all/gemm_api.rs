@@ -479,6 +479,12 @@ fn absurd_sizes_are_refused() {
     let empty = |shape| Array2::<f32>::zeros(shape);
     assert_eq!(Gemm::on(&plain).run(&none, &wide).unwrap(), empty((0, 1 << 60)));
     assert_eq!(Gemm::on(&plain).run(&tall, &none).unwrap(), empty((1 << 60, 0)));
+    let number = ndarray::aview0(&1f32);
+    let far = number.broadcast(1 << 60).unwrap();
+    assert!(Gemm::on(&plain).bias(far).run(&one, &one.t()).is_err());
+    assert!(Gemm::on(&plain).scale_a(&far).run(&one, &one.t()).is_err());
+    let broad = number.broadcast((1 << 30, 1 << 30)).unwrap();
+    assert!(gemmulate::gemm::metrics::reference(&broad, &broad).is_err());
     let huge = Codes::U8(View::from_slice(&[0u8], [1 << 40, 1 << 40], [0, 0], 0).unwrap());
     assert!(Gemm::on(&unit).block_scales(&huge, &huge).run(&one, &one.t()).is_err());
     assert!(Gemm::on(&unit).block_scales(&wide, &tall).run(&one, &one.t()).is_err());
