@@ -263,6 +263,29 @@ fn few_rows_take_kernels_of_the_same_set() {
     }
 }
 
+/// The kernel of a size is that of the way which products of it take.
+#[test]
+fn kernels_are_told_by_size() {
+    let unit = Unit::find("hopper/mma.m16n8k16.f32.f16.f16.f32").unwrap();
+    for isa in isas() {
+        let gemm = Gemm::on(&unit).isa(isa);
+        // Many rows by a column are a row by many columns, unless A's rows and B's columns differ in format.
+        assert_eq!(gemm.kernel_for([4096, 1, 4096]), gemm.kernel_for([1, 4096, 4096]));
+        assert_ne!(gemm.kernel_for([4096, 1, 4096]), gemm.kernel_for([4096, 64, 4096]));
+        let mixed = Unit::find("rtx-blackwell/mma.m16n8k32.f32.e5m2.e4m3.f32").unwrap();
+        let mixed = Gemm::on(&mixed).isa(isa);
+        assert_ne!(mixed.kernel_for([4096, 1, 4096]), mixed.kernel_for([1, 4096, 4096]));
+        // Few rows that are a tile have a tile's kernel.
+        let (tile, rows) = (gemm.kernel_for([2, 8, 32]), gemm.kernel_for([2, 512, 512]));
+        assert_eq!(tile == gemm.kernel(), isa == Isa::Avx512 || isa == Isa::Avx2, "{isa}: {tile}");
+        assert_eq!(rows.name, "aligned, f32 lanes");
+        // Not if a plan cuts K, and whatever a plan refuses has a kernel, too.
+        let split = gemm.plan(Plan::in_order().split_k(2));
+        assert_eq!(split.kernel_for([2, 8, 32]), rows);
+        assert_eq!(split.kernel_for([2, 8, 0]), rows);
+    }
+}
+
 /// Batches and single instructions of a unit, from all kinds of vectors, some of another kind among them.
 fn check_small<A: Format, B: Format, C: Format>(name: &str) {
     let unit = Unit::find(name).unwrap();
