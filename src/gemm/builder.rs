@@ -144,7 +144,7 @@ impl<'a, D: Format> Gemm<'a, D> {
     }
 
     /// C: an M x N matrix, as A and B may be, of values that widen exactly to f32 (to f64 on f64 units); codes are in
-    /// the unit's c.
+    /// the unit's c. It counts once, or [`Gemm::beta`] times.
     #[must_use]
     pub fn c(mut self, c: &'a (impl Matrix + ?Sized)) -> Self {
         self.c = Some((Arc::new(c.reader()), c.format().unwrap_or(self.unit.c)));
