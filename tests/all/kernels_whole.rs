@@ -81,8 +81,9 @@ fn check_largest<A: Format, B: Format, D: Format>(name: &str) {
     };
     let (of_a, of_b) = (fields(&unit.a), fields(&unit.b));
     let mut workspace = Workspace::new();
-    let cases = [(0, 0), (1, 0), (0, 1), (0, 2), (0, 3), (0, 4)].map(|case| (most, case));
-    for (depth, (low, turns)) in cases.into_iter().chain([(unit.shape.k, (0, 0))]) {
+    let cases = [(0, 0), (1, 0), (0, 1), (0, 2), (0, 3), (0, 4)];
+    let depths = if most > unit.shape.k { vec![most, unit.shape.k] } else { vec![most] };
+    for (depth, (low, turns)) in depths.into_iter().flat_map(|depth| cases.map(|case| (depth, case))) {
         let count = of_a * of_b;
         let a = Array3::from_shape_fn((count, 16, depth), |(t, i, k)| {
             A::from_bits(operand(&unit.a, t / of_b, low.min(t / of_b), [depth, k, i, turns]))
@@ -112,6 +113,9 @@ fn check_largest<A: Format, B: Format, D: Format>(name: &str) {
 fn tiles_of_the_largest_integers_are_the_reference() {
     check_largest::<E4M3, E4M3, f32>("rtx-blackwell/mma.m16n8k32.f32.e4m3.e4m3.f32");
     check_largest::<E4M3, E4M3, f16>("rtx-blackwell/mma.m16n8k32.f16.e4m3.e4m3.f16");
+    // What vanishes in f16 is +0.
+    check_largest::<E5M2, E5M2, f16>("rtx-blackwell/mma.m16n8k32.f16.e5m2.e5m2.f16");
+    check_largest::<E4M3, E5M2, f16>("hopper/wgmma.m64n8k32.f16.e4m3.e5m2");
     check_largest::<E4M3, E4M3, f32>("hopper/mma.m16n8k32.f32.e4m3.e4m3.f32");
     check_largest::<E4M3Fnuz, E4M3Fnuz, f32>("cdna3/v_mfma_f32_16x16x32_fp8_fp8");
     check_largest::<E5M2, E4M3, f32>("custom/m16n8k16.f32.e5m2.e4m3.f32/dot:block=16:F=25:c=last");

@@ -323,7 +323,10 @@ impl Whole {
         const RZ: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
         if HALF {
             let d = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), unit);
-            return _mm512_cvtepu16_epi32(_mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(d));
+            let codes = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(d);
+            // What vanishes is +0, though it was negative.
+            let some = _mm256_cmpneq_epi16_mask(codes, _mm256_set1_epi16(i16::MIN));
+            return _mm512_cvtepu16_epi32(_mm256_maskz_mov_epi16(some, codes));
         }
         let rounded = if self.out == out::F32_RZ {
             let cut = _mm512_castps_si512(_mm512_cvt_roundepi32_ps::<RZ>(sums));
