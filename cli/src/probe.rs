@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// Find out what a unit does: widths, roundings, order of additions, special values.
 ///
-/// Every property has inputs and bits that show it, which --evidence prints and --json always has; "cannot tell" where none
-/// can. Exit status 1 if nothing
+/// Every property has inputs and bits that show it, which --evidence prints and --json always has;
+/// "cannot tell" where none can. Exit status 1 if nothing
 /// can be told, because the unit is no sum of products or answers the same input in different ways.
 ///
 /// Of a command, `model` says at the end whether all of it is explained by one model of the library's family, as `fit` finds

@@ -90,16 +90,12 @@ impl Reading {
             return None;
         }
         let width = spec.exponent_bits + spec.fraction_bits;
-        let special = match spec.specials {
-            Specials::Ieee => ((1 << spec.exponent_bits) - 1) << spec.fraction_bits,
-            Specials::NanAllOnes => (1 << width) - 1,
-            Specials::NanNegativeZero | Specials::None => 1 << width,
-        };
         Some(Self {
             magnitude: (1 << width) - 1,
             sign: 1 << width,
             fraction_bits: spec.fraction_bits,
-            special,
+            // All that is above the largest number.
+            special: spec.max_code(false) as u32 + 1,
             negative_zero: spec.specials == Specials::NanNegativeZero,
             unit: spec.emin() - spec.fraction_bits as i32,
         })
