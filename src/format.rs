@@ -262,6 +262,11 @@ impl FormatSpec {
         }
     }
 
+    /// What lies above the largest finite number's magnitude, without ignored bits: infinities and NaN, if anything.
+    pub(crate) const fn first_special(&self) -> u64 {
+        self.max_magnitude() + 1
+    }
+
     /// The largest finite number's code with a sign.
     pub const fn max_code(&self, negative: bool) -> u64 {
         let magnitude = self.max_magnitude();

@@ -125,11 +125,7 @@ impl Fields {
             fraction_bits: spec.fraction_bits,
             width,
             sign: u32::from(spec.signed) << width,
-            special: match spec.specials {
-                Specials::Ieee => ((1 << spec.exponent_bits) - 1) << spec.fraction_bits,
-                Specials::NanAllOnes => (1 << width) - 1,
-                Specials::NanNegativeZero | Specials::None => u32::MAX,
-            },
+            special: spec.first_special() as u32,
             zero_special: spec.specials == Specials::NanNegativeZero,
             // A fraction says which of the two, but where all of them are NaN.
             endless: if spec.specials == Specials::Ieee { 0x7F80_0000 } else { 0x7FC0_0000 },

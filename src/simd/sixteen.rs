@@ -73,12 +73,6 @@ impl Sixteen {
         if reading.flush != reading.positive_zero || flushes_wide || (tracks && reading.zeros_count) {
             return None;
         }
-        let ieee = ((1 << spec.exponent_bits) - 1) << spec.fraction_bits;
-        let special = match spec.specials {
-            Specials::Ieee => ieee,
-            Specials::NanAllOnes => (1 << width) - 1,
-            Specials::NanNegativeZero | Specials::None => 1 << width,
-        };
         Some(Self {
             _set: set,
             spec: *spec,
@@ -89,7 +83,7 @@ impl Sixteen {
             sign_up: 15u32.saturating_sub(width),
             up: 10u32.saturating_sub(spec.fraction_bits),
             factor: if matches!(how, how::NARROW | how::VIA_HALF) { f32_power(15 - spec.bias) } else { 1.0 },
-            special: special << spec.ignored_low_bits,
+            special: (spec.first_special() as u32) << spec.ignored_low_bits,
             nan: (spec.specials == Specials::NanNegativeZero).then(|| 1 << width),
             flush: reading.flush,
             bias: if how == how::VIA_HALF { 127 } else { spec.bias as i16 },

@@ -75,15 +75,6 @@ impl Items {
     }
 }
 
-/// The first magnitude code, without ignored bits, that is no finite number.
-const fn first_special(spec: &FormatSpec) -> u32 {
-    match spec.specials {
-        Specials::Ieee => ((1 << spec.exponent_bits) - 1) << spec.fraction_bits,
-        Specials::NanAllOnes => (1 << (spec.exponent_bits + spec.fraction_bits)) - 1,
-        Specials::NanNegativeZero | Specials::None => u32::MAX,
-    }
-}
-
 impl Decoder {
     fn new(spec: &FormatSpec, scale: i32, fda: &Fda, enlarge: bool, top: i32) -> Self {
         let pow = |e: i32| f64::from_bits(((1023 + e) as u64) << 52);
@@ -103,7 +94,7 @@ impl Decoder {
             ignored: spec.ignored_low_bits,
             frac_bits: spec.fraction_bits,
             width: spec.exponent_bits + spec.fraction_bits,
-            special: first_special(spec),
+            special: spec.first_special() as u32,
             fnuz: spec.specials == Specials::NanNegativeZero,
             // Numbers below the normal f32s are far below where any bit of such products counts.
             subnormal: if fda.aligned && spec.emin() <= -126 { 0.0 } else { pow(quantum + scale) },
@@ -230,7 +221,7 @@ fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
         return top;
     }
     let mask = (1u32 << (spec.exponent_bits + spec.fraction_bits)) - 1;
-    let (ignored, special) = (spec.ignored_low_bits, first_special(spec));
+    let (ignored, special) = (spec.ignored_low_bits, spec.first_special() as u32);
     let magnitude = |x: u32| {
         let mag = x >> ignored & mask;
         if mag >= special { 0 } else { mag }

@@ -11,7 +11,7 @@ mod rows;
 
 pub(super) use self::quick::Quick;
 use self::quick::Scaled;
-use super::{ENLARGED_F32, NAN_SHIFT, STAND_IN, WINDOW, first_special};
+use super::{ENLARGED_F32, NAN_SHIFT, STAND_IN, WINDOW};
 use crate::format::{FormatSpec, Specials};
 use crate::simd::decode::f32_power;
 use crate::simd::fda::aligned::Vectors;
@@ -97,7 +97,7 @@ impl<S: Vectors> Decoder<S> {
             ignored: spec.ignored_low_bits,
             frac_bits: spec.fraction_bits,
             width: spec.exponent_bits + spec.fraction_bits,
-            special: first_special(spec).min(i32::MAX as u32),
+            special: spec.first_special() as u32,
             fnuz: spec.specials == Specials::NanNegativeZero,
             rebias: ((127 - spec.bias) as u32) << 23,
             quantum: if own { 0.0 } else { f32_power(spec.emin() - spec.fraction_bits as i32) },

@@ -4,7 +4,7 @@
 
 use super::super::{Fda, NR};
 use super::rows::{put_wide, put_words};
-use super::{ENLARGED, ENLARGED_F32, NAN_SHIFT, OR_AND, STAND_IN, Values, WINDOW, first_special, own_top};
+use super::{ENLARGED, ENLARGED_F32, NAN_SHIFT, OR_AND, STAND_IN, Values, WINDOW, own_top};
 use crate::format::{FormatSpec, Specials};
 use crate::simd::lanes::power;
 use core::arch::x86_64::*;
@@ -95,8 +95,7 @@ impl Quick {
             How::Half | How::Moved { .. } => (magnitude << (23 - spec.fraction_bits)) + ((127 - 15) << 23),
             How::Upper { up } => magnitude << up,
         };
-        let special = first_special(spec);
-        let limit = if special == u32::MAX { u32::MAX } else { 2 * code(special) };
+        let limit = 2 * code(spec.first_special() as u32);
         // f32's own subnormal numbers are left to others.
         let least = if bias == 127 { (2 << 23) - 1 } else { 0 };
         let emin = if fda.via_f16 { -14 } else { spec.emin() };

@@ -89,11 +89,6 @@ impl Decoder {
         let width = spec.exponent_bits + spec.fraction_bits;
         let align = 15 - width;
         let (emin, emax) = (spec.emin(), spec.max().exponent);
-        let first = match spec.specials {
-            Specials::Ieee => ((1 << spec.exponent_bits) - 1) << spec.fraction_bits,
-            Specials::NanAllOnes => (1u32 << width) - 1,
-            Specials::NanNegativeZero | Specials::None => 1 << width,
-        };
         let magnitude = ((1u32 << width) - 1) << align;
         let (down, rebias) = (11 - spec.exponent_bits, i64::from(1023 - spec.bias + scale) << 52);
         let mask = i64::MIN | i64::from(magnitude) << (48 - down);
@@ -101,7 +96,7 @@ impl Decoder {
             align,
             exponent_bits: spec.exponent_bits,
             magnitude: magnitude as u16,
-            special: (first << align) as u16,
+            special: (spec.first_special() << align) as u16,
             normal: 1 << (spec.fraction_bits + align),
             top: (emax - emin < WINDOW).then_some(emax + spec.bias),
             fields: Fields { down: down.into(), mask, bias: rebias | enlarge },
@@ -231,14 +226,14 @@ impl Decoder {
         stride: usize,
     ) {
         if let Some(highest) = self.highest([x, y]) {
-            // SAFETY: the instructions are there.
+            // SAFETY: this function has the same instructions.
             return unsafe { V::extend::<LANES>(self, highest, tiles, to, stride) };
         }
         let Some(to) = all_tiles(to, stride) else { return };
         for t in 0..TILES {
             if t < tiles {
                 let parts = [fields.values(raised(x, t)), fields.values(raised(y, t))];
-                // SAFETY: the instructions are there.
+                // SAFETY: as above, and it wants no more.
                 unsafe { V::store::<LANES>(&mut to[t * stride], parts) }
             }
         }
@@ -257,7 +252,7 @@ impl Decoder {
     ) {
         for t in 0..TILES.min(tiles) {
             let parts = [self.any_values(raised(x, t)), self.any_values(raised(y, t))];
-            // SAFETY: the instructions are there.
+            // SAFETY: this function has AVX-512F, DQ and VL.
             unsafe { V::store::<LANES>(&mut to[t * stride], parts) }
         }
     }

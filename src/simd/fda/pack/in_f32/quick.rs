@@ -1,7 +1,7 @@
 //! Numbers in few operations: a code's bits moved to where f32 has them are the number but for a power of two. What is not
 //! ordinary (an infinity, NaN, f32's subnormal numbers, what is below the window) is left to others (`Decoder::items`).
 
-use super::super::{WINDOW, first_special};
+use super::super::WINDOW;
 use crate::format::{FormatSpec, Specials};
 use crate::simd::decode::f32_power;
 use crate::simd::fda::Fda;
@@ -77,10 +77,7 @@ impl<S: Vectors> Quick<S> {
             down: 8 - spec.exponent_bits,
             kept: SIGN | ((1 << width) - 1) << place,
             factor: (!own).then(|| f32_power(127 - spec.bias)),
-            most: match first_special(spec) {
-                u32::MAX => !SIGN,
-                special => (special << place) - 1,
-            },
+            most: ((spec.first_special() as u32) << place) - 1,
             nan: if spec.specials == Specials::NanNegativeZero { SIGN } else { !0 },
             own,
             normalised: fda.via_f16,
