@@ -1,13 +1,15 @@
 //! Block-scaled matrices: quantisation to MX and NVFP4, and the layouts that checkpoints store.
 
 use super::builder::filled;
+use super::convert::{Narrowing, Widening, fold_each};
 use super::operand::{AnyMatrix, Codes, Matrix, Source};
 use crate::error::Error;
 use crate::format::{E2M1, FormatSpec, Overflow, UE4M3, UE8M0};
 use crate::round::Rounding;
+use crate::simd::{self, Isa, Loop};
 use crate::unit::Unit;
 use crate::view::View;
-use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, Ix1, Ix2, s};
+use ndarray::{Array2, ArrayRef2, Axis, Ix1, Ix2};
 
 /// A matrix of narrow codes with one scale per block of elements along K.
 ///
@@ -128,7 +130,7 @@ pub enum TensorScale {
 /// When a given tensor scale is not positive and finite.
 pub fn nvfp4(x: &(impl Matrix + ?Sized), axis: Axis, tensor: TensorScale) -> Result<Quantised, Error> {
     let (element_max, scale_max) = (number(&E2M1), number(&UE4M3));
-    let largest = if tensor == TensorScale::Largest { largest_finite(&Values::new(x)?)? } else { 0.0 };
+    let largest = if tensor == TensorScale::Largest { largest_finite(&mut Values::new(x)?)? } else { 0.0 };
     let tensor_scale = match tensor {
         TensorScale::Given(scale) => scale,
         TensorScale::Largest if largest == 0.0 => 1.0,
@@ -178,37 +180,65 @@ fn floor_log2(x: f64) -> i32 {
     if bits >> 52 == 0 { 63 - bits.leading_zeros() as i32 - 1074 } else { (bits >> 52) as i32 - 1023 }
 }
 
+/// A number's code as f64 without its sign: in the order of magnitudes, after them infinities, then NaN.
+#[inline(always)]
+const fn magnitude(x: f64) -> i64 {
+    x.to_bits() as i64 & i64::MAX
+}
+
+/// That of infinities.
+const INFINITY: i64 = magnitude(f64::INFINITY);
+
 /// A matrix read row by row as numbers.
 struct Values<R> {
     reader: R,
-    format: FormatSpec,
+    widening: Widening,
+    /// A row's codes.
+    codes: Vec<u64>,
+    isa: Isa,
 }
 
 impl<'x, R: Source + 'x> Values<R> {
     fn new<M: Matrix<Reader<'x> = R> + ?Sized>(x: &'x M) -> Result<Self, Error> {
         let format = x.format().ok_or_else(|| Error::value("what is quantised", "values", "codes"))?;
         format.check("what is quantised")?;
-        Ok(Self { reader: x.reader(), format })
+        let (reader, widening) = (x.reader(), Widening::new::<f64>(&format));
+        let [rows, columns] = reader.shape();
+        // Without a row the other side may be any number.
+        let codes = one_row(if rows == 0 { 0 } else { columns }, 0)?;
+        Ok(Self { reader, widening, codes, isa: simd::best(None) })
     }
 
-    fn row(&self, i: usize, codes: &mut [u64], into: &mut [f64]) {
-        self.reader.read(i, 0, codes);
-        into.iter_mut().zip(codes).for_each(|(to, code)| *to = self.format.to_f64(*code));
+    /// The numbers of a row; of a NaN, some NaN.
+    fn row(&mut self, i: usize, into: &mut [f64]) {
+        self.reader.read(i, 0, &mut self.codes);
+        let (codes, widening) = (&self.codes, self.widening);
+        simd::on(
+            self.isa,
+            Loop(
+                #[inline(always)]
+                || widening.all(codes, into, |code| code),
+            ),
+        );
     }
 }
 
 /// The largest magnitude that is a number, or 0.
-fn largest_finite<'x, R: Source + 'x>(x: &Values<R>) -> Result<f64, Error> {
-    let [rows, columns] = x.reader.shape();
-    if rows == 0 || columns == 0 {
-        // The other side may be any number.
-        return Ok(0.0);
+fn largest_finite<'x, R: Source + 'x>(x: &mut Values<R>) -> Result<f64, Error> {
+    let mut row = one_row(x.codes.len(), 0.0)?;
+    let (rows, mut largest) = (if row.is_empty() { 0 } else { x.reader.shape()[0] }, 0);
+    for i in 0..rows {
+        x.row(i, &mut row);
+        let work = Loop(
+            #[inline(always)]
+            || {
+                let finite = |x| if x < INFINITY { x } else { 0 };
+                largest = row.iter().map(|&x| finite(magnitude(x))).fold(largest, i64::max);
+            },
+        );
+        simd::on(x.isa, work);
     }
-    let (mut codes, mut row) = (one_row(columns, 0)?, one_row(columns, 0.0f64)?);
-    Ok((0..rows).fold(0.0, |largest: f64, i| {
-        x.row(i, &mut codes, &mut row);
-        row.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(largest, f64::max)
-    }))
+    Ok(f64::from_bits(largest as u64))
 }
 
 /// Room for a row.
@@ -240,7 +270,7 @@ impl Scheme {
         }
         self.format.check("a quantised matrix")?;
         self.scale_format.check("a scale")?;
-        let x = Values::new(x)?;
+        let mut x = Values::new(x)?;
         let shape @ [rows, columns] = x.reader.shape();
         let mut slots = shape;
         slots[axis.index()] = slots[axis.index()].div_ceil(block);
@@ -250,38 +280,113 @@ impl Scheme {
         if codes.is_empty() {
             return Ok(Quantised { codes, format, scales, scale_format, block, axis, tensor_scale });
         }
-        // Along rows a block lies in one row; along columns it takes `block` of them.
-        let height = if axis == Axis(1) { 1 } else { block };
-        let width = if axis == Axis(1) { block } else { 1 };
-        let band = filled("a band of blocks", "f64", 0.0, Ix2(height.min(rows), columns))?;
-        let (mut row, mut band) = (one_row(columns, 0)?, band);
-        for (i, mut codes) in codes.axis_chunks_iter_mut(Axis(0), height).enumerate() {
-            for (offset, values) in band.outer_iter_mut().enumerate().take(codes.nrows()) {
-                x.row(i * height + offset, &mut row, values.into_slice().unwrap_or_default());
+        // A band has one row of scales: along rows of one row, along columns of `block` of them.
+        let height = if axis == Axis(1) { 1 } else { block.min(rows) };
+        let band = filled("a band of blocks", "f64", 0.0, Ix2(height, columns))?;
+        let mut band = band.into_raw_vec_and_offset().0;
+        let (mut largest, mut factors) = (one_row(slots[1], 0)?, one_row(slots[1], 0.0)?);
+        let encoder = Encoder::new(format, self.rounding);
+        let nan = scale_format.nan_code(Default::default()).unwrap_or_default();
+        for (i, (mut codes, mut scales)) in
+            codes.axis_chunks_iter_mut(Axis(0), height).zip(scales.outer_iter_mut()).enumerate()
+        {
+            let band = &mut band[..codes.len()];
+            for (r, row) in band.chunks_exact_mut(columns).enumerate() {
+                x.row(i * height + r, row);
             }
-            let band = band.slice(s![..codes.nrows(), ..]);
-            let blocks = band.axis_chunks_iter(Axis(1), width).zip(codes.axis_chunks_iter_mut(Axis(1), width));
-            for ((values, codes), scale) in blocks.zip(scales.row_mut(i)) {
-                *scale = self.block(values, codes, &scale_of);
+            self.largest(x.isa, band, columns, &mut largest);
+            for ((scale, factor), &largest) in scales.iter_mut().zip(&mut factors).zip(&largest) {
+                let largest = f64::from_bits(largest as u64);
+                let code = if largest.is_finite() { scale_of(largest) } else { None }.unwrap_or(nan);
+                *factor = scale_format.to_f64(code) * f64::from(tensor_scale);
+                *scale = code as u8;
+            }
+            for (row, mut codes) in band.chunks_exact(columns).zip(codes.outer_iter_mut()) {
+                let codes = codes.as_slice_mut().expect("rows of an array made here");
+                self.row(x.isa, row, &factors, &encoder, codes);
             }
         }
         Ok(Quantised { codes, format, scales, scale_format, block, axis, tensor_scale })
     }
 
-    /// Quantises a block and gives its scale.
-    fn block(&self, x: ArrayView2<'_, f64>, codes: ArrayViewMut2<'_, u8>, scale_of: impl Fn(f64) -> Option<u64>) -> u8 {
-        let larger = |m: f64, x: &f64| if x.abs() > m || x.is_nan() { x.abs() } else { m };
-        let largest = x.iter().fold(0.0, larger);
-        let chosen = if largest.is_finite() { scale_of(largest) } else { None };
-        let nan = || self.scale_format.nan_code(Default::default()).unwrap_or_default();
-        let scale = chosen.unwrap_or_else(nan);
-        let factor = self.scale_format.to_f64(scale) * f64::from(self.tensor_scale);
-        for (&x, code) in x.iter().zip(codes) {
-            let quotient = if factor == 0.0 { 0.0 } else { x / factor };
-            // Nothing is left of a block whose scale is NaN.
-            *code = self.format.encode_f64(quotient, self.rounding, Overflow::Saturate).unwrap_or(0) as u8;
+    /// The largest magnitude of each block of a band, as f64's code.
+    fn largest(&self, isa: Isa, band: &[f64], columns: usize, to: &mut [i64]) {
+        let work = Loop(
+            #[inline(always)]
+            || {
+                to.fill(0);
+                if self.axis == Axis(1) {
+                    for (to, x) in to.iter_mut().zip(band.chunks(self.block)) {
+                        *to = x.iter().map(|&x| magnitude(x)).fold(0, i64::max);
+                    }
+                } else {
+                    for row in band.chunks_exact(columns) {
+                        fold_each(row, to, |largest, x| largest.max(magnitude(x)));
+                    }
+                }
+            },
+        );
+        simd::on(isa, work);
+    }
+
+    /// The codes of a row of a band, each number over its block's factor.
+    fn row(&self, isa: Isa, row: &[f64], factors: &[f64], encoder: &Encoder, to: &mut [u8]) {
+        // Nothing is left of a block whose factor is too small for f64.
+        let over = |x: f64, factor: f64| if factor == 0.0 { 0.0 } else { x / factor };
+        let work = Loop(
+            #[inline(always)]
+            || {
+                if self.axis == Axis(1) {
+                    let blocks = row.chunks(self.block).zip(to.chunks_mut(self.block));
+                    for ((row, to), &factor) in blocks.zip(factors) {
+                        encoder.all(row, to, |_, x| over(x, factor));
+                    }
+                } else {
+                    encoder.all(row, to, |j, x| over(x, factors[j]));
+                }
+            },
+        );
+        simd::on(isa, work);
+    }
+}
+
+/// Numbers to codes of at most a byte, saturated.
+enum Encoder {
+    /// To nearest even, without a branch.
+    Narrow(Narrowing),
+    /// One by one.
+    Any(FormatSpec, Rounding),
+}
+
+impl Encoder {
+    fn new(format: FormatSpec, rounding: Rounding) -> Self {
+        let nan = Self::one(&format, f64::NAN, rounding);
+        let narrowing = Narrowing::new(&format, Overflow::Saturate, nan);
+        let quick = narrowing.filter(|_| rounding == Rounding::NearestEven);
+        quick.map_or(Self::Any(format, rounding), Self::Narrow)
+    }
+
+    /// A number's code; 0 of a NaN where the format has none: a block's scale is NaN then.
+    fn one(format: &FormatSpec, x: f64, rounding: Rounding) -> u64 {
+        format.encode_f64(x, rounding, Overflow::Saturate).unwrap_or(0)
+    }
+
+    /// The codes of what becomes of numbers and their places.
+    #[inline(always)]
+    fn all(&self, from: &[f64], to: &mut [u8], f: impl Fn(usize, f64) -> f64) {
+        let each = from.iter().zip(to).enumerate();
+        match *self {
+            Self::Narrow(narrowing) => {
+                for (j, (&x, to)) in each {
+                    *to = narrowing.code(f(j, x)) as u8;
+                }
+            }
+            Self::Any(format, rounding) => {
+                for (j, (&x, to)) in each {
+                    *to = Self::one(&format, f(j, x), rounding) as u8;
+                }
+            }
         }
-        scale as u8
     }
 }
 

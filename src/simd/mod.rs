@@ -45,7 +45,7 @@ mod wide;
 mod without_fma;
 
 pub(crate) use values::{Columns, NR, Short};
-pub(crate) use wide::{Work, on};
+pub(crate) use wide::{Loop, Work, on};
 
 use crate::gemm::kernel::{Kernel, Reference};
 use crate::unit::Unit;

@@ -13,6 +13,16 @@ pub(crate) trait Work {
     fn run<const NATIVE: bool>(self);
 }
 
+/// A closure as [`Work`]; it is `inline(always)`, too.
+pub(crate) struct Loop<F>(pub(crate) F);
+
+impl<F: FnOnce()> Work for Loop<F> {
+    #[inline(always)]
+    fn run<const NATIVE: bool>(self) {
+        (self.0)();
+    }
+}
+
 /// Runs on a set; what is not there runs as portable code.
 pub(crate) fn on(isa: Isa, work: impl Work) {
     #[cfg(target_arch = "x86_64")]

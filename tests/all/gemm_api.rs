@@ -415,6 +415,67 @@ fn quantised_products_and_checkpoint_layouts() {
     }
 }
 
+/// Special values, subnormal numbers, formats without NaN, infinities or subnormals, and all roundings: element by element
+/// by [`FormatSpec::encode_f64`].
+#[test]
+fn quantisation_is_the_formats_own_encoding() {
+    use gemmulate::format::{ALL_FORMATS, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, F64, Overflow, Specials, UE8M0};
+    use gemmulate::gemm::{AnyMatrix, Codes, quantise};
+    let finite = FormatSpec { name: "finite", specials: Specials::None, ..E4M3 };
+    let positive = FormatSpec { name: "positive", signed: false, storage_bits: 7, ..E4M3 };
+    let formats = [E2M1, E2M3, E3M2, E4M3, E5M2, finite, positive];
+    let roundings = [Rounding::TowardZero, Rounding::Up, Rounding::NearestAway, Rounding::AwayFromZero];
+    let mut rng = Rng(31);
+    for (round, from) in ALL_FORMATS.iter().copied().filter(|f| [F16, F32, F64].contains(f)).enumerate() {
+        let special = [f64::NAN, f64::INFINITY, -f64::INFINITY, 0.0, -0.0, 1e-40, -5e-324, 65504.0, 3e38, -1e300];
+        let codes = Array2::from_shape_fn((41, 70), |(i, j)| {
+            let x = match rng.next() % 60 {
+                // No special value in some bands.
+                0 if i % 3 == 0 && j > 33 => special[rng.next() as usize % special.len()],
+                1 => 0.0,
+                _ => rng.value(12 * (1 + i % 5) as i32),
+            };
+            from.encode_f64(x, Rounding::NearestEven, Overflow::Ieee).unwrap()
+        });
+        let x = AnyMatrix::Typed(Codes::U64(View::from(&codes)), from);
+        for (format, axis, block) in formats.iter().flat_map(|f| [(*f, 0, 32), (*f, 1, 16), (*f, 1, 9), (*f, 0, 100)]) {
+            for rounding in [Rounding::NearestEven, roundings[(round + block) % roundings.len()]] {
+                let q = quantise::mx(&x, &format, block, Axis(axis), rounding).unwrap();
+                check_blocks(&q, &codes, &from, rounding);
+            }
+        }
+        for tensor in [1.0, 1e-38, 2e30].map(quantise::TensorScale::Given).into_iter().chain([Default::default()]) {
+            let q = quantise::nvfp4(&x, Axis(round % 2), tensor);
+            if from == F64 && tensor == quantise::TensorScale::Largest {
+                // 1e300 over what two scales and an element can make of it is beyond f32.
+                assert!(q.is_err());
+                continue;
+            }
+            check_blocks(&q.unwrap(), &codes, &from, Rounding::NearestEven);
+        }
+    }
+    fn check_blocks(q: &quantise::Quantised, codes: &Array2<u64>, from: &FormatSpec, rounding: Rounding) {
+        for ((i, j), &code) in codes.indexed_iter() {
+            let at = if q.axis == Axis(1) { [i, j / q.block] } else { [i / q.block, j] };
+            let block = |[x, y]: [usize; 2]| if q.axis == Axis(1) { [x, y / q.block] } else { [x / q.block, y] };
+            let in_block = codes.indexed_iter().filter(|&((x, y), _)| block([x, y]) == at);
+            let largest = in_block
+                .map(|(_, c)| from.to_f64(*c).abs())
+                .fold(0.0, |m: f64, x| if m.is_nan() || x.is_nan() { f64::NAN } else { m.max(x) });
+            let scale = q.scale_format.to_f64(q.scales[at].into());
+            assert_eq!(scale.is_nan(), !largest.is_finite(), "{} {largest:e}", q.format);
+            if q.scale_format == UE8M0 && largest == 0.0 {
+                assert_eq!(q.scales[at], 0);
+            }
+            let factor = scale * f64::from(q.tensor_scale);
+            let x = from.to_f64(code);
+            let over = if factor == 0.0 { 0.0 } else { x / factor };
+            let want = q.format.encode_f64(over, rounding, Overflow::Saturate).unwrap_or(0);
+            assert_eq!(u64::from(q.codes[[i, j]]), want, "{} {rounding} {i} {j}: {x:e} / {factor:e}", q.format);
+        }
+    }
+}
+
 /// Operands quantised for another unit, or another place, are refused; a factor is never dropped.
 fn refuses_other_blocks(a: &Array2<f32>, b: &Array2<f32>) {
     use gemmulate::gemm::{Scaling, quantise};
