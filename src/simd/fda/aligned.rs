@@ -14,7 +14,6 @@
 //! `round_down` has other sums of the same products.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 #![allow(clippy::needless_range_loop, reason = "rows and vectors index several arrays at once")]
 
 mod end;
@@ -70,7 +69,7 @@ impl Places {
     #[inline(always)]
     fn of(buffers: &mut MaybeUninit<Buffers>) -> Self {
         let at = buffers.as_mut_ptr();
-        // SAFETY: within the buffers.
+        // SAFETY: fields of the `Buffers` that are borrowed here; only their places are taken, and nothing is read.
         unsafe {
             Self {
                 largest: (&raw mut (*at).largest).cast(),
@@ -85,7 +84,8 @@ impl Places {
 /// `Micro::steps_fast`.
 ///
 /// # Safety
-/// As there; called where the set's instructions are enabled, so that all of this is compiled for them.
+/// As there, of panels whose values are f32, all columns meeting the same rows (`p.apart`); called where the set's
+/// instructions are enabled, so that all of this is compiled for them.
 #[inline(always)]
 pub(super) unsafe fn steps_fast<S: Vectors, const OUT: u8>(
     set: S,
@@ -94,7 +94,7 @@ pub(super) unsafe fn steps_fast<S: Vectors, const OUT: u8>(
     skip: &mut [u32],
     steps: usize,
 ) -> Advance {
-    // SAFETY (whole function): the caller's promise, handed on.
+    // SAFETY: each of these takes all of the caller's steps and groups, of the same panels.
     unsafe {
         if OUT == out::ROUND_DOWN {
             return round_down::steps_fast(set, p, q, skip, steps);
@@ -116,7 +116,7 @@ unsafe fn each_length<S: Vectors, const OUT: u8>(
     skip: &mut [u32],
     steps: usize,
 ) -> Advance {
-    // SAFETY (whole function): the caller's promise, handed on.
+    // SAFETY: the caller's steps, of as many products as `L` says where that is not 0.
     unsafe {
         match q.block {
             _ if q.frac_bits > 25 => run::<S, OUT, 0, true>(set, p, q, skip, steps),
@@ -130,7 +130,7 @@ unsafe fn each_length<S: Vectors, const OUT: u8>(
 }
 
 /// # Safety
-/// As `steps_fast`.
+/// As `steps_fast`; steps have `L` products, or with 0 any number.
 #[inline(always)]
 unsafe fn run<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     set: S,
@@ -140,7 +140,7 @@ unsafe fn run<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     steps: usize,
 ) -> Advance {
     if const { fused::fuses::<S, OUT, L, PAIRS>() } {
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's steps of `L` products, which `fuses` has found to be 4, 8 or 16.
         return unsafe { fused::steps::<S, L>(set, p, q, skip, steps) };
     }
     let mut buffers = MaybeUninit::<Buffers>::uninit();
@@ -152,7 +152,7 @@ unsafe fn run<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
         steps,
         #[inline(always)]
         |p, q, skip| {
-            // SAFETY: the caller's promise, handed on.
+            // SAFETY: one of the caller's steps, of one of the groups; `to` leads to `buffers`, still there.
             unsafe { group::<S, OUT, L, PAIRS>(set, p, q, skip, to) }
         },
     )
@@ -184,7 +184,8 @@ fn each_step(
 /// f16.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `run`, for this step of a group, in which vectors of columns may have rows of their own; `to` leads to `Buffers`,
+/// of which nothing need be filled.
 #[inline(always)]
 unsafe fn group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     set: S,
@@ -193,7 +194,7 @@ unsafe fn group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     mut skip: u32,
     to: Places,
 ) -> u32 {
-    // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
+    // SAFETY: all of the step's products; with that `largest` is filled, which the rest reads.
     unsafe {
         skip |= exponents::<S, L>(set, p, q, 0..q.length::<L>(), to);
         rest_of_group::<S, OUT, L, PAIRS>(set, p, q, skip, to)
@@ -203,7 +204,7 @@ unsafe fn group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
 /// A step of 8 rows by 64 columns, the largest exponents of which are there.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `group`; `largest` is filled.
 #[inline(always)]
 unsafe fn rest_of_group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     set: S,
@@ -212,7 +213,9 @@ unsafe fn rest_of_group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: 
     mut skip: u32,
     to: Places,
 ) -> u32 {
-    // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
+    // SAFETY: `by` is filled for all rows before products are. Of `whole` steps `L` is 4, 8 or 16 and all 64 columns
+    // are there: so many sums are filled. Else those of the vectors there are, two rows by two of a set's vectors at a
+    // time: `MR` and `16 / LANES` are even. `end` reads no others.
     unsafe {
         // Of large products all columns meet the same rows.
         let whole = const { fused::has::<S, L, PAIRS>() } && p.vectors == NR / 16 && p.apart == [0, 16 * L];
@@ -238,7 +241,7 @@ unsafe fn rest_of_group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: 
 /// What a row's products are multiplied by, and its c; or, to `shift` them, what is added to their codes.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `rest_of_group`; `row` is below `MR`.
 #[inline(always)]
 unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(
     set: S,
@@ -256,7 +259,7 @@ unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(
         let at = row * NR + d;
         let mut c = [up; 4];
         for t in 0..4 {
-            // SAFETY (whole function): panels and states are as large as the step, and aligned.
+            // SAFETY: whole vectors of the row's 64 states, which are aligned: `d` is a multiple of `LANES` below 16.
             c[t] = unsafe { set.load(p.c.add(at + 16 * t).cast()) };
         }
         if OUT == out::F16_RNE {
@@ -268,8 +271,10 @@ unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(
                 c[t] = set.max_positive(low, set.and(c[t], field));
             }
         }
+        // SAFETY: likewise of the row's 16 words in `largest`, which is filled.
         let by = set.less_fields(up, unsafe { set.load(to.largest.add(row * NR / 4 + d)) }, c);
         for t in 0..4 {
+            // SAFETY: the same place in `by` as the states'.
             unsafe { set.store(to.by.add(at + 16 * t), by[t]) }
         }
     }
@@ -279,7 +284,8 @@ unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(
 /// have left 31 bits.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `rest_of_group`, and `by` is filled; `row`, below `MR`, and `v`, below `16 / LANES`, are even, `t` is below
+/// `p.vectors`.
 #[inline(always)]
 unsafe fn products<S: Vectors, const L: usize, const PAIRS: bool>(
     set: S,
@@ -293,12 +299,14 @@ unsafe fn products<S: Vectors, const L: usize, const PAIRS: bool>(
     let b = p.b_val32.wrapping_add(t * p.apart[1] + v * S::LANES).cast::<u32>();
     let at = row * NR + 16 * t + v * S::LANES;
     let places = [[at, at + S::LANES], [at + NR, at + NR + S::LANES]];
-    // SAFETY (whole function): panels, states and buffers are as large as the step, and aligned.
     let (mut by, mut sums) = ([[set.splat(0); 2]; 2], [[set.splat(0); 2]; 2]);
     for r in 0..2 {
         for h in 0..2 {
-            by[r][h] = unsafe { set.load(to.by.add(places[r][h])) };
-            sums[r][h] = unsafe { set.load(p.c.add(places[r][h]).cast()) };
+            // SAFETY: places are whole vectors of two rows of 64 columns: of `by`, which is filled, and of states.
+            unsafe {
+                by[r][h] = set.load(to.by.add(places[r][h]));
+                sums[r][h] = set.load(p.c.add(places[r][h]).cast());
+            }
         }
     }
     let mut rests = [[set.splat(0); 2]; 2];
@@ -317,6 +325,8 @@ unsafe fn products<S: Vectors, const L: usize, const PAIRS: bool>(
         if long {
             sums = [[set.splat(0); 2]; 2];
         }
+        // SAFETY: `a` leads to two rows of A's panel, `b` to two vectors of each of the step's products, `end` of which
+        // is `l` at most; it is aligned, as B's panel and all distances are.
         unsafe { add_products::<S, PAIRS>(set, (a, l), b, from..end, &by, &mut sums, &mut rests) }
         if long {
             for r in 0..2 {
@@ -332,9 +342,12 @@ unsafe fn products<S: Vectors, const L: usize, const PAIRS: bool>(
     }
     for r in 0..2 {
         for h in 0..2 {
-            unsafe { set.store(to.sums.add(places[r][h]), sums[r][h]) }
-            if PAIRS {
-                unsafe { set.store(to.rests.add(places[r][h]), rests[r][h]) }
+            // SAFETY: the same places in `sums` and `rests`, which are as large as `by`.
+            unsafe {
+                set.store(to.sums.add(places[r][h]), sums[r][h]);
+                if PAIRS {
+                    set.store(to.rests.add(places[r][h]), rests[r][h]);
+                }
             }
         }
     }
@@ -347,7 +360,8 @@ type Four<V> = [[V; 2]; 2];
 /// Adds products `ks` times `by`, truncated: of two rows of A, so many words apart, and two vectors of B.
 ///
 /// # Safety
-/// Those are there, B's aligned.
+/// Both rows have these products; `b` leads to two vectors for each of them, 16 words from one product's to the next
+/// one's, and is aligned to a vector.
 #[inline(always)]
 unsafe fn add_products<S: Vectors, const PAIRS: bool>(
     set: S,
@@ -359,12 +373,12 @@ unsafe fn add_products<S: Vectors, const PAIRS: bool>(
     rests: &mut Four<S::V>,
 ) {
     for k in ks {
-        // SAFETY (whole function): the caller's promise.
-        let b = unsafe { b.add(k * 16) };
-        let b = unsafe { [set.load(b), set.load(b.add(S::LANES))] };
+        // SAFETY: product `k`'s two vectors; 16 words are whole ones, so that these are aligned as `b` is.
+        let b = unsafe { [set.load(b.add(k * 16)), set.load(b.add(k * 16 + S::LANES))] };
         // One operation of all four after the other: a scheduler is small.
         let mut x = [[b[0]; 2]; 2];
         for r in 0..2 {
+            // SAFETY: product `k` of the first row, or of the second, `row` words on.
             let a = set.splat(unsafe { *a.add(r * row + k) }.to_bits());
             x[r] = [set.mul(a, b[0]), set.mul(a, b[1])];
         }

@@ -7,7 +7,6 @@
 //! No closures here: the library's functions that would call them lack the instructions, so they would not be inlined.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::micro::Advance;
 use super::round_to_zero::{Buffers, HALF, sums_f32};
@@ -37,11 +36,11 @@ static COUNTS: Counts = {
 /// Steps of row groups of 8 by 64 columns for operands within the window and states within range, as `Micro` says: one.
 ///
 /// # Safety
-/// `p` points into panels of at least this step and to `MR` rows of state, for every group.
+/// As there; values are f32, and there are signs.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn steps_fast<const OUT: u8>(set: Avx2, p: &Step, q: &Consts, skip: &mut [u32]) -> Advance {
     for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the step of one of the caller's groups.
         *skip = unsafe { step::<OUT>(set, &p.group(g, q), &q.group(g), *skip) };
     }
     Advance::by(1)
@@ -51,13 +50,14 @@ pub(super) unsafe fn steps_fast<const OUT: u8>(set: Avx2, p: &Step, q: &Consts, 
 /// Returns a mask, bit `4 row + vector`, of the pieces left as they were for the wide kernel: those of `skip` and more.
 ///
 /// # Safety
-/// `p` points into panels of at least this step and to `MR` rows of state.
+/// As `steps_fast`, for one group.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn step<const OUT: u8>(set: Avx2, p: &Step, q: &Consts, mut skip: u32) -> u32 {
     let mut buffers = MaybeUninit::<Buffers>::uninit();
     let to = buffers.as_mut_ptr();
-    // SAFETY: the caller's promise, handed on.
+    // SAFETY: `top` and `more` are filled for all rows of the columns there are, then `sums`, and `end` reads no
+    // others. Vectors are 1 to 4, and a step has a product at least.
     unsafe {
         for row in (0..MR).step_by(ROWS) {
             skip |= begin::<OUT>(set, p, q, row, to);
@@ -71,22 +71,22 @@ unsafe fn step<const OUT: u8>(set: Avx2, p: &Step, q: &Consts, mut skip: u32) ->
 /// 64 bytes.
 ///
 /// # Safety
-/// They are there and aligned.
+/// They are there, aligned to 32.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn pair(from: *const u8) -> [__m256i; 2] {
-    // SAFETY: the caller's promise.
+    // SAFETY: two halves of the caller's 64 bytes.
     unsafe { [_mm256_load_si256(from.cast()), _mm256_load_si256(from.add(32).cast())] }
 }
 
 /// The signs of the `n`-th four of a step's products in 64 columns, a byte each.
 ///
 /// # Safety
-/// `planes` points to a step's.
+/// `planes` points to a step's four, of `NR` bytes each, aligned to 32; `n` is below 8.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn nibbles(planes: *const u8, n: usize) -> [__m256i; 2] {
-    // SAFETY: the caller's promise.
+    // SAFETY: a plane has the signs of two fours: this is one of the four.
     let mut b = unsafe { pair(planes.add(n / 2 * NR)) };
     for b in &mut b {
         *b = _mm256_and_si256(if n % 2 == 1 { _mm256_srli_epi16::<4>(*b) } else { *b }, _mm256_set1_epi8(0x0F));
@@ -98,7 +98,7 @@ unsafe fn nibbles(planes: *const u8, n: usize) -> [__m256i; 2] {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn ones(a: usize, b: [__m256i; 2]) -> [__m256i; 2] {
-    // SAFETY: 16 aligned bytes.
+    // SAFETY: a table's 16 bytes, aligned to as many, for all tables are of this size and the first is aligned to 64.
     let table = unsafe { _mm256_broadcastsi128_si256(_mm_load_si128(COUNTS.0[a & 15].as_ptr().cast())) };
     [_mm256_shuffle_epi8(table, b[0]), _mm256_shuffle_epi8(table, b[1])]
 }
@@ -107,15 +107,16 @@ fn ones(a: usize, b: [__m256i; 2]) -> [__m256i; 2] {
 /// any of b's are a table of 16 bytes.
 ///
 /// # Safety
-/// As `step_fast`.
+/// As `step`; `row` is 0 or `ROWS`.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn negatives(p: &Step, q: &Consts, row: usize) -> [[__m256i; 2]; ROWS] {
     let mut count = [[_mm256_setzero_si256(); 2]; ROWS];
     for nibble in 0..q.block.div_ceil(4) {
-        // SAFETY: 4 planes of NR bytes a step.
+        // SAFETY: B's signs are four planes a step, and blocks have at most 32 products.
         let b = unsafe { nibbles(p.b_sign.cast(), nibble) };
         for (r, count) in count.iter_mut().enumerate() {
+            // SAFETY: A's signs are a word for each of 8 rows.
             let a = unsafe { *p.a_sign.add(row + r) } >> (4 * nibble) & 15;
             let ones = ones(a as usize, b);
             for h in 0..2 {
@@ -150,11 +151,12 @@ fn word<const T: i32>(bytes: __m256i) -> __m256i {
 /// Four rows from `row` on: `top` and `more`.
 ///
 /// # Safety
-/// As `step_fast`; `to` points to the buffers.
+/// As `step`; `row` is 0 or `ROWS`, `to` points to the buffers.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn begin<const OUT: u8>(set: Avx2, p: &Step, q: &Consts, row: usize, to: *mut Buffers) -> u32 {
-    // SAFETY: the caller's promise, handed on.
+    // SAFETY: four of 8 rows; of 8 lanes, two vectors of exponents are all 16 words. `at` is a multiple of 8 within 8
+    // rows by 64 columns, of `top` and `more` as of states.
     unsafe {
         let (best, doubt) = if q.tiny & 1 == 0 {
             aligned::largest::<_, 0, { aligned::look::NOT }>(set, p, q, row, 0..q.block, 0)
@@ -188,12 +190,12 @@ unsafe fn begin<const OUT: u8>(set: Avx2, p: &Step, q: &Consts, row: usize, to: 
 /// 8 columns of a row: where `c` leads to, whose `top` and `more` go to where `to` leads.
 ///
 /// # Safety
-/// All three lead to 8 aligned words.
+/// All three lead to 8 words, aligned to as many.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn begin_8<const OUT: u8>(c: *const f32, q: &Consts, power: __m256i, negative: __m256i, to: [*mut u32; 2]) {
     let (half, exponent) = (_mm256_set1_epi32(HALF as i32), _mm256_set1_epi32(EXP32));
-    // SAFETY: the caller's promise.
+    // SAFETY: 8 states, aligned: the caller's promise.
     let c = unsafe { _mm256_load_ps(c) };
     let c_power = _mm256_and_si256(_mm256_castps_si256(c), exponent);
     let mut power = _mm256_max_epi32(_mm256_and_si256(power, exponent), c_power);
@@ -210,7 +212,7 @@ unsafe fn begin_8<const OUT: u8>(c: *const f32, q: &Consts, power: __m256i, nega
     let c = _mm256_cvttps_epi32(_mm256_mul_ps(c, _mm256_castsi256_ps(up)));
     let more = _mm256_add_epi32(c, negative);
     for (to, words) in to.into_iter().zip([top, more]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: 8 words of `top` or `more`, aligned: the caller's promise.
         unsafe { _mm256_store_si256(to.cast(), words) }
     }
 }
@@ -218,16 +220,17 @@ unsafe fn begin_8<const OUT: u8>(c: *const f32, q: &Consts, power: __m256i, nega
 /// The results of all rows.
 ///
 /// # Safety
-/// As `begin`.
+/// As `step`; `from` points to the buffers, filled for the columns there are.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn end<const OUT: u8>(p: &Step, q: &Consts, mut skip: u32, from: *const Buffers) -> u32 {
     for r in 0..MR {
         for t in 0..p.vectors {
             let (at, piece) = (r * NR + 16 * t, 4 * r + t);
-            // SAFETY (whole function): as in `begin_8`; the assembly has filled the columns' buffers.
+            // SAFETY: 8 columns, and 8 more, of the `t`-th 16 of a row, which are there.
             let d = unsafe { [end_8::<OUT>(q, at, from), end_8::<OUT>(q, at + 8, from)] };
             if skip >> piece & 1 == 0 {
+                // SAFETY: the same columns' states, aligned.
                 unsafe {
                     _mm256_store_ps(p.c.add(at), d[0]);
                     _mm256_store_ps(p.c.add(at + 8), d[1]);
@@ -248,11 +251,11 @@ unsafe fn end<const OUT: u8>(p: &Step, q: &Consts, mut skip: u32, from: *const B
 /// 8 columns' sums times `2^(e_max - F)`, encoded.
 ///
 /// # Safety
-/// As `end`.
+/// `from` points to buffers that are filled for 8 columns from `at` on, a multiple of 8.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn end_8<const OUT: u8>(q: &Consts, at: usize, from: *const Buffers) -> __m256 {
-    // SAFETY: the caller's promise.
+    // SAFETY: 8 words of each array, filled; arrays are whole lines of an aligned struct, so that `at` decides.
     let (top, more, sum) = unsafe {
         let top = _mm256_load_ps((&raw const (*from).top[at]).cast());
         let more = _mm256_load_si256((&raw const (*from).more[at]).cast());

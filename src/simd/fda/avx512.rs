@@ -2,7 +2,6 @@
 //! window and states of ordinary size. With f64 accumulators, whole tiles of these are `stream`'s.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::finish::{accumulators, finish, finish_narrow, low_halves, negatives, overflowed, start, truncated};
 use super::micro::Advance;
@@ -32,7 +31,8 @@ pub(super) const fn at<const TILES: bool>(r: usize, k: usize, l: usize) -> [usiz
 /// mask of the pieces in which a tiny operand might matter.
 ///
 /// # Safety
-/// `p` points into panels of at least this step.
+/// `p` points to exponents of this step: of R rows of A, and of `NR` columns of B, which are aligned to 64 bytes;
+/// `products` are some of its.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn max_exponents<const L: usize, const R: usize, const TILES: bool>(
@@ -42,9 +42,10 @@ pub(super) unsafe fn max_exponents<const L: usize, const R: usize, const TILES: 
 ) -> ([__m512i; R], u32) {
     let (mut best, l) = ([_mm512_setzero_si512(); R], q.length::<L>());
     for k in products {
-        // SAFETY: the caller's panels hold L * NR bytes of B and L * MR words of A.
+        // SAFETY: product `k` of the step's, whose bytes of B are a row of `NR` after another.
         let e = unsafe { _mm512_load_si512(p.b_exp.add(k * NR).cast()) };
         for (r, m) in best.iter_mut().enumerate() {
+            // SAFETY: one of A's R rows by `l` words, in either order: `at` is below their product.
             let a = _mm512_set1_epi32(unsafe { *p.a_exp.add(at::<TILES>(r, k, l)[1]) } as i32);
             *m = _mm512_max_epu8(*m, _mm512_add_epi8(e, a));
         }
@@ -132,10 +133,11 @@ pub(super) const fn is_cut<const OUT: u8>(q: &Consts) -> bool {
 /// FDA steps of row groups of 8 by 64 columns for operands within the window and states within range, as `Micro` says.
 ///
 /// # Safety
-/// `p` points into panels of at least these steps and to `MR` rows of state, for every group.
+/// As `Micro::steps_fast`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
-    // SAFETY: the caller's promise, handed on. Steps of more than 16 products look at their sums.
+    // Steps of more than 16 products look at their sums.
+    // SAFETY: the caller's promise, handed on; L is the block where it is not 0.
     unsafe {
         match (q.narrow, q.block) {
             (true, 16) => narrow::<OUT, 16>(p, q, skip),
@@ -162,7 +164,7 @@ pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut 
 unsafe fn narrow<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut [u32]) -> Advance {
     for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
         let (p, q) = (p.group(g, q), q.group(g));
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, handed on for one of its groups and for vectors of columns that it has.
         unsafe {
             let (largest, doubt) = max_exponents::<L, MR, false>(&p, &q, 0..q.length::<L>());
             *skip |= doubt;
@@ -176,13 +178,13 @@ unsafe fn narrow<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: &mut
     Advance::by(1)
 }
 
-/// A step of `steps_fast` for some pieces, with f64 accumulators.
+/// A step of `steps_fast` for some pieces of one row group, with f64 accumulators.
 ///
 /// # Safety
 /// As `steps_fast`; the block is even.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn step_pieces<const OUT: u8>(p: &Step, q: &Consts, pieces: u32) -> u32 {
-    // SAFETY: the caller's promise, handed on.
+    // SAFETY: the caller's promise, handed on; L is the block where it is not 0.
     unsafe {
         match q.block {
             _ if is_cut::<OUT>(q) => step_pieces::<{ out::F32_CUT }>(p, q, pieces),
@@ -208,7 +210,7 @@ unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
     }
     let mut left = [!dense];
     if dense != 0 {
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, handed on: `left` has the one row group, and there is one step.
         unsafe { _ = stream::steps::<OUT, CHECK, L>(p, q, &mut left, 1) }
     }
     let mut left = left[0] & dense;
@@ -218,13 +220,14 @@ unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
             continue;
         }
         let p = p.row(r, l);
-        // SAFETY: as above.
+        // SAFETY: `p` is the step from row `r` on, of which this takes one.
         let (largest, doubt) = unsafe { max_exponents::<L, 1, false>(&p, q, 0..l) };
         let mut again = here & doubt;
         for t in 0..p.vectors {
             // What is done does not hang on how the pieces before ended, so that these overlap.
             if (here & !doubt) >> t & 1 != 0 {
-                // SAFETY: as above. Two sums, for the processor would wait for one.
+                // Two sums, for the processor would wait for one.
+                // SAFETY: the same row by a vector that is there; 2 divides the block, which is even.
                 again |= unsafe { quarter::<OUT, CHECK, L, 1, 2>(&p, q, t, 0, &largest) };
             }
         }
@@ -236,7 +239,7 @@ unsafe fn some<const OUT: u8, const CHECK: bool, const L: usize>(p: &Step, q: &C
 /// R rows by the 16 columns of vector `t`, every `P`-th product in a sum of its own. Returns pieces as `steps_fast`.
 ///
 /// # Safety
-/// As `steps_fast`; P divides the block.
+/// As `steps_fast`, but for R rows, and for the columns of the vector; P divides the block.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usize, const P: usize>(
@@ -251,19 +254,24 @@ unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usi
     let mut top = [_mm512_setzero_si512(); R];
     let mut even = [[_mm512_setzero_pd(); P]; R];
     let mut odd = [[_mm512_setzero_pd(); P]; R];
-    // SAFETY (whole function): panels and state are as large as the step, B and the state are 64-byte aligned.
     for r in 0..R {
+        // SAFETY: vector `t` of row `r` of the states, a line: rows have four.
         let c = unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) };
         top[r] = start::<OUT>(powers(largest[r], t), c, q);
         let begin = accumulators(top[r], if CHECK { offset } else { 0 });
         (even[r], odd[r]) = ([begin[0]; P], [begin[1]; P]);
     }
+    // SAFETY: B's step has `l` products of each vector of 16 columns, one vector's after another's.
     let b = unsafe { p.b_val.add(t * l * 16) };
     for first in (0..l).step_by(P) {
         for i in 0..P {
-            let b = unsafe { b.add((first + i) * 16) };
-            let [b0, b1] = unsafe { [_mm512_load_pd(b), _mm512_load_pd(b.add(8))] };
+            // SAFETY: `first + i` is below `l`, for P divides that: 16 of this vector's f64, two lines.
+            let [b0, b1] = unsafe {
+                let b = b.add((first + i) * 16);
+                [_mm512_load_pd(b), _mm512_load_pd(b.add(8))]
+            };
             for r in 0..R {
+                // SAFETY: the same product in row `r` of A's, `l` from one to the next.
                 let a = unsafe { broadcast(p.a_val.add(r * l + first + i)) };
                 even[r][i] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r][i]);
                 odd[r][i] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r][i]);
@@ -273,8 +281,10 @@ unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usi
     let over = _mm512_set1_epi64((1 << 51) - 2 * offset);
     let mut redo = 0;
     for r in 0..R {
+        // SAFETY: where c was read.
         let at = unsafe { p.c.add(r * NR + t * 16) };
         // Floors become truncations by the negative count.
+        // SAFETY: row `r`'s word of signs, and the vector's 16, which begin with a line as all of B's do.
         let mut sum = unsafe { negatives(p.a_sign.add(r), p.b_sign.add(t * 16)) };
         if CHECK {
             sum = _mm512_sub_epi32(sum, _mm512_set1_epi32(1 << 30));
@@ -288,9 +298,11 @@ unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usi
             }
             sum = _mm512_add_epi32(sum, low_halves(even, odd));
         }
+        // SAFETY: c again.
         sum = _mm512_add_epi32(sum, truncated(top[r], unsafe { _mm512_load_ps(at) }, q));
         let d = finish::<OUT, false>(sum, top[r], q);
         if (skip | redo) >> (4 * r + t) & 1 == 0 {
+            // SAFETY: to where c is.
             unsafe { _mm512_store_ps(at, d) };
         }
         redo |= u32::from(overflowed::<OUT>(d)) << (4 * r + t);
@@ -298,10 +310,11 @@ unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usi
     redo
 }
 
-/// `quarter` with f32 accumulators: `1.5 * 2^e_max` itself is where they start.
+/// `quarter` with f32 accumulators: `1.5 * 2^e_max` itself is where they start. With `TILES` rows and signs of A are
+/// tile `t`'s, 8 for each.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `steps_fast`; with `TILES` as `step_tiles`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn quarter_narrow<const OUT: u8, const L: usize, const TILES: bool>(
@@ -313,28 +326,35 @@ pub(super) unsafe fn quarter_narrow<const OUT: u8, const L: usize, const TILES: 
 ) -> u32 {
     let l = q.length::<L>();
     let (mut top, mut acc) = ([_mm512_setzero_ps(); MR], [_mm512_setzero_ps(); MR]);
-    // SAFETY (whole function): as in `quarter`.
     for r in 0..MR {
+        // SAFETY: vector `t` of row `r` of the states, as in `quarter`.
         let c = unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) };
         top[r] = _mm512_castsi512_ps(start::<OUT>(powers(largest[r], t), c, q));
         acc[r] = top[r];
     }
     // Each tile has rows of its own.
     let first = if TILES { t * MR } else { 0 };
+    // SAFETY: A's panel has 8 rows, or 8 for each tile, and B's the vectors of 16 columns, of `l` products.
     let (a, b) = unsafe { (p.a_val32.add(first * l), p.b_val32.add(t * l * 16)) };
     for k in 0..l {
+        // SAFETY: 16 of this vector's f32, a line.
         let b = unsafe { _mm512_load_ps(b.add(k * 16)) };
         for (r, acc) in acc.iter_mut().enumerate() {
+            // SAFETY: `at` is below `MR * l` in either order.
             let a = _mm512_set1_ps(unsafe { *a.add(at::<TILES>(r, k, l)[0]) });
             *acc = _mm512_fmadd_round_ps::<RZ>(a, b, *acc);
         }
     }
     let mut redo = 0;
     for r in 0..MR {
+        // SAFETY: where c was read.
         let at = unsafe { p.c.add(r * NR + t * 16) };
+        // SAFETY: the signs of the rows whose values were read, and of the vector's columns, a line.
         let negative = unsafe { negatives(p.a_sign.add(first + r), p.b_sign.add(t * 16)) };
+        // SAFETY: c again.
         let d = finish_narrow::<OUT>(acc[r], negative, top[r], unsafe { _mm512_load_ps(at) }, q);
         if TILES || (skip | redo) >> (4 * r + t) & 1 == 0 {
+            // SAFETY: to where c is.
             unsafe { _mm512_store_ps(at, d) };
         }
         redo |= u32::from(overflowed::<OUT>(d)) << (4 * r + t);

@@ -9,7 +9,6 @@
 //! scales a line has one, which is part of its unit. Sums that round down are the same wherever no floor takes a bit.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and pointers into panels")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 mod pack;
 
@@ -33,10 +32,10 @@ const fn groups(l: usize) -> usize {
 /// A step of `steps_fast` where it need not truncate, and how many pieces it had to do again because some lane might.
 ///
 /// # Safety
-/// As `steps_fast`; VNNI is there, and the integers of both panels are.
+/// As `steps_fast`, for one row group; VNNI is there, and the integers of both panels are.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx512vnni")]
 pub(super) unsafe fn step_fixed<const OUT: u8>(p: &Step, q: &Consts, skip: u32) -> (u32, u32) {
-    // SAFETY: the caller's promise, handed on.
+    // SAFETY: the caller's promise, handed on; L is the block where it is not 0, and blocks with integers are even.
     unsafe {
         let left = match q.block {
             16 => step::<OUT, 16>(p, q, skip),
@@ -63,7 +62,7 @@ pub(super) unsafe fn step_fixed<const OUT: u8>(p: &Step, q: &Consts, skip: u32) 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx512vnni")]
 unsafe fn step<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: u32) -> u32 {
-    // SAFETY: the caller's promise, handed on.
+    // SAFETY: the caller's promise, handed on; `t` is one of its vectors.
     unsafe {
         let (lows, mut left) = (lowest_places::<L>(p, q), 0);
         for t in 0..p.vectors {
@@ -82,9 +81,10 @@ unsafe fn step<const OUT: u8, const L: usize>(p: &Step, q: &Consts, skip: u32) -
 unsafe fn lowest_places<const L: usize>(p: &Step, q: &Consts) -> [__m512i; MR] {
     let (mut lowest, groups) = ([_mm512_set1_epi8(-1); MR], groups(q.length::<L>()));
     for i in 0..groups {
-        // SAFETY (whole function): the panels hold this step's places, a vector of B's and a word of A's each.
+        // SAFETY: B's step has a line of places for each group of products, a byte for each of `NR` columns.
         let b = unsafe { _mm512_load_si512(p.b_fixed.lows.add(i * NR).cast()) };
         for (r, low) in lowest.iter_mut().enumerate() {
+            // SAFETY: each of A's 8 rows has a word for each group, four equal bytes.
             let a = _mm512_set1_epi32(unsafe { *p.a_fixed.lows.cast::<i32>().add(r * groups + i) });
             *low = _mm512_min_epu8(*low, _mm512_add_epi8(a, b));
         }
@@ -107,21 +107,27 @@ unsafe fn quarter_fixed<const OUT: u8, const L: usize>(
 ) -> u32 {
     let (a, b, pairs) = (&p.a_fixed, &p.b_fixed, q.length::<L>() / 2);
     let mut sums = [_mm512_setzero_si512(); MR];
-    // SAFETY (whole function): panels and state are as large as the step, B and the state are 64-byte aligned.
+    // SAFETY: B's step has `pairs` words of each column, those of 16 columns after another.
     let columns = unsafe { b.pairs.add(t * pairs * 16) };
     for i in 0..pairs {
+        // SAFETY: pair `i` of this vector's columns, a line: steps of B begin with one.
         let y = unsafe { _mm512_load_si512(columns.add(i * 16).cast()) };
         for (r, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: pair `i` of row `r` of A's 8, `pairs` words from one to the next.
             let x = _mm512_set1_epi32(unsafe { *a.pairs.add(r * pairs + i) });
             *sum = _mm512_dpwssd_epi32(*sum, x, y);
         }
     }
+    // SAFETY: a word for each of B's `NR` columns, of which 16 are a line.
     let (b_top, b_unit) =
         unsafe { (_mm512_load_si512(b.tops.add(t * 16).cast()), _mm512_load_si512(b.units.add(t * 16).cast())) };
     let mut left = 0;
     for r in 0..MR {
+        // SAFETY: vector `t` of row `r` of the states.
         let at = unsafe { p.c.add(r * NR + t * 16) };
+        // SAFETY: its 16 floats, a line: rows have four.
         let c = unsafe { _mm512_load_ps(at) };
+        // SAFETY: a word for each of A's 8 rows.
         let (top, unit) = unsafe { (*a.tops.add(r), *a.units.add(r)) };
         let top = _mm512_add_epi32(b_top, _mm512_set1_epi32(top));
         let unit = _mm512_add_epi32(b_unit, _mm512_set1_epi32(unit));
@@ -131,6 +137,7 @@ unsafe fn quarter_fixed<const OUT: u8, const L: usize>(
         let (d, inf) = add::<OUT>(sum, _mm512_castsi512_ps(unit), c, q);
         let (wanted, done) = (skip >> (4 * r + t) & 1 == 0, exact == !0 && !inf);
         left |= u32::from(wanted && !done) << (4 * r + t);
+        // SAFETY: to where c was read, all of it or nothing.
         unsafe { _mm512_mask_store_ps(at, if wanted && done { !0 } else { 0 }, d) }
     }
     left

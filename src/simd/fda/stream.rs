@@ -140,7 +140,6 @@ impl Wanted {
 /// # Safety
 /// As `steps_fast`.
 #[inline(never)]
-#[allow(clippy::undocumented_unsafe_blocks, reason = "one comment for all of them")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     p: &Step,
@@ -163,13 +162,13 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     // and one for the least of all of the next.
     let mut largest = [const { MaybeUninit::<__m512i>::uninit() }; 2 * RUN * MR + 2];
     let largest = largest.as_mut_ptr().cast::<__m512i>();
-    // SAFETY (whole function): panels and states are as large as the steps, B's and states 64-byte aligned; a run has
-    // `RUN` steps at most, and its e_max are written before its pieces begin. `to` stays inside, for a group has `2 * 4 *
-    // run` pieces at most. Pointers may pass the last step, but are not read from there.
+    // Pointers may pass the last step, but are not read from there.
     let whole = |p: &Step, g: usize, steps: usize, to: *mut __m512i| {
         let (mut p, mut doubt) = (p.group(g, q), 0);
         for s in 0..steps {
+            // SAFETY: one of the caller's row groups, at a step that is still to be done, or one that is done.
             let (found, some) = unsafe { max_exponents::<L, MR, false>(&p, &q.group(g), 0..l) };
+            // SAFETY: `to` is one of `largest`'s two halves, of `RUN` steps by `MR` rows, and `steps` is `RUN` at most.
             unsafe { to.add(s * MR).cast::<[__m512i; MR]>().write(found) };
             (p, doubt) = (p.skip(1, q), doubt | some);
         }
@@ -184,7 +183,9 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     let (mut before, mut signs, mut leave) = (upcoming, upcoming.signs(1), !0);
     // Where the piece at hand begins.
     let (mut tops, mut units) = ([zero; ROWS], [zero; ROWS]);
+    // SAFETY: 4 of the 8 rows of a group's states, by one of the tile's four vectors: all begin with a line.
     let states = unsafe { get(upcoming.states(0)) };
+    // SAFETY: `whole` has written e_max of the first step's 8 rows.
     each_row!([0, 1, 2, 3], R => (tops[R], units[R]) = unsafe {
         begin::<OUT>(states[R], largest.add(R), place(upcoming.t), q)
     });
@@ -211,6 +212,7 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
             let mut to = if on_the_way { next_max } else { largest.wrapping_add(2 * RUN * MR) };
             let least = largest.wrapping_add(2 * RUN * MR + 1);
             if tiny {
+                // SAFETY: the last of `largest`'s places, which nothing else is for.
                 unsafe { least.write(_mm512_set1_epi8(-1)) }
             }
             let (mut b_exp, mut a_exp) = (at.b_exp, at.a_exp.wrapping_add(next * MR * l));
@@ -237,6 +239,9 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                             let (mut states, mut best) = ([_mm512_setzero_ps(); ROWS], zero);
                             let values = [here.a_val.wrapping_add($half * ROWS * l), here.b_val];
                             // Two rows end, then two rows begin: so that fewer registers are in use.
+                            // SAFETY: 4 rows by 16 columns of `here`'s step, and exponents of a row of the group to
+                            // come at a step that is there: `a_exp` and `b_exp` pass from one to the next `length - 1`
+                            // times. The signs are the piece before's, or at first those of one that is there, too.
                             each_row!([0, 1], R => unsafe {
                                 products::<L, R>(&mut even, &mut odd, &mut best, values, (b_exp, a_exp), l);
                                 for r in [2 * R, 2 * R + 1] {
@@ -246,6 +251,7 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                             if $change {
                                 let leave: u32 = $leave;
                                 let lost = infinite::<OUT>(&states) & !leave;
+                                // SAFETY: states of the piece before, which `get` has read; before the first all are left.
                                 unsafe { put($put, &states, if single { leave } else { leave | lost }) };
                                 if lost != 0 {
                                     skip[before.group] |= lost << before.bit(1 - $half);
@@ -254,10 +260,13 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                                         return Advance { behind, ..Advance::by(done) };
                                     }
                                 }
+                                // SAFETY: as at the first piece, of one of the groups with something to do.
                                 states = unsafe { get($get) };
                             }
                             first = false;
                             (ended, ended_units, signs) = (tops, units, here.signs($half));
+                            // SAFETY: the same products' other half; `$fields` are e_max of this run's steps, or of the
+                            // group to come once its first rows' are written, and the assembly is a comment.
                             each_row!([2, 3], R => unsafe {
                                 products::<L, R>(&mut even, &mut odd, &mut best, values, (b_exp, a_exp), l);
                                 for r in [2 * R - 4, 2 * R - 3] {
@@ -271,8 +280,11 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                                     );
                                 }
                             });
+                            // SAFETY: one of the other half's `RUN * MR` places, for a group has `2 * 4 * run` pieces,
+                            // all of them on the way; or always the place that is for nobody.
                             unsafe { to.write(exponent_fields(best, q)) };
                             if tiny {
+                                // SAFETY: as above, where `least` was first written.
                                 unsafe { least.write(_mm512_min_epu8(least.read(), best)) }
                             }
                             n += 1;
@@ -305,6 +317,7 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                 }
                 leave = skip[g] >> here.bit(1);
             }
+            // SAFETY: where operands are `tiny` it was written as this group began.
             if tiny && on_the_way && goes_on && doubts_of(unsafe { least.read() }) != 0 {
                 doubt = whole(at, next, length, next_max);
             }
@@ -318,10 +331,12 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
         (now, run) = (then, following);
     }
     let mut states = [_mm512_setzero_ps(); ROWS];
+    // SAFETY: the last piece's signs: 4 rows', and 16 columns' that begin with a line.
     each_row!([0, 1, 2, 3], R => states[R] = unsafe {
         end::<OUT, CHECK, L>(signs, R, sums[R], ended_units[R], ended[R], q)
     });
     let lost = infinite::<OUT>(&states) & !leave;
+    // SAFETY: the states of that piece, the lower rows of a pair.
     unsafe { put(before.states(1), &states, if single { leave } else { leave | lost }) };
     skip[before.group] |= lost << before.bit(1);
     Advance { behind, ..Advance::by(done) }

@@ -1,7 +1,6 @@
 //! The FDA step for all finite operands and states, and F up to 40.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::avx512::{ODD, RZ};
 use super::finish::narrow_widen;
@@ -15,7 +14,7 @@ use std::arch::x86_64::*;
 /// fast kernel's range, and which have some that are not finite.
 ///
 /// # Safety
-/// As `steps_fast`, and the exponents are filled in.
+/// As `Micro::step_wide`, for one group; `R` rows from `row` on are of its 8, and `half` is 0 or 1.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(
     p: &Step,
@@ -26,15 +25,15 @@ pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(
 ) -> [u32; 2] {
     let (mut best, l) = ([_mm512_set1_epi16(i16::MIN); R], q.block);
     for k in 0..l {
-        // SAFETY: the caller's promise.
+        // SAFETY: B's wide exponents are `NR` words of 16 bits a product, aligned to 64 bytes: this is a half of them.
         let e = unsafe { _mm512_load_si512(p.b_wide.add(k * NR + half * 32).cast()) };
         for (r, m) in best.iter_mut().enumerate() {
-            // SAFETY: as above.
+            // SAFETY: A's are `l` words for each of 8 rows.
             let a = _mm512_set1_epi32(unsafe { *p.a_wide.add((row + r) * l + k) } as i32);
             *m = _mm512_max_epi16(*m, _mm512_add_epi16(e, a));
         }
     }
-    // SAFETY: the caller's promise, handed on.
+    // SAFETY: the same rows, by vectors 0 to 3.
     unsafe {
         let mut found = [0; 2];
         if wanted[0] {
@@ -51,7 +50,7 @@ pub(super) unsafe fn step_wide<const R: usize, const OUT: u8>(
 /// The 16 columns of vector `t`.
 ///
 /// # Safety
-/// As `step_wide`.
+/// As `step_wide`; `t` is below 4.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn vector<const R: usize, const OUT: u8>(
     p: &Step,
@@ -61,11 +60,11 @@ unsafe fn vector<const R: usize, const OUT: u8>(
     best: [__m256i; R],
 ) -> [u32; 2] {
     let (l, mut found) = (q.block, [0; 2]);
-    // SAFETY (whole function): as in `quarter`.
     let mut acc = [[_mm512_setzero_pd(); 2]; R];
     let mut magic = [[_mm512_setzero_si512(); 2]; R];
     let mut e_max = [_mm512_setzero_si512(); R];
     for r in 0..R {
+        // SAFETY: 16 of the row's 64 states, aligned to as many.
         let c = unsafe { _mm512_load_si512(p.c.add((row + r) * NR + t * 16).cast()) };
         let mag = _mm512_and_si512(c, _mm512_set1_epi32(0x7FFF_FFFF));
         // f16 states are held as f32: their subnormals keep the format's lowest exponent.
@@ -80,23 +79,30 @@ unsafe fn vector<const R: usize, const OUT: u8>(
         magic[r][1] = _mm512_or_si512(_mm512_slli_epi64::<52>(_mm512_srli_epi64::<32>(field)), half);
         acc[r] = [_mm512_castsi512_pd(magic[r][0]), _mm512_castsi512_pd(magic[r][1])];
     }
+    // SAFETY: B's values are 16 of each product for one vector after another, four in all.
     let b = unsafe { p.b_val.add(t * l * 16) };
     let lift = _mm512_set1_pd(f64::from_bits((1023 + 128) << 52));
     for k in 0..l {
         // Lifted, for the lowest accumulators would be subnormal.
+        // SAFETY: the vector's 16 values of product `k`, each 8 aligned to 64 bytes, as the panel is.
         let b = unsafe { [_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))] }
             .map(|b| _mm512_mul_pd(b, lift));
         for (r, acc) in acc.iter_mut().enumerate() {
+            // SAFETY: A's values are `l` for each of 8 rows.
             let a = _mm512_set1_pd(unsafe { *p.a_val.add((row + r) * l + k) });
             acc[0] = _mm512_fmadd_round_pd::<RZ>(a, b[0], acc[0]);
             acc[1] = _mm512_fmadd_round_pd::<RZ>(a, b[1], acc[1]);
         }
     }
+    // SAFETY: B's signs, which this set always packs, are `NR` words a step, aligned to 64 bytes.
     let b_sign = unsafe { _mm512_load_si512(p.b_sign.add(t * 16).cast()) };
     for r in 0..R {
+        // SAFETY: where the row's c was loaded from.
         let at = unsafe { p.c.add((row + r) * NR + t * 16) };
+        // SAFETY: A's signs, which this set always packs, are a word for each of 8 rows.
         let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(row + r) } as i32);
         let negative = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
+        // SAFETY: the same 16 states.
         let c = unsafe { _mm512_load_ps(at) };
         let mut parts = [_mm256_setzero_ps(); 2];
         for (i, part) in parts.iter_mut().enumerate() {
@@ -117,6 +123,7 @@ unsafe fn vector<const R: usize, const OUT: u8>(
             // Minus zero is plus zero.
             _mm512_add_ps(_mm512_castsi512_ps(kept), _mm512_setzero_ps())
         };
+        // SAFETY: as above.
         unsafe { _mm512_store_ps(at, d) };
         if !is_ordinary(_mm512_castps_si512(d), q.lowest()) {
             let exponent = _mm512_set1_epi32(EXP32);

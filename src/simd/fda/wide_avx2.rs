@@ -2,7 +2,6 @@
 //! letter on 16 columns at once.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::avx2::narrow_widen;
 use super::step::{A_SCALE, B_SCALE, Consts, EXP32, Step};
@@ -14,13 +13,15 @@ const TRUNCATE: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
 /// The step of row `row` of the tile by the 16 columns of vector `t`.
 ///
 /// # Safety
-/// As `steps_fast`, the wide panels included.
+/// As `Micro::step_wide`, for one group; `row` is below 8, and `t` below 4.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, t: usize) {
     let l = q.block;
-    // SAFETY (whole function): panels and state are as large as the step and aligned to 32 bytes.
+    // SAFETY: the row's `t`-th 16 of 64 states, of 8 rows.
     let state = unsafe { p.c.add(row * NR + t * 16) };
+    // SAFETY: 8 of them, and the other 8, aligned to as many.
     let c = unsafe { [_mm256_load_ps(state), _mm256_load_ps(state.add(8))] };
+    // SAFETY: the same step, row and vector.
     let e_max = unsafe { e_max::<OUT>(p, q, row, t, c) };
     // Vectors of 4: the even columns of 0..8, the odd ones, and likewise of 8..16.
     let ([e0, e1], [e2, e3]) = (apart(e_max[0]), apart(e_max[1]));
@@ -30,12 +31,15 @@ pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, 
         scale[i] = power(_mm_sub_epi32(_mm_setzero_si128(), e[i]));
     }
     let mut sum = [_mm256_setzero_pd(); 4];
+    // SAFETY: B's values are 16 of each product for one vector after another, four in all.
     let b = unsafe { p.b_val.add(t * l * 16) };
     for k in 0..l {
         // With this a, products are 2^F times what they are; truncated, B's enlargement and zeros' stand-ins are gone.
+        // SAFETY: A's values are `l` for each of 8 rows.
         let a = unsafe { *p.a_val.add(row * l + k) } * f64::from_bits(((1023 - A_SCALE - B_SCALE) as u64) << 52);
         let a = _mm256_set1_pd(a);
         for i in 0..4 {
+            // SAFETY: four of the vector's 16 values of product `k`, aligned to as many.
             let b = unsafe { _mm256_load_pd(b.add(k * 16 + [0, 8, 4, 12][i])) };
             let product = _mm256_mul_pd(_mm256_mul_pd(a, b), scale[i]);
             sum[i] = _mm256_add_pd(sum[i], _mm256_round_pd::<TRUNCATE>(product));
@@ -50,6 +54,7 @@ pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, 
         }
         let d = _mm256_castsi256_ps(together(d));
         let d = if OUT == out::F16_RNE { narrow_widen(d) } else { _mm256_add_ps(d, _mm256_setzero_ps()) };
+        // SAFETY: one 8 of the 16 states, or the other.
         unsafe { _mm256_store_ps(state.add(8 * h), d) };
     }
 }
@@ -63,7 +68,8 @@ pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, 
 unsafe fn e_max<const OUT: u8>(p: &Step, q: &Consts, row: usize, t: usize, c: [__m256; 2]) -> [__m256i; 2] {
     let mut best = _mm256_set1_epi16(i16::MIN);
     for k in 0..q.block {
-        // SAFETY: as in `step_wide`.
+        // SAFETY: A's wide exponents are a word of each product for each of 8 rows, B's `NR` words of 16 bits a
+        // product: of these 16, aligned to as many.
         let (a, b) = unsafe {
             let a = _mm256_set1_epi32(*p.a_wide.add(row * q.block + k) as i32);
             (a, _mm256_load_si256(p.b_wide.add(k * NR + t * 16).cast()))

@@ -2,7 +2,6 @@
 //! 25.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "the function says once why its loads and stores are sound")]
 
 use super::state::round_f16;
 use super::step::{A_SCALE, B_SCALE, Consts, Step};
@@ -12,13 +11,15 @@ use crate::simd::lanes::{ToInt, power, to_int};
 /// The step of row `row` of the tile by the 16 columns of vector `t`, whose lanes stay side by side.
 ///
 /// # Safety
-/// As `steps_fast`, the wide panels included.
+/// As `Micro::step_wide`, for one group; `row` is below 8, and `t` below 4.
 pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, t: usize) {
     let l = q.block;
-    // SAFETY (whole function): panels and state are as large as the step.
+    // SAFETY: the row's `t`-th 16 of 64 states, of 8 rows, which no panel overlaps and nobody else looks at meanwhile.
     let states = unsafe { &mut *p.c.add(row * NR + t * 16).cast::<[f32; 16]>() };
     let mut best = [i16::MIN; 16];
     for k in 0..l {
+        // SAFETY: A's wide exponents are `l` words for each of 8 rows, B's `NR` words of 16 bits a product: of these
+        // the vector's 16.
         let (a, b) =
             unsafe { (*p.a_wide.add(row * l + k) as i16, &*p.b_wide.add(k * NR + t * 16).cast::<[i16; 16]>()) };
         for j in 0..16 {
@@ -38,7 +39,9 @@ pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, 
     }
     for k in 0..l {
         // With this a, products are 2^F times what they are.
+        // SAFETY: A's values are `l` for each of 8 rows.
         let a = unsafe { *p.a_val.add(row * l + k) } * power(-A_SCALE - B_SCALE);
+        // SAFETY: B's are 16 of each product for one vector after another, four in all.
         let b = unsafe { &*p.b_val.add(t * l * 16 + k * 16).cast::<[f64; 16]>() };
         for j in 0..16 {
             sums[j] += truncated(a * b[j] * by[j]);

@@ -10,7 +10,6 @@
 //! tie. Of two products one of which has a subnormal operand, only that one's sign counts.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 #![allow(unsafe_code, reason = "functions for one instruction set, loads through the panels' pointers")]
 
 mod doubtful;
@@ -129,7 +128,7 @@ impl Family for Sums {
         if rows == 0 {
             return 0;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's run, whose fields are of groups of `body.group` products, `k` in all.
         let inside = unsafe {
             match self.body.group {
                 2 => self.groups::<S, 2>(set, run, &mut states, on_grid),
@@ -180,20 +179,21 @@ impl Groups {
     /// A's operand of a row at a position, in all lanes.
     ///
     /// # Safety
-    /// It is in the panel.
+    /// The panel holds position `p`, and `row` is below `MR`.
     #[inline(always)]
     unsafe fn row<S: Set>(self, set: S, p: usize, row: usize) -> S::F64 {
-        // SAFETY: the caller's promise.
+        // SAFETY: one of `MR` values of a position that is there.
         set.splat(unsafe { *self.a.add(p * MR + row) })
     }
 
     /// B's operands of a block at a position.
     ///
     /// # Safety
-    /// They are in the panel.
+    /// The panel holds position `p`, aligned to 64 bytes, and `column` is a block's first.
     #[inline(always)]
     unsafe fn columns<S: Set>(self, set: S, p: usize, column: usize) -> [S::F64; VECTORS] {
-        // SAFETY: the caller's promise; blocks begin at whole vectors.
+        // SAFETY: of a position's `NR` values two vectors, within them as blocks are (`blocks`): these begin at whole
+        // vectors.
         unsafe {
             let at = self.b.add(p * NR + column);
             [set.load(at), set.load(at.add(S::LANES))]
@@ -207,7 +207,7 @@ impl States {
         let mut to = [[set.splat(0.0); VECTORS]; MR];
         for r in 0..S::ROWS {
             let from = &self.0[row + r][column..][..VECTORS * S::LANES];
-            // SAFETY: two vectors, aligned.
+            // SAFETY: `from` is two vectors long, and begins at a whole one of a row of `NR`, aligned to 64 bytes.
             to[r] = unsafe { [set.load(from.as_ptr()), set.load(from.as_ptr().add(S::LANES))] };
         }
         to
@@ -217,7 +217,7 @@ impl States {
     fn store<S: Set>(&mut self, set: S, [row, column]: [usize; 2], from: &Vectors<S::F64>) {
         for r in 0..S::ROWS {
             let to = &mut self.0[row + r][column..][..VECTORS * S::LANES];
-            // SAFETY: two vectors, aligned.
+            // SAFETY: likewise of `to`.
             unsafe {
                 set.store(to.as_mut_ptr(), from[r][0]);
                 set.store(to.as_mut_ptr().add(S::LANES), from[r][1]);
@@ -245,7 +245,7 @@ impl Sums {
     /// place or not. False where a state left the range.
     ///
     /// # Safety
-    /// As `Family::steps`.
+    /// As `Family::steps`; the run's fields are of groups of `G` products (`body.group`, with 0), `k` in all.
     #[inline(always)]
     unsafe fn groups<S: Set, const G: usize>(
         &self,
@@ -265,7 +265,7 @@ impl Sums {
         };
         let [all_a, all_b] = run.all;
         if on_grid && self.fit([all_a.low, all_b.low], run.scales) {
-            // SAFETY: the caller's promise.
+            // SAFETY: all of the run's groups.
             return unsafe { chain::<S, G>(set, at(0, steps), states) };
         }
         // Without subnormal operands, where these do not matter but by their sign.
@@ -278,7 +278,7 @@ impl Sums {
             let lifted = G == 2 && on_grid && subnormal::small(run.scales);
             if lifted && (others_fit || self.fit([all(0).normal, all(1).normal], run.scales)) && run.hope.tries() {
                 let before = states.clone();
-                // SAFETY: as above.
+                // SAFETY: groups of the run, of two products; `together`, 32, of them at most.
                 let (within, large) = unsafe {
                     self.lifts(run, from..to);
                     subnormal::chain(set, at(from, to - from), run.scratch, states)
@@ -295,7 +295,7 @@ impl Sums {
             if even_small && run.hope.tries() {
                 let before = states.clone();
                 flags::clear(flags::INEXACT, &mut states.0);
-                // SAFETY: as above.
+                // SAFETY: groups of the run.
                 let within = unsafe { chain::<S, G>(set, at(from, to - from), states) };
                 let exact = !flags::raised(flags::INEXACT, &mut states.0);
                 run.hope.learn(exact);
@@ -311,7 +311,7 @@ impl Sums {
                 let plain = on_grid && fits(step);
                 let more = (step + 1..to).take_while(|&next| plain == fits(next)).count();
                 let groups = at(step, 1 + more);
-                // SAFETY: as above.
+                // SAFETY: groups of the run from `step` on, as far as `to` at most.
                 inside &= unsafe {
                     if plain {
                         chain::<S, G>(set, groups, states)
@@ -329,7 +329,7 @@ impl Sums {
 /// Groups of `G` products, or with 0 of any number, whose sums are exact. False where a state left the range.
 ///
 /// # Safety
-/// As `Family::steps`.
+/// The panels hold these groups, B's aligned to 64 bytes.
 #[inline(always)]
 unsafe fn chain<S: Set, const G: usize>(set: S, groups: Groups, states: &mut States) -> bool {
     set.apart(
@@ -348,10 +348,10 @@ unsafe fn chain<S: Set, const G: usize>(set: S, groups: Groups, states: &mut Sta
                     for p in from..from + group {
                         // Position by position: else registers do not hold the operands.
                         in_order();
-                        // SAFETY: the caller's promise.
+                        // SAFETY: a position of one of the groups, and a block's first column.
                         let b = unsafe { groups.columns(set, p, column) };
                         for r in 0..S::ROWS {
-                            // SAFETY: as above.
+                            // SAFETY: one of the block's rows, which lie within `MR`.
                             let a = unsafe { groups.row(set, p, row + r) };
                             d[r] = [set.fma(a, b[0], d[r][0]), set.fma(a, b[1], d[r][1])];
                         }
@@ -377,13 +377,13 @@ fn load<S: Set>(set: S, tile: &Tile, [height, width]: [usize; 2], scale: i32) ->
     for r in 0..height {
         let (mut within, mut whole) = (true, true);
         for j in (0..NR).step_by(S::LANES) {
-            // SAFETY: so many floats of 16.
+            // SAFETY: from `j` on a row has `LANES` floats: these divide 16.
             let c = unsafe { set.load_wide(tile.0[r].as_ptr().add(j)) };
             // Minus zero is plus zero.
             let x = set.first(width.saturating_sub(j), set.fma(c, up, set.splat(0.0)), small);
             within &= set.all_less(set.splat(-2.0), set.negative(x));
             whole &= set.all_equal(x, set.sub(set.add(x, grid), grid));
-            // SAFETY: so many states of 16, aligned.
+            // SAFETY: as many states, aligned to as many.
             unsafe { set.store(states.0[r].as_mut_ptr().add(j), x) }
         }
         if within {
@@ -402,7 +402,7 @@ fn store<S: Set>(set: S, states: &States, rows: u8, tile: &mut Tile, scale: i32)
     let down = set.splat(power(-scale));
     for (r, to) in tile.0.iter_mut().enumerate().filter(|(r, _)| rows >> r & 1 == 1) {
         for j in (0..NR).step_by(S::LANES) {
-            // SAFETY: so many states of 16, and as many floats.
+            // SAFETY: from `j` on rows of both have `LANES` numbers: these divide 16. States are aligned to as many.
             unsafe {
                 let d = set.load(states.0[r].as_ptr().add(j));
                 set.store_narrow(to.as_mut_ptr().add(j), set.mul(d, down));

@@ -5,7 +5,6 @@
 //! be flushed, however sums cancel.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over rows indexes several arrays")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "the function says once why its loads and stores are sound")]
 #![allow(unsafe_code, reason = "functions for one instruction set, loads through the panels' pointers")]
 
 use super::{Family, Fields, MR, NR, Run, Scales, Set, Source, Tile, Tiles};
@@ -100,7 +99,7 @@ impl Family for Pairs {
             tile.0 = before;
             return 0;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's run, of whole groups of 1, 2, 4 or 8: `select_tiles` takes no others.
         unsafe {
             match self.body.group {
                 1 => steps::<S, 1>(set, run, tile),
@@ -130,7 +129,7 @@ impl Family for Pairs {
         }
         // Beside flushed results only a -0 is read as something else.
         let read = if self.body.flush_inputs { self.step } else { size[0] };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's panels, and groups as in `steps`.
         unsafe {
             match self.body.group {
                 1 => flushed_steps::<S, 1>(set, panels, size, read, rows, tile),
@@ -149,7 +148,7 @@ const TOGETHER: usize = 2;
 /// products d is `read` as a c: -0 as +0.
 ///
 /// # Safety
-/// As `Family::steps`.
+/// As `Family::hard`; `k` is a multiple of `G`, and `width` at most `NR`.
 #[inline(always)]
 unsafe fn flushed_steps<S: Set, const G: usize>(
     set: S,
@@ -164,7 +163,7 @@ unsafe fn flushed_steps<S: Set, const G: usize>(
         || {
             for column in (0..width).step_by(2 * S::LANES) {
                 for (r, row) in tile.0.iter_mut().enumerate().filter(|(r, _)| rows >> r & 1 == 1) {
-                    // SAFETY: a vector of 16 states, aligned.
+                    // SAFETY: a whole vector of the row's 16 states, which are aligned to 64 bytes.
                     let mut d = unsafe { set.load_f32(row.as_ptr().add(column)) };
                     let mut next = read;
                     for from in (0..k).step_by(G) {
@@ -175,7 +174,8 @@ unsafe fn flushed_steps<S: Set, const G: usize>(
                         let mut sums: [S::F32; G] = array_of(
                             #[inline(always)]
                             |i| {
-                                // SAFETY: the panels hold k positions, B's aligned.
+                                // SAFETY: the panels hold k positions, of which groups are whole; `r` is below `MR`,
+                                // and B's 16 values of a position are aligned to 64 bytes, as the states are.
                                 let (a, b) = unsafe {
                                     (*a.add((from + i) * MR + r), set.load_f32(b.add((from + i) * NR + column)))
                                 };
@@ -192,7 +192,7 @@ unsafe fn flushed_steps<S: Set, const G: usize>(
                         }
                         d = set.flush_f32(set.add_f32(d, sums[0]));
                     }
-                    // SAFETY: as above.
+                    // SAFETY: where `d` was loaded from.
                     unsafe { set.store_f32(row.as_mut_ptr().add(column), d) }
                 }
             }
@@ -203,7 +203,7 @@ unsafe fn flushed_steps<S: Set, const G: usize>(
 /// d = d + group, group by group of `G` products.
 ///
 /// # Safety
-/// As `Family::steps`.
+/// As `Family::steps`; the run's `k` is a multiple of `G`.
 #[inline(always)]
 unsafe fn steps<S: Set, const G: usize>(set: S, run: &Run<'_, Pairs>, tile: &mut Tile) {
     let Run { a, b, k, size: [_, width], .. } = *run;
@@ -211,19 +211,20 @@ unsafe fn steps<S: Set, const G: usize>(set: S, run: &Run<'_, Pairs>, tile: &mut
         #[inline(always)]
         || {
             for column in (0..width).step_by(2 * S::LANES) {
-                // SAFETY: a vector of 16 states, aligned.
+                // SAFETY: a whole vector of a row's 16 states, which are aligned to 64 bytes.
                 let mut d: [S::F32; MR] = array_of(
                     #[inline(always)]
                     |r| unsafe { set.load_f32(tile.0[r].as_ptr().add(column)) },
                 );
                 for from in (0..k).step_by(G) {
-                    // SAFETY: the panels hold k positions, B's aligned.
+                    // SAFETY: B's panel holds 16 values of each of k positions, of which groups are whole, aligned as
+                    // states are.
                     let b: [S::F32; G] = array_of(
                         #[inline(always)]
                         |i| unsafe { set.load_f32(b.add((from + i) * NR + column)) },
                     );
                     for r in 0..MR {
-                        // SAFETY: as above.
+                        // SAFETY: A's panel holds `MR` values of each of them.
                         let a: [S::F32; G] = array_of(
                             #[inline(always)]
                             |i| set.splat_f32(unsafe { *a.add((from + i) * MR + r) }),
@@ -248,7 +249,7 @@ unsafe fn steps<S: Set, const G: usize>(set: S, run: &Run<'_, Pairs>, tile: &mut
                     }
                 }
                 for r in 0..MR {
-                    // SAFETY: as above.
+                    // SAFETY: where `d[r]` was loaded from.
                     unsafe { set.store_f32(tile.0[r].as_mut_ptr().add(column), d[r]) }
                 }
             }

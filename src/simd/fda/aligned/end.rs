@@ -8,7 +8,8 @@ use crate::simd::fda::{MR, NR, out};
 /// exponent fields. Returns `skip`, and those with an infinite f16.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `super::rest_of_group`; `by` is filled, and so are the sums of all vectors there are, and with `PAIRS` their
+/// rests.
 #[inline(always)]
 pub(super) unsafe fn end<S: Vectors, const OUT: u8, const PAIRS: bool>(
     set: S,
@@ -20,7 +21,7 @@ pub(super) unsafe fn end<S: Vectors, const OUT: u8, const PAIRS: bool>(
 ) -> u32 {
     let mut late = skip;
     if OUT == out::F32_RZ && !PAIRS && skip == 0 && p.vectors == 4 {
-        // SAFETY: states and buffers are as large as the step, and aligned. `2^(e_max - F)` is 2^-122 at least.
+        // SAFETY: all four vectors are there, so that 8 rows by 64 sums are filled. `2^(e_max - F)` is 2^-122 at least.
         if unsafe { set.end_all(from.sums, from.by, 254 << 23, p.c) } {
             return late;
         }
@@ -29,7 +30,7 @@ pub(super) unsafe fn end<S: Vectors, const OUT: u8, const PAIRS: bool>(
         if skip == 0 && p.vectors == 4 {
             let mut most = set.splat(0);
             for d in (0..NR).step_by(4 * S::LANES) {
-                // SAFETY (whole function): states and buffers are as large as the step, and aligned.
+                // SAFETY: a row's 64 columns, all of which are there, four of a set's vectors at a time.
                 let found = unsafe { end_at::<S, OUT, PAIRS, 4>(set, p, q, row * NR + d, shift, from) };
                 most = set.max_positive(most, found);
             }
@@ -43,6 +44,7 @@ pub(super) unsafe fn end<S: Vectors, const OUT: u8, const PAIRS: bool>(
                 continue;
             }
             for d in (0..16).step_by(2 * S::LANES) {
+                // SAFETY: 16 columns of those that are there, two of a set's vectors at a time.
                 let most = unsafe { end_at::<S, OUT, PAIRS, 2>(set, p, q, row * NR + 16 * t + d, shift, from) };
                 if OUT == out::F16_RNE {
                     late |= u32::from(set.any(set.equal(most, set.splat(EXP32 as u32)))) << piece;
@@ -56,7 +58,7 @@ pub(super) unsafe fn end<S: Vectors, const OUT: u8, const PAIRS: bool>(
 /// `N` vectors of them. Returns the largest magnitudes, where they are f16.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `end`, of which these vectors, from the `at`-th column of all rows on, are a part; `at` is a multiple of `LANES`.
 #[inline(always)]
 unsafe fn end_at<S: Vectors, const OUT: u8, const PAIRS: bool, const N: usize>(
     set: S,
@@ -68,13 +70,13 @@ unsafe fn end_at<S: Vectors, const OUT: u8, const PAIRS: bool, const N: usize>(
 ) -> S::V {
     let (mut sum, mut most) = ([set.splat(0); N], set.splat(0));
     for (i, sum) in sum.iter_mut().enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the `i`-th of the caller's vectors, whose sums are filled.
         *sum = unsafe { set.load(from.sums.add(at + i * S::LANES)) };
     }
     let mut x = if PAIRS {
         let mut x = sum;
         for i in 0..N {
-            // SAFETY: the caller's promise.
+            // SAFETY: the same place in `rests`, which with `PAIRS` is filled.
             x[i] = set.joined::<OUT>(sum[i], unsafe { set.load(from.rests.add(at + i * S::LANES)) });
             if OUT == out::F32_CUT {
                 x[i] = set.and(x[i], set.splat(q.keep as u32));
@@ -87,7 +89,7 @@ unsafe fn end_at<S: Vectors, const OUT: u8, const PAIRS: bool, const N: usize>(
     let ones = if shift { 127 } else { 254 };
     let down = set.splat(((ones - if PAIRS { REST } else { 0 }) as u32) << 23);
     for i in 0..N {
-        // SAFETY: the caller's promise.
+        // SAFETY: the same place in `by`, which is filled.
         let by = unsafe { set.load(from.by.add(at + i * S::LANES)) };
         // 2^(e_max - F).
         x[i] = set.mul(x[i], set.sub(down, by));
@@ -97,7 +99,7 @@ unsafe fn end_at<S: Vectors, const OUT: u8, const PAIRS: bool, const N: usize>(
             x[i] = set.via_f16(x[i]);
             most = set.max_positive(most, set.without(set.splat(1 << 31), x[i]));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the same place among states: 8 rows by 64, aligned.
         unsafe { set.store(p.c.add(at + i * S::LANES).cast(), x[i]) }
     }
     most

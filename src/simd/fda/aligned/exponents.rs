@@ -9,7 +9,7 @@ use core::ops::Range;
 /// below the window might matter.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `super::group`; the step has products `ks`, and where `L` is 4 or 8 no others.
 #[inline(always)]
 pub(super) unsafe fn exponents<S: Vectors, const L: usize>(
     set: S,
@@ -18,7 +18,7 @@ pub(super) unsafe fn exponents<S: Vectors, const L: usize>(
     ks: Range<usize>,
     to: Places,
 ) -> u32 {
-    // SAFETY: the caller's promise, handed on.
+    // SAFETY: each takes the same products, panels and buffers.
     unsafe {
         if q.tiny & 1 == 0 {
             return stored::<S, L, { look::NOT }>(set, p, q, ks, to);
@@ -43,7 +43,7 @@ pub(in crate::simd::fda) mod look {
 /// `exponents`; where all pieces are looked at together, any number stands for any of them.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `exponents`.
 #[inline(always)]
 unsafe fn stored<S: Vectors, const L: usize, const LOOK: u8>(
     set: S,
@@ -61,17 +61,20 @@ unsafe fn stored<S: Vectors, const L: usize, const LOOK: u8>(
             let d = i * S::LANES;
             let mut b = [set.splat(0); L];
             for k in 0..L {
-                // SAFETY (whole function): the caller's promise; the buffer holds 16 words a row.
+                // SAFETY: of a product's 64 bytes in B's panel the `i`-th vector, aligned; `ks` are `L` products.
                 b[k] = unsafe { set.load(p.b_exp.add((ks.start + k) * NR).cast::<u32>().add(d)) };
             }
             for row in 0..MR {
                 let a = p.a_exp.wrapping_add(row * L + ks.start);
+                // SAFETY: the row has `L` words in A's panel, all of them of `ks`.
                 let mut best = set.add_bytes(set.splat(unsafe { *a }), b[0]);
                 for k in 1..L {
+                    // SAFETY: as above.
                     best = set.max_bytes(best, set.add_bytes(set.splat(unsafe { *a.add(k) }), b[k]));
                 }
                 let (field, more) = fields::<S, LOOK>(set, q, best, &mut least);
                 doubt |= more << (4 * row);
+                // SAFETY: `largest` has 16 words for the row, of which these are the `i`-th vector.
                 unsafe { set.store(to.largest.add(row * NR / 4 + d), field) }
             }
         }
@@ -79,10 +82,12 @@ unsafe fn stored<S: Vectors, const L: usize, const LOOK: u8>(
     }
     for row in (0..MR).step_by(4) {
         for d in (0..NR / 4).step_by(2 * S::LANES) {
+            // SAFETY: the first or the last four of 8 rows; two vectors from `d` on end within 16 words.
             let (fields, more) = unsafe { largest::<S, L, LOOK>(set, p, q, row, ks.clone(), d) };
             doubt |= more;
             for (r, fields) in fields.into_iter().enumerate() {
                 for (h, field) in fields.into_iter().enumerate() {
+                    // SAFETY: `largest` has 16 words for each row, of which these are the vector at `d`, or the next.
                     unsafe { set.store(to.largest.add((row + r) * NR / 4 + d + h * S::LANES), field) }
                 }
             }
@@ -122,7 +127,8 @@ fn below_window<S: Vectors>(set: S, best: S::V) -> u32 {
 /// column `16 t + j`.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// `p` points into panels of a step that has products `ks`, B's exponents aligned to 64 bytes; it has `L` products, or
+/// with 0 any number. `row` is 0 or 4, `d` 0 or 8, and two vectors from there on end within 16 words.
 #[inline(always)]
 pub(in crate::simd::fda) unsafe fn largest<S: Vectors, const L: usize, const LOOK: u8>(
     set: S,
@@ -137,10 +143,13 @@ pub(in crate::simd::fda) unsafe fn largest<S: Vectors, const L: usize, const LOO
     let a = p.a_exp.wrapping_add(row * l);
     let mut best = [[set.splat(0); 2]; 4];
     for k in ks {
-        // SAFETY (whole function): the panels hold L * NR bytes of B and L * MR words of A.
-        let b = unsafe { p.b_exp.add(k * NR).cast::<u32>().add(d) };
-        let b = unsafe { [set.load(b), set.load(b.add(S::LANES))] };
+        // SAFETY: B's panel has `NR` bytes for product `k`: 16 words, of which these are two vectors.
+        let b = unsafe {
+            let b = p.b_exp.add(k * NR).cast::<u32>().add(d);
+            [set.load(b), set.load(b.add(S::LANES))]
+        };
         for (r, best) in best.iter_mut().enumerate() {
+            // SAFETY: A's panel has `l` words for each of 8 rows, of which these are four from `row` on.
             let a = set.splat(unsafe { *a.add(r * l + k) });
             *best = [set.max_bytes(best[0], set.add_bytes(a, b[0])), set.max_bytes(best[1], set.add_bytes(a, b[1]))];
         }

@@ -21,7 +21,7 @@ const PIECES: u32 = 0x1111;
 /// `Micro::steps_fast`.
 ///
 /// # Safety
-/// As there; values are f32, and blocks have at most 16 products.
+/// As there, of panels whose values are f32; blocks have at most 16 products.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(in crate::simd::fda) unsafe fn steps_few<const OUT: u8>(
     p: &Step,
@@ -29,7 +29,7 @@ pub(in crate::simd::fda) unsafe fn steps_few<const OUT: u8>(
     skip: &mut [u32],
     steps: usize,
 ) -> Advance {
-    // SAFETY (whole function): the caller's promise, handed on.
+    // SAFETY: each takes all of the caller's steps and groups; `four`'s have four products.
     unsafe {
         match q.block {
             _ if is_cut::<OUT>(q) => steps_few::<{ out::F32_CUT }>(p, q, skip, steps),
@@ -45,7 +45,7 @@ pub(in crate::simd::fda) unsafe fn steps_few<const OUT: u8>(
 /// As `steps_few`; blocks have four products.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn four(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
-    // SAFETY (whole function): the caller's promise, handed on.
+    // SAFETY: states are those of every group of `skip`.
     if unsafe { shifts_suffice(p, q, skip.len(), steps) } {
         each_step(
             p,
@@ -53,7 +53,10 @@ unsafe fn four(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance 
             skip,
             steps,
             #[inline(always)]
-            |p, q, skip| unsafe { group_of_four::<true>(p, q, skip) },
+            |p, q, skip| {
+                // SAFETY: one of the caller's steps, of four products, of one of the groups.
+                unsafe { group_of_four::<true>(p, q, skip) }
+            },
         )
     } else {
         each_step(
@@ -62,7 +65,10 @@ unsafe fn four(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance 
             skip,
             steps,
             #[inline(always)]
-            |p, q, skip| unsafe { group_of_four::<false>(p, q, skip) },
+            |p, q, skip| {
+                // SAFETY: as above.
+                unsafe { group_of_four::<false>(p, q, skip) }
+            },
         )
     }
 }
@@ -77,7 +83,7 @@ unsafe fn shifts_suffice(p: &Step, q: &Consts, groups: usize, steps: usize) -> b
     let mut large = [_mm512_setzero_si512(); 4];
     for at in (0..groups * MR * NR).step_by(64) {
         for (i, large) in large.iter_mut().enumerate() {
-            // SAFETY: these are states, and aligned.
+            // SAFETY: 16 of the next 64 states: a group has `MR * NR` of them, aligned, right after the one before.
             let c = unsafe { _mm512_load_si512(p.c.add(at + 16 * i).cast()) };
             *large = _mm512_max_epu32(*large, _mm512_add_epi32(c, c));
         }
@@ -90,7 +96,7 @@ unsafe fn shifts_suffice(p: &Step, q: &Consts, groups: usize, steps: usize) -> b
 /// no: products and states are scaled by adding to their exponent fields.
 ///
 /// # Safety
-/// As `steps_few`; blocks have four products.
+/// As `four`, for this step of a group.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn group_of_four<const SHIFT: bool>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
@@ -101,15 +107,17 @@ unsafe fn group_of_four<const SHIFT: bool>(p: &Step, q: &Consts, mut skip: u32) 
     let down = _mm512_set1_epi32(one << 23);
     let mut buffer = MaybeUninit::<[[__m512i; 4]; MR]>::uninit();
     let by = buffer.as_mut_ptr().cast::<__m512i>();
-    // SAFETY (whole function): panels, states and the buffer are as large as the step; B's and states are aligned.
     for row in (0..MR).step_by(ROWS) {
         let here = p.row(row, L);
+        // SAFETY: of all products, the first or the last four of the group's 8 rows.
         let (largest, doubt) = unsafe { max_exponents::<L, ROWS, false>(&here, q, 0..L) };
         skip |= doubt << (4 * row);
         for r in 0..ROWS {
             for t in 0..4 {
+                // SAFETY: 16 of the row's 64 states, aligned to as many.
                 let c = unsafe { _mm512_load_ps(here.c.add(r * NR + 16 * t)) };
                 let top = start::<{ out::F32_RZ }>(powers(largest[r], t), c, q);
+                // SAFETY: the row's `t`-th vector of four in the buffer, which has `MR` rows.
                 unsafe { by.add(4 * (row + r) + t).write(_mm512_sub_epi32(up, top)) }
             }
         }
@@ -128,13 +136,17 @@ unsafe fn group_of_four<const SHIFT: bool>(p: &Step, q: &Consts, mut skip: u32) 
             let here = p.row(row, L);
             let (mut sum, mut scale) = ([down; ROWS], [down; ROWS]);
             for r in 0..ROWS {
+                // SAFETY: in the buffer what has been written above, for all rows and vectors.
                 scale[r] = unsafe { by.add(4 * (row + r) + t).read() };
+                // SAFETY: 16 of the row's 64 states, as above.
                 let c = unsafe { _mm512_load_ps(here.c.add(r * NR + 16 * t)) };
                 sum[r] = _mm512_cvttps_epi32(scaled(c, scale[r]));
             }
             for k in 0..L {
+                // SAFETY: B's panel has 16 values of each of `L` products for vector `t`, aligned.
                 let b = unsafe { _mm512_load_ps(b.add(k * 16)) };
                 for r in 0..ROWS {
+                    // SAFETY: A's panel has `L` values of each row.
                     let x = _mm512_mul_ps(b, _mm512_set1_ps(unsafe { *here.a_val32.add(r * L + k) }));
                     sum[r] = _mm512_add_epi32(sum[r], _mm512_cvttps_epi32(scaled(x, scale[r])));
                 }
@@ -143,6 +155,7 @@ unsafe fn group_of_four<const SHIFT: bool>(p: &Step, q: &Consts, mut skip: u32) 
                 let scale = _mm512_castsi512_ps(_mm512_sub_epi32(down, scale[r]));
                 let d = _mm512_mul_ps(_mm512_cvt_roundepi32_ps::<RZ>(sum[r]), scale);
                 if leaves >> (4 * r) & 1 == 0 {
+                    // SAFETY: where c was loaded from.
                     unsafe { _mm512_store_ps(here.c.add(r * NR + 16 * t), d) }
                 }
             }
@@ -165,7 +178,7 @@ unsafe fn run<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [u32], steps: usiz
         steps,
         #[inline(always)]
         |p, q, skip| {
-            // SAFETY: the caller's promise, handed on.
+            // SAFETY: one of the caller's steps, of one of the groups.
             unsafe { group::<OUT>(p, q, skip) }
         },
     )
@@ -174,7 +187,7 @@ unsafe fn run<const OUT: u8>(p: &Step, q: &Consts, skip: &mut [u32], steps: usiz
 /// A step of 8 rows by 64 columns. Returns the pieces left as they were, and those with an infinite f16.
 ///
 /// # Safety
-/// As `steps_few`.
+/// As `steps_few`, for this step of a group.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn group<const OUT: u8>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
@@ -185,9 +198,9 @@ unsafe fn group<const OUT: u8>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
     // first there is none.
     let (mut before, mut sums, mut tops, mut leave, mut bit) = (p.c, [zero; ROWS], [zero; ROWS], !0, 0);
     let mut infinite = 0;
-    // SAFETY (whole function): panels and states are as large as the step; B's and states are aligned to 64 bytes.
     for row in (0..MR).step_by(ROWS) {
         let here = p.row(row, l);
+        // SAFETY: of all products, the first or the last four of the group's 8 rows.
         let (largest, doubt) = unsafe { max_exponents::<0, ROWS, false>(&here, q, 0..l) };
         skip |= doubt << (4 * row);
         for t in 0..p.vectors {
@@ -198,23 +211,29 @@ unsafe fn group<const OUT: u8>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
             let (c, b) = (here.c.wrapping_add(16 * t), here.b_val32.wrapping_add(t * l * 16));
             let (mut x, mut by) = ([_mm512_setzero_ps(); ROWS], [_mm512_setzero_ps(); ROWS]);
             let (mut sum, mut top) = ([zero; ROWS], [zero; ROWS]);
+            // SAFETY: the first product's 16 values for vector `t`, aligned as B's panel is.
             let first = unsafe { _mm512_load_ps(b) };
             for r in 0..ROWS {
+                // SAFETY: the first of the row's `l` values in A's panel.
                 x[r] = _mm512_mul_ps(first, _mm512_set1_ps(unsafe { *here.a_val32.add(r * l) }));
             }
             for r in 0..ROWS {
+                // SAFETY: 16 of the row's 64 states, aligned to as many.
                 let c = unsafe { _mm512_load_ps(c.add(r * NR)) };
                 top[r] = start::<OUT>(powers(largest[r], t), c, q);
                 by[r] = _mm512_castsi512_ps(_mm512_sub_epi32(up, top[r]));
                 sum[r] = _mm512_cvttps_epi32(_mm512_mul_ps(c, by[r]));
             }
+            // SAFETY: `before` is an earlier piece of this group, or `leave` has all rows: then nothing is written.
             infinite |= unsafe { end::<OUT>(before, &sums, &tops, leave, q) } << bit;
             for r in 0..ROWS {
                 sum[r] = _mm512_add_epi32(sum[r], _mm512_cvttps_epi32(_mm512_mul_ps(x[r], by[r])));
             }
             for k in 1..l {
+                // SAFETY: the `k`-th product's 16 values, as the first one's.
                 let b = unsafe { _mm512_load_ps(b.add(k * 16)) };
                 for r in 0..ROWS {
+                    // SAFETY: the `k`-th of the row's `l` values.
                     x[r] = _mm512_mul_ps(b, _mm512_set1_ps(unsafe { *here.a_val32.add(r * l + k) }));
                 }
                 for r in 0..ROWS {
@@ -227,6 +246,7 @@ unsafe fn group<const OUT: u8>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
             (before, sums, tops, leave, bit) = (c, sum, top, leaves, 4 * row + t);
         }
     }
+    // SAFETY: as for the pieces before it.
     infinite |= unsafe { end::<OUT>(before, &sums, &tops, leave, q) } << bit;
     skip | infinite
 }
@@ -234,7 +254,8 @@ unsafe fn group<const OUT: u8>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
 /// Writes a piece's results but for rows to `leave`, every fourth bit. Returns those with an infinite f16.
 ///
 /// # Safety
-/// The states are there, aligned to 64 bytes.
+/// `to` leads to 16 states of each row that is not to be left, aligned to 64 bytes, a row's `NR` after the one's
+/// before.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn end<const OUT: u8>(
@@ -250,7 +271,7 @@ unsafe fn end<const OUT: u8>(
     }
     for r in 0..ROWS {
         if leave >> (4 * r) & 1 == 0 {
-            // SAFETY: the caller's promise.
+            // SAFETY: 16 states of a row that is written: the caller's promise.
             unsafe { _mm512_store_ps(to.add(r * NR), d[r]) }
             infinite |= u32::from(overflowed::<OUT>(d[r])) << (4 * r);
         }

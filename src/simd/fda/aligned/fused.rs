@@ -58,14 +58,14 @@ pub(super) fn most_for_shifts(q: &Consts, steps: usize) -> Option<f32> {
 /// Whether that is so of the states of so many row groups.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// `p` points to so many groups' states, aligned to 64 bytes.
 #[inline(always)]
 unsafe fn shifts_suffice<S: Vectors>(set: S, p: &Step, q: &Consts, groups: usize, steps: usize) -> bool {
     let Some(most) = most_for_shifts(q, steps) else { return false };
     let (mut large, limit) = ([set.splat(0); 4], set.splat(most.to_bits()));
     for at in (0..groups * MR * NR).step_by(4 * S::LANES) {
         for (i, large) in large.iter_mut().enumerate() {
-            // SAFETY: these are states, and aligned.
+            // SAFETY: the next four vectors of states: a group has `MR * NR` of them, right after the one before.
             let c = set.without(set.splat(1 << 31), unsafe { set.load(p.c.add(at + i * S::LANES).cast()) });
             *large = set.or(*large, set.greater(c, limit));
         }
@@ -76,7 +76,7 @@ unsafe fn shifts_suffice<S: Vectors>(set: S, p: &Step, q: &Consts, groups: usize
 /// `Micro::steps_fast`, of steps of `L` products rounded toward zero to f32.
 ///
 /// # Safety
-/// As there; called where the set's instructions are enabled, so that all of this is compiled for them.
+/// As `super::run`, of `L` that is 4, 8 or 16; `fuses` says that the set has such steps.
 #[inline(always)]
 pub(super) unsafe fn steps<S: Vectors, const L: usize>(
     set: S,
@@ -87,29 +87,35 @@ pub(super) unsafe fn steps<S: Vectors, const L: usize>(
 ) -> Advance {
     let (mut buffers, mut all) = (MaybeUninit::<Buffers>::uninit(), MaybeUninit::<All>::uninit());
     let (to, all) = (Places::of(&mut buffers), all.as_mut_ptr().cast::<u32>());
-    // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
+    // SAFETY: states are those of every group of `skip`.
     let shift = unsafe { shifts_suffice(set, p, q, skip.len(), steps) };
+    // SAFETY: `set` is the proof that the instructions are there, and they are enabled here.
     let mode = unsafe { set.mode() };
     for step in 0..steps {
         let (here, mut more, mut ready) = (p.skip(step, q), 0, 0..0);
         for (g, skip) in skip.iter_mut().enumerate().filter(|(_, skip)| **skip != !0) {
             let (p, q) = (here.group(g, q), q.group(g));
+            // SAFETY: all `L` products of one of the caller's steps, of one of the groups; `to` leads to `buffers`.
             let mut late = *skip | unsafe { exponents::<S, L>(set, &p, &q, 0..L, to) };
             if late == 0 && p.vectors == 4 {
                 if ready.end != g || ready.len() == TOGETHER {
+                    // SAFETY: `ready` are groups of this step that `begin` has filled `all` for, from its beginning on.
                     unsafe { together::<S, L>(set, &here, shift, ready, all, mode) }
                     ready = g..g;
                 }
                 let to = Places { by: all.wrapping_add((g - ready.start) * MR * NR), ..to };
                 for row in 0..MR {
+                    // SAFETY: `exponents` has filled `largest`; `all` has room: fewer than `TOGETHER` groups are ready.
                     unsafe { begin::<S, { out::F32_RZ }, false>(set, &p, &q, row, shift, to) }
                 }
                 ready.end = g + 1;
             } else {
+                // SAFETY: the same step, `largest` of which is filled; it has all of `buffers` for itself.
                 late = unsafe { rest_of_group::<S, { out::F32_RZ }, L, false>(set, &p, &q, late, to) };
             }
             (more, *skip) = (more | late & !*skip, *skip | late);
         }
+        // SAFETY: as above.
         unsafe { together::<S, L>(set, &here, shift, ready, all, mode) }
         if more != 0 {
             return Advance::by(step + 1);
@@ -121,7 +127,8 @@ pub(super) unsafe fn steps<S: Vectors, const L: usize>(
 /// Row groups that follow one another, none of whose pieces are left to others; `all` begins with the first one's.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `steps`, for this step: groups are among those that it has, with all 64 columns, and `all` is filled for them.
+/// `mode` is the set's.
 #[inline(always)]
 unsafe fn together<S: Vectors, const L: usize>(
     set: S,
@@ -135,7 +142,8 @@ unsafe fn together<S: Vectors, const L: usize>(
     if !groups.is_empty() {
         let (rows, at) = (groups.start * MR, groups.start * MR * NR);
         let (a, c) = (p.a_val32.wrapping_add(rows * L), p.c.wrapping_add(at));
-        // SAFETY: the caller's promise; results are 0 or at least 2^-122.
+        // SAFETY: a group's rows follow those of the one before in A's panel, in states and in `all`, and twice 32
+        // columns are there. Results are 0 or at least 2^-122.
         unsafe { set.products_and_ends::<L, false>(shift, [groups.len() * MR, 2], [a, p.b_val32], all, c, mode) }
     }
 }
@@ -144,7 +152,8 @@ unsafe fn together<S: Vectors, const L: usize>(
 /// might matter, and those with an infinite f16; their results mean nothing, nor do those of a fourth tile that is not there.
 ///
 /// # Safety
-/// As `steps_fast`; panels and states have room for four tiles, rows and columns of one `round_to_zero::APART` from the next's.
+/// As `super::group`, but panels and states have room for four tiles, rows and columns of one `round_to_zero::APART`
+/// from the next's. `has` says that the set has such steps.
 #[inline(always)]
 pub(super) unsafe fn step_of_tiles<S: Vectors, const OUT: u8, const L: usize>(
     set: S,
@@ -154,7 +163,8 @@ pub(super) unsafe fn step_of_tiles<S: Vectors, const OUT: u8, const L: usize>(
 ) -> u32 {
     let (size, panels) = ([MR, p.vectors.div_ceil(2)], [p.a_val32, p.b_val32]);
     let shift = OUT == out::F16_RNE && shifts_suffice_for_halves(q);
-    // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
+    // SAFETY: `largest` is filled before `begin` reads it, `by` for all rows before products do, and before `end` the
+    // sums of all tiles there are: of an even number of them, for which there is room.
     unsafe {
         let doubt = exponents::<S, L>(set, p, q, 0..L, to);
         for row in 0..MR {

@@ -16,10 +16,10 @@ use core::mem::MaybeUninit;
 /// `Micro::steps_fast`.
 ///
 /// # Safety
-/// As there; called where the set's instructions are enabled, so that all of this is compiled for them.
+/// As `super::steps_fast`.
 #[inline(always)]
 pub(super) unsafe fn steps_fast<S: Vectors>(set: S, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance {
-    // SAFETY (whole function): the caller's promise, handed on.
+    // SAFETY: the caller's steps, of as many products as `L` says where that is not 0.
     unsafe {
         match (q.floors.halves, q.block) {
             (false, 4) => run::<S, 1, 4>(set, p, q, skip, steps),
@@ -34,7 +34,7 @@ pub(super) unsafe fn steps_fast<S: Vectors>(set: S, p: &Step, q: &Consts, skip: 
 /// Steps of a sum of all products, or two of halves.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `steps_fast`; steps have `L` products, not 4 or 8 where there are two sums, or with 0 any number.
 #[inline(always)]
 unsafe fn run<S: Vectors, const SUMS: usize, const L: usize>(
     set: S,
@@ -52,7 +52,7 @@ unsafe fn run<S: Vectors, const SUMS: usize, const L: usize>(
         steps,
         #[inline(always)]
         |p, q, skip| {
-            // SAFETY: the caller's promise, handed on.
+            // SAFETY: one of the caller's steps, of one of the groups; `to` leads to `buffers`, still there.
             unsafe { group::<S, SUMS, L>(set, p, q, skip, &to) }
         },
     )
@@ -61,7 +61,8 @@ unsafe fn run<S: Vectors, const SUMS: usize, const L: usize>(
 /// A step of 8 rows by 64 columns. Returns the pieces left as they were.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `run`, for this step of a group, in which vectors of columns may have rows of their own; `to` leads to `Buffers`,
+/// one for each sum, of which nothing need be filled.
 #[inline(always)]
 pub(super) unsafe fn group<S: Vectors, const SUMS: usize, const L: usize>(
     set: S,
@@ -71,7 +72,9 @@ pub(super) unsafe fn group<S: Vectors, const SUMS: usize, const L: usize>(
     to: &[Places; SUMS],
 ) -> u32 {
     let part = q.length::<L>() / SUMS;
-    // SAFETY (whole function): the caller's promise, handed on; each part fills what the next one reads.
+    // SAFETY: parts of products are within the step, and all of it where `L` is 4 or 8. Of each sum `largest` is filled
+    // before `begin` reads it, `by` for all rows before `products` do, and sums of the vectors there are before `end`,
+    // which reads no others: of rows of 64 columns where all four are there, else 16 at a time.
     unsafe {
         for h in 0..SUMS {
             skip |= exponents::<S, L>(set, p, q, h * part..(h + 1) * part, to[h]);
@@ -106,14 +109,15 @@ pub(super) unsafe fn group<S: Vectors, const SUMS: usize, const L: usize>(
 /// What a row's products are multiplied by: 1 / q.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// `to` leads to `Buffers`, whose `largest` is filled; `row` is below `MR`.
 #[inline(always)]
 unsafe fn begin<S: Vectors>(set: S, q: &Consts, row: usize, to: Places) {
     let up = set.splat(((254 + q.frac_bits) << 23) as u32);
     for d in (0..16).step_by(S::LANES) {
-        // SAFETY (whole function): buffers are as large as the step, and aligned.
+        // SAFETY: a whole vector of the row's 16 words, aligned: `d` is a multiple of `LANES` below 16.
         let by = set.less_fields(up, unsafe { set.load(to.largest.add(row * NR / 4 + d)) }, [set.splat(0); 4]);
         for t in 0..4 {
+            // SAFETY: likewise of the row's 64 words in `by`.
             unsafe { set.store(to.by.add(row * NR + d + 16 * t), by[t]) }
         }
     }
@@ -122,7 +126,8 @@ unsafe fn begin<S: Vectors>(set: S, q: &Consts, row: usize, to: Places) {
 /// (3) and (4) The sums of the products of part `h`, of two rows by two vectors, from the `v`-th of 16 columns on.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `group`, and `by` is filled; `row`, below `MR`, and `v`, below `16 / LANES`, are even, `t` is below `p.vectors`
+/// and `h` below `SUMS`.
 #[inline(always)]
 unsafe fn products<S: Vectors, const SUMS: usize, const L: usize>(
     set: S,
@@ -138,7 +143,9 @@ unsafe fn products<S: Vectors, const SUMS: usize, const L: usize>(
     let at = row * NR + 16 * t + v * S::LANES;
     let places = [[at, at + S::LANES], [at + NR, at + NR + S::LANES]];
     let (mut by, mut sums, mut none) = ([[set.splat(0); 2]; 2], [[set.splat(0); 2]; 2], [[set.splat(0); 2]; 2]);
-    // SAFETY (whole function): panels and buffers are as large as the step, and aligned.
+    // SAFETY: places are whole vectors of two rows of 64 columns, of `by` and `sums`. `a` leads to two rows of A's
+    // panel, `b` to two vectors of each of the step's products, of which these are a part; it is aligned, as B's panel
+    // and all distances are.
     unsafe {
         for r in 0..2 {
             by[r] = [set.load(to.by.add(places[r][0])), set.load(to.by.add(places[r][1]))];
@@ -154,7 +161,8 @@ unsafe fn products<S: Vectors, const SUMS: usize, const L: usize>(
 /// (5) to (7) for `N` vectors of states.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `group`; `at` is a multiple of `LANES`, and of `N` vectors from there on, within 8 rows by 64 columns, each sum
+/// and its `by` are filled.
 #[inline(always)]
 unsafe fn end<S: Vectors, const SUMS: usize, const N: usize>(
     set: S,
@@ -167,11 +175,13 @@ unsafe fn end<S: Vectors, const SUMS: usize, const N: usize>(
     let (mut sums, mut c, mut d) = ([(set.splat(0), set.splat(0)); N], [set.splat(0); N], [set.splat(0); N]);
     for i in 0..N {
         let at = at + i * S::LANES;
-        // SAFETY (whole function): states and buffers are as large as the step, and aligned.
+        // SAFETY: the `i`-th vector of the first sum, and its `by`: filled.
         sums[i] = unsafe { (set.load(from[0].sums.add(at)), set.load(from[0].by.add(at))) };
         if SUMS == 2 {
+            // SAFETY: as above, of the second one, which has buffers of its own.
             sums[i] = joined(set, sums[i], unsafe { (set.load(from[1].sums.add(at)), set.load(from[1].by.add(at))) });
         }
+        // SAFETY: the same place among states: 8 rows by 64, aligned.
         c[i] = unsafe { set.load(p.c.add(at).cast()) };
     }
     let mut most = set.splat(0);
@@ -186,7 +196,7 @@ unsafe fn end<S: Vectors, const SUMS: usize, const N: usize>(
         }
     }
     for i in 0..N {
-        // SAFETY: as above.
+        // SAFETY: where `c[i]` was loaded from.
         unsafe { set.store(p.c.add(at + i * S::LANES).cast(), d[i]) }
     }
 }

@@ -110,7 +110,8 @@ impl<const N: usize> Side<N> {
         squares: &mut S,
     ) -> Option<Extent> {
         let to = (&mut self.values[t][..], &mut self.exponents[t][..]);
-        // SAFETY: called where AVX2 and F16C are enabled, and squares are made of codes that are there.
+        // SAFETY: `by` is one of `Readers`', which have the proof of AVX2 and F16C; squares are made of codes that are
+        // there.
         unsafe { by.sixteen.read_squares(squares, to) }
     }
 
@@ -149,7 +150,7 @@ impl<const N: usize> Side<N> {
                     pairs[t / 2][j] |= byte << (8 * (t % 2));
                 }
             }
-            // SAFETY: called where AVX2 is enabled.
+            // SAFETY: `put_bytes`, which alone calls this, is given one of `Readers`', which have the proof of AVX2.
             *bytes = unsafe { side_by_side(&pairs) };
         }
         OF == bytes::ANY && below.into_iter().fold(0, |x, y| x | y) != 0
@@ -364,7 +365,9 @@ impl Run<'_, '_> {
             }
             // The step first: it borrows all panels, which would end the pointers to a part.
             let (step, to) = (self.step(k), Places::of(&mut self.panels.buffers[0]));
-            // SAFETY: the panels hold this step for all tiles, aligned, and states are 8 rows of 64.
+            // SAFETY: the panels have room for this step of four tiles, each `APART` from the next one, aligned to 64
+            // bytes as the states are, 8 rows of 64. A step has `L` products, or with 0 any number. Since its pointers
+            // were made only `buffers` have been borrowed, which they do not lead to.
             self.hard |= tiles_of(unsafe {
                 // In assembly one tile takes as long as two.
                 if const { fused::has::<Avx2, L, PAIRS>() } && self.tiles.count > 1 {
@@ -396,7 +399,7 @@ impl Run<'_, '_> {
             let [first, second] = &mut self.panels.buffers;
             let places = [Places::of(first), Places::of(second)];
             let to = array_of(|i| places[i]);
-            // SAFETY: as above.
+            // SAFETY: as in `fdas`; with two sums `L` is 16 or 0.
             self.hard |= tiles_of(unsafe { round_down::group::<Avx2, SUMS, L>(self.by.set, &step, q, 0, &to) });
         }
     }
@@ -435,7 +438,7 @@ impl Run<'_, '_> {
             let halves = array_of(|j| &codes[j][..]);
             match &mut self.tiles.d {
                 Results::Words(d) if half => _ = turn(halves, [&[]; SIDE], &mut d[t], COLUMNS),
-                // SAFETY: called where AVX2 is enabled.
+                // SAFETY: this function is compiled for AVX2.
                 Results::Words(d) => unsafe { put_words(&lines, &mut d[t]) },
                 Results::Halves(d) if half => _ = turn_as_wide(halves, &mut d[t], COLUMNS),
                 // Codes of f32 do not fit.

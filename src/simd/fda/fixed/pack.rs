@@ -350,7 +350,8 @@ impl Fda {
     /// the lowest exponent. No block scale of the row is NaN.
     ///
     /// # Safety
-    /// The instructions are there, and the room for this row.
+    /// The instructions are there, `room` is what `begin_rows_fixed` made in `to` for more rows than `row`, and nobody
+    /// has looked at it since; numbers are those of `to`'s steps, 16 by 16.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(in super::super) unsafe fn row_fixed(
         &self,
@@ -406,7 +407,8 @@ impl Fda {
                     // A quarter's word, four times the byte.
                     let four = _mm512_shuffle_epi8(lows, _mm512_set1_epi32((t + i) as i32 * 0x0101_0101));
                     let four = _mm512_castsi512_si128(_mm512_permutexvar_epi32(firsts, four));
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the room has `l / 2` words of pairs and `groups(l)` of low places for `line`, which is
+                    // that of a row and a step that are there: 8 and 4 of them are those of 16 numbers.
                     unsafe {
                         _mm256_storeu_si256(room.pairs.add(line * (l / 2) + i * 8).cast(), halves);
                         _mm_storeu_si128(room.lows.cast::<i32>().add(line * groups(l) + i * 4).cast(), four);
@@ -417,14 +419,14 @@ impl Fda {
                 let bad = !empty && (wide || _mm512_reduce_add_ps(squares) >= MOST_SQUARES);
                 if bad {
                     let all = i32::from_ne_bytes([*frac_bits as u8; 4]);
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the line's words, as above.
                     (0..groups(l)).for_each(|i| unsafe { *room.lows.cast::<i32>().add(line * groups(l) + i) = all });
                     [top, unit] = [BEYOND, LEAST_UNIT];
                 } else if empty {
                     [top, unit] = EXPONENTS;
                 }
                 _ = to.integers.count(1, bad.into());
-                // SAFETY: the caller's promise.
+                // SAFETY: a word for each line.
                 unsafe {
                     *room.tops.add(line) = (top.max(EXPONENTS[0]) + 127) << 23;
                     *room.units.add(line) = (unit + 127) << 23;
@@ -454,7 +456,7 @@ impl Fda {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(in super::super) fn pack_a_fixed(&self, codes: &[u32], [rows, k]: [usize; 2], to: &mut Packed) {
         let Some(Tables { a: table, frac_bits, .. }) = &self.fixed else { return };
-        let (l, tiles) = (self.block, rows.div_ceil(MR * GROUPS));
+        let (l, tiles, codes) = (self.block, rows.div_ceil(MR * GROUPS), &codes[..rows * k]);
         let [pairs, lows, tops, units] = to.integers.begin(tiles * GROUPS * MR * to.steps, l, 4);
         let lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
         let by = |n: usize| _mm512_mullo_epi32(lane, _mm512_set1_epi32(n as i32));
@@ -463,10 +465,10 @@ impl Fda {
             let lanes = first(rows - row);
             // Two row groups, which lie together.
             let line = to.at_a(row / MR, s) * MR;
-            // SAFETY (whole function): the lanes of the mask are rows of K codes, and the panels have room for 16
-            // lines.
             for (raw, p) in raw.iter_mut().zip(self.positions(s)) {
                 let from = codes.as_ptr().wrapping_add(row * k + p);
+                // SAFETY: code `p` of K of rows that are there, a lane each from `row` on. 15 K is an i32, for a
+                // panel's K is one of a unit (`MAX_DIMENSION`) or some hundred (`Kernel::depth`).
                 *raw = unsafe { _mm512_mask_i32gather_epi32::<4>(*raw, lanes, by(k), from.cast()) };
             }
             let it = Sixteen::new(table, lanes, &raw[..l], scales(to, row..rows, s));
@@ -474,6 +476,8 @@ impl Fda {
                 return;
             }
             let bias = _mm512_set1_epi32(127);
+            // SAFETY: `begin` made room for `GROUPS * MR` lines for every so many rows and a step, of which these are
+            // 16 that lie together: `l / 2` words of pairs and `groups(l)` of low places each, a top and a unit.
             unsafe {
                 for (i, pair) in it.pairs[..l / 2].iter().enumerate() {
                     _mm512_i32scatter_epi32::<4>(pairs.add(line * (l / 2) + i).cast(), by(l / 2), *pair);
@@ -500,7 +504,8 @@ impl Fda {
     /// Step `s` of column group `g`: from `codes[p * columns + column]`, or from numbers where all are ordinary.
     ///
     /// # Safety
-    /// The instructions are there, and the room is.
+    /// The instructions are there, `room` is what `begin_columns_fixed` made in `to` for so many columns, and nobody
+    /// has looked at it since; `g` and `s` are a group of theirs and one of `to`'s steps.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(in super::super) unsafe fn columns_fixed(
@@ -512,7 +517,7 @@ impl Fda {
         [g, s]: [usize; 2],
         to: &mut Packed,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise, handed on.
         unsafe {
             match numbers.filter(|_| room.quick) {
                 Some((numbers, exponent)) => self.columns_by_numbers(room, numbers, exponent, columns, [g, s], to),
@@ -540,7 +545,7 @@ impl Fda {
             }
             let it = Sixteen::new(table, lanes, &raw[..l], scales(to, column..columns, s));
             _ = to.integers.count(lanes, it.bad);
-            // SAFETY: the caller's promise.
+            // SAFETY: the room has `NR` lines from `line` on, `l / 2` words of pairs for each, a top and a unit.
             unsafe {
                 for (i, pair) in it.pairs[..l / 2].iter().enumerate() {
                     _mm512_storeu_epi32(room.pairs.add((line + t * 16) * (l / 2) + i * 16), *pair);
@@ -553,7 +558,7 @@ impl Fda {
             }
         }
         for (i, bytes) in bytes[..groups(l)].iter().enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the room has `groups(l)` times a byte for each of these `NR` lines.
             unsafe { _mm512_storeu_si512(room.lows.add(line * groups(l) + i * NR).cast(), *bytes) }
         }
     }
@@ -599,12 +604,12 @@ impl Fda {
                 squares = _mm512_fmadd_ps(y, y, _mm512_fmadd_ps(x, x, squares));
                 let [x, y] = [x, y].map(|x| _mm512_cvtps_epi32(x));
                 let pair = _mm512_mask_blend_epi16(0xAAAA_AAAA, x, _mm512_slli_epi32::<16>(y));
-                // SAFETY: the caller's promise.
+                // SAFETY: 16 of the `NR` lines that the room has from `line` on, with `l / 2` words of pairs each.
                 unsafe { _mm512_storeu_epi32(room.pairs.add(at * (l / 2) + i * 16), pair) }
             }
             let it = Bounds::new(top, unit, empty, squares);
             _ = to.integers.count(first(columns - column), it.bad);
-            // SAFETY: the caller's promise.
+            // SAFETY: a top and a unit for each of the same 16.
             unsafe {
                 _mm512_storeu_epi32(room.tops.add(at), field(it.top));
                 _mm512_storeu_epi32(room.units.add(at), field(it.unit));
@@ -614,7 +619,7 @@ impl Fda {
         let lowest = _mm512_maskz_mov_epi8(_mm512_cmpneq_epi8_mask(lowest, none), lowest);
         for (i, place) in lows[..groups(l)].iter().enumerate() {
             let free = _mm512_min_epu8(_mm512_sub_epi8(*place, lowest), _mm512_set1_epi8(FREE as i8));
-            // SAFETY: the caller's promise.
+            // SAFETY: the room has `groups(l)` times a byte for each of these `NR` lines.
             unsafe {
                 let to = room.lows.add(line * groups(l) + i * NR).cast();
                 _mm512_storeu_si512(to, _mm512_andnot_si512(without, free));

@@ -1,7 +1,6 @@
 //! Round-down sums for AVX-512: the accumulators of the FDA, begun without c.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, loads and stores through the panels' pointers")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::{FAR, LARGE, halves};
 use crate::simd::fda::avx512::{ROWS, RZ, broadcast, exponent_fields, max_exponents, powers};
@@ -25,7 +24,8 @@ const LAST_OR: i32 = 0xEC;
 /// As `steps_fast`; VNNI and BITALG are there, too.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(in crate::simd::fda) unsafe fn steps_fast(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
-    // SAFETY: the caller's promise, handed on: whatever the proof of AVX-512 is for.
+    // SAFETY: the caller's promise, handed on; VNNI and BITALG, which `halves` wants, are part of it. L is the block
+    // where it is not 0.
     unsafe {
         if q.floors.fits_broad {
             return broad::steps::<{ out::ROUND_DOWN }, false, 8>(p, q, skip, steps).steps;
@@ -58,7 +58,7 @@ pub(in crate::simd::fda) unsafe fn steps_apart(p: &Step, q: &Consts, skip: &mut 
                 continue;
             }
             if !known {
-                // SAFETY: the caller's promise, handed on.
+                // SAFETY: one of the caller's row groups at step `s` of its.
                 let (found, doubt) = unsafe { max_exponents::<0, MR, false>(&here, &q, 0..q.block) };
                 (largest, skip[g]) = (found, skip[g] | doubt);
             }
@@ -72,7 +72,8 @@ pub(in crate::simd::fda) unsafe fn steps_apart(p: &Step, q: &Consts, skip: &mut 
             known = after.is_some() && q.tiny == 0 && p.vectors == 4;
             for t in 0..p.vectors {
                 if !skip[g] >> t & ROWS != 0 {
-                    // SAFETY: as above.
+                    // SAFETY: the same group by a vector that is there; `after` is a group at a step that is to be
+                    // done, or this one.
                     unsafe { quarter(&here, &q, t, skip[g], &largest, &after.unwrap_or(here), &mut next) }
                 } else {
                     known = false;
@@ -88,7 +89,7 @@ pub(in crate::simd::fda) unsafe fn steps_apart(p: &Step, q: &Consts, skip: &mut 
 /// 8 rows by the 16 columns of vector `t`. On the way, what is largest in two rows of the step `after`.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `steps_fast`, for one row group at one step; `after` points to exponents of a row group and of `NR` columns.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn quarter(
@@ -104,23 +105,27 @@ unsafe fn quarter(
         let power = _mm512_castps_si512(powers(bytes, t));
         _mm512_ternarylogic_epi32::<AND_OR>(power, _mm512_set1_epi32(EXP32), _mm512_set1_epi32(1 << 22))
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise, handed on.
     let sums = unsafe { products(p, q, t, &tops, after, next) };
     // 16 lanes of four rows each.
     let mut far = [0u64; MR / 4];
-    // SAFETY (whole function): panels and state are as large as the step, and the state is 64-byte aligned.
     for r in 0..MR {
+        // SAFETY: vector `t` of row `r` of the states.
         let at = unsafe { p.c.add(r * NR + t * 16) };
+        // SAFETY: its 16 floats, a line: rows have four.
         let (d, beyond) = finish(sums[r], tops[r], unsafe { _mm512_load_ps(at) }, q);
         let lanes = ((skip >> (4 * r + t) & 1) as __mmask16).wrapping_sub(1);
         far[r / 4] |= u64::from(beyond & lanes) << (16 * (r % 4));
+        // SAFETY: to where c was read, some lanes of it.
         unsafe { _mm512_mask_store_ps(at, lanes & !beyond, d) }
     }
     for (part, far) in far.iter_mut().enumerate() {
         while *far != 0 {
             let shift = far.trailing_zeros() & 48;
             let r = part * 4 + shift as usize / 16;
+            // SAFETY: where row `r`'s c was read: 16 bits of `far` for each of 8 rows.
             let (lanes, at) = ((*far >> shift) as __mmask16, unsafe { p.c.add(r * NR + t * 16) });
+            // SAFETY: the same vector, whose lanes beyond still hold c.
             unsafe { _mm512_mask_store_ps(at, lanes, finish_far(sums[r], tops[r], _mm512_load_ps(at), q)) }
             *far &= !(0xFFFF << shift);
         }
@@ -131,7 +136,7 @@ unsafe fn quarter(
 /// place; floors become truncations by the negative count.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `quarter`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn products(
@@ -145,18 +150,22 @@ unsafe fn products(
     let l = q.block;
     let begin = tops.map(|top| accumulators(top, 0));
     let (mut even, mut odd) = (begin.map(|x| x[0]), begin.map(|x| x[1]));
-    // SAFETY (whole function): panels are as large as the step, B's 64-byte aligned.
+    // SAFETY: B's step has `l` products of each vector of 16 columns, one vector's after another's.
     let b = unsafe { p.b_val.add(t * l * 16) };
     let mut best = [_mm512_setzero_si512(); 2];
     for k in 0..l {
+        // SAFETY: product `k` of the vector's columns: 16 f64, two lines.
         let (b0, b1) = unsafe { (_mm512_load_pd(b.add(k * 16)), _mm512_load_pd(b.add(k * 16 + 8))) };
         for r in 0..MR {
+            // SAFETY: the same of row `r` of A's 8, `l` from one to the next.
             let a = unsafe { broadcast(p.a_val.add(r * l + k)) };
             even[r] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r]);
             odd[r] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r]);
         }
+        // SAFETY: a line of `NR` exponents for each product of the step to come.
         let e = unsafe { _mm512_load_si512(after.b_exp.add(k * NR).cast()) };
         for (i, best) in best.iter_mut().enumerate() {
+            // SAFETY: row `2 t + i` of A's 8 there, for `t` is 3 at most.
             let a = _mm512_set1_epi32(unsafe { *after.a_exp.add((2 * t + i) * l + k) } as i32);
             *best = _mm512_max_epu8(*best, _mm512_add_epi8(e, a));
         }
@@ -165,6 +174,7 @@ unsafe fn products(
         next[2 * t + i] = exponent_fields(best, q);
     }
     array_of(|r| {
+        // SAFETY: row `r`'s word of signs, and the vector's 16, which begin with a line as all of B's do.
         let negative = unsafe { negatives(p.a_sign.add(r), p.b_sign.add(t * 16)) };
         _mm512_add_epi32(low_halves(even[r], odd[r]), negative)
     })

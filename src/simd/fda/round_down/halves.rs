@@ -11,7 +11,6 @@
 //! ```
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::avx512::{DOWN, in_units, rounded, unit};
 use crate::simd::fda::avx512::{ROWS as PIECES, RZ, broadcast, exponent_fields, max_exponents};
@@ -150,13 +149,13 @@ impl Begun {
 /// `steps_fast` for steps of two halves of `L / 2` products, or with 0 of any number.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `steps_fast`; VNNI and BITALG are there, too, and the block is even.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx512vnni,avx512bitalg")]
 pub(super) unsafe fn steps<const L: usize>(p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> usize {
     let l = q.length::<L>();
-    // SAFETY (whole function): panels and states are as large as the steps, B's and states 64-byte aligned.
     let whole = |p: &Step, q: &Consts| {
+        // SAFETY: `p` is one of the caller's row groups at one of its steps, and both halves are of `l` products.
         let [even, odd] = [0..l / 2, l / 2..l].map(|k| unsafe { max_exponents::<L, MR, false>(p, q, k) });
         ([even.0, odd.0], even.1 | odd.1)
     };
@@ -178,6 +177,7 @@ pub(super) unsafe fn steps<const L: usize>(p: &Step, q: &Consts, skip: &mut [u32
     let at = |step: usize, i: usize| p.skip(step, q).group(groups[i], q);
     let mut now_at = at(0, 0);
     if steps * count == 1 {
+        // SAFETY: the only step of the only row group with something to do.
         unsafe { alone::<L>(&now_at, &calm, wanted[0], skips[0]) }
         return steps;
     }
@@ -185,6 +185,7 @@ pub(super) unsafe fn steps<const L: usize>(p: &Step, q: &Consts, skip: &mut [u32
     let (mut now, mut other) = (&mut Begun::new(), &mut Begun::new());
     // e_max of the row group at hand, and of the next.
     let (mut largest, mut next) = (whole(&now_at, &calm).0, [[_mm512_setzero_si512(); MR]; 2]);
+    // SAFETY: the first visit, to 4 of a row group's 8 rows and 32 of its 64 columns.
     (0..UNITS).for_each(|u| unsafe { begin(&here, u, &largest, l / 2, now) });
     let (mut before, mut sums) = (Visit { leave: !0, ..here }, [[_mm512_setzero_si512(); UNITS]; 2]);
     // How many visits are finished wherever c is.
@@ -201,6 +202,8 @@ pub(super) unsafe fn steps<const L: usize>(p: &Step, q: &Consts, skip: &mut [u32
                 let [even, odd];
                 if wary == 0 && !before.leaves_some() {
                     let (mut near, mut all) = ([!0; UNITS], !0);
+                    // SAFETY: a visit to a group that is there; exponents of two of the 8 rows of the one to come, at a
+                    // step that is there: the last one again where none comes. The visit before was one, too.
                     [even, odd] = unsafe {
                         half::<L, 0>(&here, l, &now.tops, Some(&mut search), |u| {
                             near[u] = end(&before, u, !0, &sums, other, q);
@@ -208,10 +211,12 @@ pub(super) unsafe fn steps<const L: usize>(p: &Step, q: &Consts, skip: &mut [u32
                         })
                     };
                     if all != !0 {
+                        // SAFETY: the visit before, whose states `end` has just read.
                         wary = if unsafe { end_far(&before, &near, &sums, other, q) } > MANY { WARY } else { 0 };
                     }
                 } else {
                     wary = wary.saturating_sub(1);
+                    // SAFETY: as above; before the first visit states are those of the first one, and none is written.
                     [even, odd] = unsafe {
                         half::<L, 0>(&here, l, &now.tops, Some(&mut search), |u| {
                             end_anywhere(&before, u, !before.leaves(u), &sums, other, q);
@@ -230,6 +235,7 @@ pub(super) unsafe fn steps<const L: usize>(p: &Step, q: &Consts, skip: &mut [u32
                     now_at = group;
                     Visit::new(&group, l, wanted[coming], skips[coming])
                 };
+                // SAFETY: the same visit, and the signs of the next one, or of the first one of the last step again.
                 let [even, odd] =
                     unsafe { half::<L, 1>(&here, l, &now.tops, None, |u| begin(&upcoming, u, &largest, l / 2, other)) };
                 each_row!([0, 1, 2, 3, 4, 5, 6, 7], U => sums[1][U] = low_halves(even[U], odd[U]));
@@ -238,6 +244,7 @@ pub(super) unsafe fn steps<const L: usize>(p: &Step, q: &Consts, skip: &mut [u32
             }
         }
     }
+    // SAFETY: the states of the last visit.
     (0..UNITS).for_each(|u| unsafe { end_anywhere(&before, u, !before.leaves(u), &sums, other, q) });
     steps
 }
@@ -245,16 +252,16 @@ pub(super) unsafe fn steps<const L: usize>(p: &Step, q: &Consts, skip: &mut [u32
 /// Some visits to one row group: too few for one to do another's work. Where few vectors of one are wanted, these one by one.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// As `steps`, for one row group at one step.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx512vnni,avx512bitalg")]
 unsafe fn alone<const L: usize>(p: &Step, q: &Consts, mut visits: u32, skip: u32) {
     let (l, mut begun) = (q.length::<L>(), Begun::new());
     let mut largest = [[_mm512_setzero_si512(); MR]; 2];
-    // SAFETY (whole function): the caller's promise.
     for r in (0..MR).filter(|r| !skip >> (4 * r) & 0xF != 0) {
         for (h, largest) in largest.iter_mut().enumerate() {
             let half = h * l / 2..(h + 1) * l / 2;
+            // SAFETY: row `r` of the group's 8 by half of the step's products.
             let ([found], _) = unsafe { max_exponents::<L, 1, false>(&p.row(r, l), q, half) };
             largest[r] = found;
         }
@@ -267,18 +274,24 @@ unsafe fn alone<const L: usize>(p: &Step, q: &Consts, mut visits: u32, skip: u32
             while wanted != 0 {
                 let at = wanted.trailing_zeros() as usize;
                 wanted &= wanted - 1;
+                // SAFETY: bits are `4 r + v`, of 4 rows and 2 vectors of the visit's.
                 unsafe { vector::<L>(&here.vector(at / 4, at % 4, l), q, &largest, &mut begun) }
             }
             continue;
         }
+        // SAFETY: a visit to 4 of the group's 8 rows and 32 of its 64 columns.
         (0..UNITS).for_each(|u| unsafe { begin(&here, u, &largest, l / 2, &mut begun) });
+        // SAFETY: the same visit, without a look at what comes.
         let [e0, o0] = unsafe { half::<L, 0>(&here, l, &begun.tops, None, |_| ()) };
+        // SAFETY: as above.
         let [e1, o1] = unsafe { half::<L, 1>(&here, l, &begun.tops, None, |_| ()) };
         let mut sums = [[_mm512_setzero_si512(); UNITS]; 2];
         each_row!([0, 1, 2, 3, 4, 5, 6, 7], U => {
             (sums[0][U], sums[1][U]) = (low_halves(e0[U], o0[U]), low_halves(e1[U], o1[U]));
         });
+        // SAFETY: the visit's states.
         let near = array_of(|u| unsafe { end(&here, u, !here.leaves(u), &sums, &begun, q) });
+        // SAFETY: as above.
         unsafe { end_far(&here, &near, &sums, &begun, q) };
     }
 }
@@ -286,26 +299,30 @@ unsafe fn alone<const L: usize>(p: &Step, q: &Consts, mut visits: u32, skip: u32
 /// A visit's first vector alone.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// The row's values and the 16 columns', their signs and the vector's states are there; B's and states are aligned to
+/// 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx512vnni,avx512bitalg")]
 unsafe fn vector<const L: usize>(visit: &Visit, q: &Consts, largest: &Largest, begun: &mut Begun) {
     let l = q.length::<L>();
-    // SAFETY (whole function): the caller's promise.
+    // SAFETY: the signs of the visit's first row and of its first 16 columns.
     unsafe { begin(visit, 0, largest, l / 2, begun) }
     let mut sums = [0, 1].map(|h: usize| accumulators(begun.tops[h][0], 0));
     for k in 0..l / 2 {
         for (h, [even, odd]) in sums.iter_mut().enumerate() {
             let k = h * l / 2 + k;
             let (a, b) = (visit.a_val.wrapping_add(k), visit.b_val.wrapping_add(16 * k));
+            // SAFETY: product `k` of `l` of that row and of those columns: two lines.
             let (a, b) = unsafe { (broadcast(a), [_mm512_load_pd(b), _mm512_load_pd(b.wrapping_add(8))]) };
             *even = _mm512_fmadd_round_pd::<RZ>(a, b[0], *even);
             *odd = _mm512_fmadd_round_pd::<RZ>(a, b[1], *odd);
         }
     }
     let sums = sums.map(|[even, odd]| [low_halves(even, odd); UNITS]);
+    // SAFETY: the states of that vector.
     let near = unsafe { end(visit, 0, !0, &sums, begun, q) };
     if near != !0 {
+        // SAFETY: as above.
         unsafe { end_anywhere(visit, 0, !near, &sums, begun, q) }
     }
 }
@@ -315,7 +332,7 @@ unsafe fn vector<const L: usize>(visit: &Visit, q: &Consts, largest: &Largest, b
 /// rows are looked for.
 ///
 /// # Safety
-/// As `steps_fast`.
+/// The values of the visit's 4 rows and 32 columns are there, B's aligned to 64 bytes, and what `search` wants.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx512vnni,avx512bitalg")]
 unsafe fn half<const L: usize, const H: usize>(
@@ -328,7 +345,7 @@ unsafe fn half<const L: usize, const H: usize>(
     let (mut even, mut odd) = ([_mm512_setzero_pd(); UNITS], [_mm512_setzero_pd(); UNITS]);
     each_row!([0, 1, 2, 3, 4, 5, 6, 7], U => [even[U], odd[U]] = accumulators(tops[H][U], 0));
     each_row!([0, 1, 2, 3, 4, 5, 6, 7], U => {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise: an eighth of half `H`'s products, and of all of the exponents.
         unsafe {
             products::<L, H, U>(&mut even, &mut odd, visit.a_val, visit.b_val, l);
             if let Some(exponents) = &mut exponents {
@@ -392,7 +409,8 @@ unsafe fn products<const L: usize, const H: usize, const U: usize>(
         ($before:expr, $after:expr, [$($row:literal),*], [$b:literal, $more:literal], $($rest:tt)*) => {{
             let ([e0, e1, e2, e3, e4, e5, e6, e7], [o0, o1, o2, o3, o4, o5, o6, o7]) = (&mut *even, &mut *odd);
             let (_b0, _b1, _b2, _b3, _t): (__m512d, __m512d, __m512d, __m512d, __m512d);
-            // SAFETY: it reads what the caller promises, and writes these registers only.
+            // SAFETY: it reads 4 rows' numbers and two vectors of 16 columns' at positions below `l`, as the caller
+            // promises, and writes these registers only.
             unsafe {
                 asm!(
                     $before,
@@ -452,7 +470,7 @@ struct Search {
 /// carries.
 ///
 /// # Safety
-/// The exponents of `l` positions are there, B's aligned to 64 bytes.
+/// The exponents of `l` positions are there, two rows' of A, one after the other, and B's, aligned to 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn search<const L: usize, const U: usize>(to: &mut Search, l: usize) {
@@ -462,8 +480,8 @@ unsafe fn search<const L: usize, const U: usize>(to: &mut Search, l: usize) {
             // Eighths are of one half.
             let [b0, b1] = &mut to.best[2 * U / UNITS];
             let (_e, _t): (__m512i, __m512i);
-            // SAFETY: it reads what the caller promises, and writes these registers only. Compilers would read all of it at
-            // first, and keep it in memory.
+            // Compilers would read all of it at first, and keep it in memory.
+            // SAFETY: it reads both rows' words and a line of B's below position `l`, and writes these registers only.
             unsafe {
                 asm!(
                     $before,
@@ -505,12 +523,12 @@ unsafe fn search<const L: usize, const U: usize>(to: &mut Search, l: usize) {
 /// What vector `u` of a visit begins with.
 ///
 /// # Safety
-/// The visit's signs are there, B's aligned to 64 bytes.
+/// The signs of the vector's row and of its columns are there, B's aligned to 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq,avx512bitalg")]
 unsafe fn begin(visit: &Visit, u: usize, largest: &Largest, part: usize, to: &mut Begun) {
     let (r, v) = (u / VECTORS, u % VECTORS);
-    // SAFETY: the caller's promise.
+    // SAFETY: row `r`'s word of 4, and vector `v`'s line of 2.
     let signs = unsafe {
         let a = _mm512_set1_epi32(*visit.a_sign.add(r) as i32);
         _mm512_xor_si512(a, _mm512_load_si512(visit.b_sign.add(16 * v).cast()))
@@ -549,17 +567,17 @@ fn join(u: usize, sums: &Halves, from: &Begun) -> (__m512i, __m512i) {
 /// places, and returns the others.
 ///
 /// # Safety
-/// The visit's states are there, aligned to 64 bytes.
+/// The vector's states are there, aligned to 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 unsafe fn end(visit: &Visit, u: usize, lanes: __mmask16, sums: &Halves, from: &Begun, q: &Consts) -> __mmask16 {
     let ((sum, top), at) = (join(u, sums, from), visit.states(u));
-    // SAFETY: the caller's promise.
+    // SAFETY: that vector's states.
     let units = in_units(unsafe { _mm512_load_ps(at) }, top, q);
     let magnitude = _mm512_abs_ps(units);
     let reached = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(magnitude, _mm512_set1_ps(q.floors.least));
     let (d, far) = rounded(sum, units, magnitude, reached, unit(top, q));
-    // SAFETY: as above.
+    // SAFETY: to where they were read, some lanes.
     unsafe { _mm512_mask_store_ps(at, !far & lanes, d) }
     !far | !lanes
 }
@@ -567,12 +585,12 @@ unsafe fn end(visit: &Visit, u: usize, lanes: __mmask16, sums: &Halves, from: &B
 /// Results of a visit's columns whose c is far above the products, all but those of `near`. How many vectors have some.
 ///
 /// # Safety
-/// As `end`.
+/// As `end`, for all of the visit's vectors.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 unsafe fn end_far(visit: &Visit, near: &[__mmask16; UNITS], sums: &Halves, from: &Begun, q: &Consts) -> usize {
     let vectors = near.iter().enumerate().filter(|(_, near)| **near != !0);
-    // SAFETY: the caller's promise.
+    // SAFETY: vectors of the visit, 8 at most.
     vectors.map(|(u, near)| unsafe { end_anywhere(visit, u, !near, sums, from, q) }).count()
 }
 
@@ -584,9 +602,9 @@ unsafe fn end_far(visit: &Visit, near: &[__mmask16; UNITS], sums: &Halves, from:
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 unsafe fn end_anywhere(visit: &Visit, u: usize, lanes: __mmask16, sums: &Halves, from: &Begun, q: &Consts) {
     let ((sum, top), at) = (join(u, sums, from), visit.states(u));
-    // SAFETY: the caller's promise.
+    // SAFETY: that vector's states.
     let c = unsafe { _mm512_load_ps(at) };
-    // SAFETY: as above.
+    // SAFETY: to where they were read, some lanes.
     unsafe { _mm512_mask_store_ps(at, lanes, anywhere(sum, in_units(c, top, q), unit(top, q), c, q)) }
 }
 

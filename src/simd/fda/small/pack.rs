@@ -2,7 +2,6 @@
 
 #![allow(clippy::needless_range_loop, reason = "vectors and positions index several arrays at once")]
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::turn::{lanes, put};
 use super::value::Value;

@@ -1,7 +1,6 @@
 //! Codes of tiles, four tiles' side by side in lanes of 64 bits.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and stores into the panels")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::turn::{four_rows, side_by_side, two_rows};
 use super::words::Bounds;

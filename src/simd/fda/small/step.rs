@@ -2,7 +2,6 @@
 
 #![allow(clippy::needless_range_loop, reason = "rows index several arrays at once")]
 #![allow(unsafe_code, reason = "functions for one instruction set, loads and stores through the panels' pointers")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::super::avx512::{RZ, at, broadcast, is_cut, max_exponents, powers, quarter_narrow};
 use super::super::finish::{accumulators, finish, low_halves, negatives, overflowed, start, truncated};
@@ -23,13 +22,13 @@ pub(super) trait Columns: Copy {
     /// That of vector `t` in a step of `l` products.
     ///
     /// # Safety
-    /// The step is there, and the instructions are.
+    /// AVX-512F is there.
     unsafe fn step(self, t: usize, l: usize) -> Self::Step;
 
     /// The even columns and the odd ones of product `k`.
     ///
     /// # Safety
-    /// As for `step`.
+    /// As for `step`; the step is there, has product `k`, and has vector `t`, which `step` was asked for.
     unsafe fn values(self, step: Self::Step, k: usize) -> [__m512d; 2];
 }
 
@@ -49,7 +48,8 @@ impl Columns for FromPanel {
     #[inline]
     #[target_feature(enable = "avx512f")]
     unsafe fn values(self, step: *const f64, k: usize) -> [__m512d; 2] {
-        // SAFETY: the caller's promise; panels are aligned to 64 bytes.
+        // SAFETY: product `k` of vector `t` of a step that is there, by the caller's promise: two lines of a panel that
+        // begins with one.
         unsafe { [_mm512_load_pd(step.add(k * 16)), _mm512_load_pd(step.add(k * 16 + 8))] }
     }
 }
@@ -59,10 +59,12 @@ impl Columns for FromPanel {
 /// `steps_fast`, of which one stands for a tile.
 ///
 /// # Safety
-/// As `steps_fast`, and `columns` have this step for all tiles.
+/// `p` points to this step's exponents of 8 rows and 64 columns, and to values and signs of 8 rows for each of up to
+/// four tiles, signs of 64 columns and 8 rows of 64 states, B's and these aligned to 64 bytes. Steps have 8, 16 or 32
+/// products. `columns` have this step for all tiles, or where panels are f32 `p` has B's values.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn step_tiles<const OUT: u8>(p: &Step, q: &Consts, tiles: usize, columns: impl Columns) -> u32 {
-    // SAFETY: the caller's promise, handed on.
+    // SAFETY: the caller's promise, handed on; L is the block.
     unsafe {
         // With c, sums stay below 2^31 where these are shorter.
         match (q.block, q.frac_bits) {
@@ -87,7 +89,7 @@ unsafe fn each_tile<const OUT: u8, const CHECK: bool, const L: usize>(
     tiles: usize,
     columns: impl Columns,
 ) -> u32 {
-    // SAFETY: the caller's promise, handed on.
+    // SAFETY: the caller's promise, handed on; `t` is one of the tiles.
     unsafe {
         let (largest, mut skip) = max_exponents::<L, MR, true>(p, q, 0..L);
         for t in 0..tiles {
@@ -104,7 +106,7 @@ unsafe fn each_tile<const OUT: u8, const CHECK: bool, const L: usize>(
 /// Tile `t` with f64 accumulators. Its states are changed, also where it is to be done again.
 ///
 /// # Safety
-/// As `step_tiles`.
+/// As `step_tiles`, for one of the tiles.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn tile<const OUT: u8, const CHECK: bool, const L: usize>(
@@ -118,19 +120,23 @@ unsafe fn tile<const OUT: u8, const CHECK: bool, const L: usize>(
     let offset = 1 << 30;
     let mut top = [_mm512_setzero_si512(); MR];
     let (mut even, mut odd) = ([_mm512_setzero_pd(); MR], [_mm512_setzero_pd(); MR]);
-    // SAFETY (whole function): panels and states are as large as the step, B and the states 64-byte aligned.
     for r in 0..MR {
+        // SAFETY: vector `t` of row `r` of the states, a line: rows have four.
         let c = unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) };
         top[r] = start::<OUT>(powers(largest[r], t), c, q);
         [even[r], odd[r]] = accumulators(top[r], if CHECK { offset } else { 0 });
     }
     let a = p.a_val.wrapping_add(t * MR * L);
+    // SAFETY: AVX-512F is this function's, too.
     let b = unsafe { columns.step(t, L) };
     for first in (0..L).step_by(FOUR) {
+        // SAFETY: tile `t`'s 8 rows by L products of A, four products after another: `at` is below `MR * L`.
         let of_a = unsafe { a.add(at::<true>(0, first, L)[0]) };
         for i in 0..FOUR {
+            // SAFETY: product `first + i` of L, a multiple of four.
             let [b0, b1] = unsafe { columns.values(b, first + i) };
             for r in 0..MR {
+                // SAFETY: of the same four products, row `r`'s.
                 let a = unsafe { broadcast(of_a.add(at::<true>(r, i, L)[0])) };
                 even[r] = _mm512_fmadd_round_pd::<RZ>(a, b0, even[r]);
                 odd[r] = _mm512_fmadd_round_pd::<RZ>(a, b1, odd[r]);
@@ -139,8 +145,10 @@ unsafe fn tile<const OUT: u8, const CHECK: bool, const L: usize>(
     }
     let (mut infinite, mut watched) = (false, _mm512_setzero_si512());
     for r in 0..MR {
+        // SAFETY: where c was read.
         let at = unsafe { p.c.add(r * NR + t * 16) };
         // Floors become truncations by the negative count.
+        // SAFETY: tile `t` has 8 words of A's signs, and a line of B's.
         let mut sum = unsafe { negatives(p.a_sign.add(t * MR + r), p.b_sign.add(t * 16)) };
         if CHECK {
             let [even, odd] = [even[r], odd[r]].map(|x| _mm512_castpd_si512(x));
@@ -148,8 +156,10 @@ unsafe fn tile<const OUT: u8, const CHECK: bool, const L: usize>(
             sum = _mm512_sub_epi32(sum, _mm512_set1_epi32(1 << 30));
         }
         sum = _mm512_add_epi32(sum, low_halves(even[r], odd[r]));
+        // SAFETY: c again.
         sum = _mm512_add_epi32(sum, truncated(top[r], unsafe { _mm512_load_ps(at) }, q));
         let d = finish::<OUT, false>(sum, top[r], q);
+        // SAFETY: to where c is.
         unsafe { _mm512_store_ps(at, d) };
         infinite |= overflowed::<OUT>(d);
     }

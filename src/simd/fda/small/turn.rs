@@ -97,7 +97,7 @@ pub(super) trait Number: Sized {
     /// Stores 16 words, or what fits of them.
     ///
     /// # Safety
-    /// The instructions are there.
+    /// AVX-512F is there.
     unsafe fn put(to: &mut [Self; 16], x: __m512i);
 }
 
@@ -128,7 +128,7 @@ pub(super) fn put_columns<T: Number>(columns: &[__m512i; COLUMNS], to: &mut [T; 
     let second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
     let to = to.as_chunks_mut::<16>().0;
     for p in 0..4 {
-        // SAFETY: the instructions are there.
+        // SAFETY: AVX-512F is this function's, too.
         unsafe {
             T::put(&mut to[PAIRS[p][0]], _mm512_permutex2var_epi64(low[p], first, high[p]));
             T::put(&mut to[PAIRS[p][1]], _mm512_permutex2var_epi64(low[p], second, high[p]));

@@ -37,14 +37,14 @@ pub(super) trait Value: Plain {
     /// are, f32 in order.
     ///
     /// # Safety
-    /// The instructions are there.
+    /// AVX-512F, DQ and VL are there.
     unsafe fn store<const LANES: bool>(to: &mut [Self; 16], parts: [__m512d; 2]);
 
     /// Stores 16 values of each tile, `stride` times 16 apart, given as highest words of the even and the odd ones (`LANES`)
     /// or of the first and the second ones.
     ///
     /// # Safety
-    /// The instructions are there.
+    /// AVX-512F, BW, DQ and VL are there.
     unsafe fn extend<const LANES: bool>(
         decoder: &Decoder,
         highest: [__m512i; 2],
@@ -60,7 +60,7 @@ impl Value for f64 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
     unsafe fn store<const LANES: bool>(to: &mut [Self; 16], [first, second]: [__m512d; 2]) {
-        // SAFETY: 16 values.
+        // SAFETY: 8 of 16 values each.
         unsafe {
             _mm512_storeu_pd(to.as_mut_ptr(), first);
             _mm512_storeu_pd(to[8..].as_mut_ptr(), second);
@@ -79,7 +79,7 @@ impl Value for f64 {
         let Some(to) = all_tiles(to, stride) else { return };
         for t in 0..TILES.min(tiles) {
             let parts = [extended(raised(x, t), decoder.enlarge), extended(raised(y, t), decoder.enlarge)];
-            // SAFETY: the instructions are there.
+            // SAFETY: this function has AVX-512F, DQ and VL.
             unsafe { Self::store::<LANES>(&mut to[t * stride], parts) }
         }
     }

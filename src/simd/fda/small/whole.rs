@@ -9,7 +9,6 @@
 //! A lane of 64 bits has four products of a column of B, and a row of A is broadcast to all: D comes row by row.
 
 #![allow(unsafe_code, reason = "functions for one instruction set, and loads and stores of whole vectors")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "each function says once why its loads and stores are sound")]
 
 use super::turn::Number;
 use crate::format::{FormatSpec, Specials};
@@ -94,8 +93,7 @@ impl Reading {
             magnitude: (1 << width) - 1,
             sign: 1 << width,
             fraction_bits: spec.fraction_bits,
-            // All that is above the largest number.
-            special: spec.max_code(false) as u32 + 1,
+            special: spec.first_special() as u32,
             negative_zero: spec.specials == Specials::NanNegativeZero,
             unit: spec.emin() - spec.fraction_bits as i32,
         })
@@ -191,7 +189,7 @@ impl Whole {
         if tiles.from_c || tiles.k > self.depth {
             return false;
         }
-        // SAFETY: `new` has seen the proof that the instructions are there.
+        // SAFETY: `new` has seen the proof that the instructions are there, VNNI among them.
         unsafe { self.exact(tiles).is_some_and(|exact| self.all(tiles, &exact)) }
     }
 
@@ -243,14 +241,18 @@ impl Whole {
     #[target_feature(enable = "avx512f,avx512bw")]
     fn read(&self, [a, b]: [&[u16]; 2], lows: [u32; 2], to: &mut Panels) {
         let by_column: [u16; 32] = core::array::from_fn(|i| (i % POSITIONS * COLUMNS + i / POSITIONS) as u16);
-        // SAFETY (whole function): a vector of codes or integers.
+        // SAFETY: 32 words, a vector.
         let by_column = unsafe { _mm512_loadu_si512(by_column.as_ptr().cast()) };
         for (codes, to) in a.as_chunks::<32>().0.iter().zip(to.rows.as_chunks_mut::<32>().0) {
+            // SAFETY: 32 codes.
             let x = self.readings[0].integers(unsafe { _mm512_loadu_si512(codes.as_ptr().cast()) }, lows[0]);
+            // SAFETY: 32 integers.
             unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), x) }
         }
         for (codes, to) in b.as_chunks::<32>().0.iter().zip(to.columns.as_chunks_mut::<32>().0) {
+            // SAFETY: 32 codes.
             let x = _mm512_permutexvar_epi16(by_column, unsafe { _mm512_loadu_si512(codes.as_ptr().cast()) });
+            // SAFETY: 32 integers.
             unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), self.readings[1].integers(x, lows[1])) }
         }
     }
@@ -290,7 +292,7 @@ impl Whole {
         for (rows, d) in panels.rows.chunks_exact(AT_ONCE * k).zip(pairs.chunks_exact_mut(AT_ONCE / 2)) {
             let mut sums = [_mm512_setzero_si512(); AT_ONCE];
             for (i, columns) in panels.columns.as_chunks::<32>().0[..k / SIDE].iter().enumerate() {
-                // SAFETY: a vector of integers.
+                // SAFETY: 32 integers, a line of `Panels`, in which `columns` begin with one.
                 let y = unsafe { _mm512_load_si512(columns.as_ptr().cast()) };
                 for (r, sum) in sums.iter_mut().enumerate() {
                     let row = &rows[r * k + i * SIDE..][..SIDE];
@@ -305,7 +307,7 @@ impl Whole {
                 }
             }
             for (sums, d) in sums.as_chunks::<2>().0.iter().zip(d) {
-                // SAFETY: the instructions are there.
+                // SAFETY: AVX-512F is this function's, too.
                 unsafe { T::put(d, self.results::<HALF>(joined(*sums), unit)) }
             }
         }

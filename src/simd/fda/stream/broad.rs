@@ -290,7 +290,6 @@ impl<'a> Order<'a> {
 /// # Safety
 /// As `steps_fast`.
 #[inline(never)]
-#[allow(clippy::undocumented_unsafe_blocks, reason = "one comment for all of them")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     p: &Step,
@@ -298,13 +297,13 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     skip: &mut [u32],
     steps: usize,
 ) -> Advance {
-    // SAFETY (whole function): panels and states are as large as the steps, B's and states 64-byte aligned. Pointers may
-    // pass the last step, but are not read from there.
+    // Pointers may pass the last step, but are not read from there.
     const { assert!(L < 128, "counts added to the largest c have no room") };
     let some = skip.iter().any(|skip| *skip != 0 && *skip != !0);
     // What an infinite c is multiplied by must not be 0.
     let least_f = if OUT == out::F16_RNE { 2 } else { 0 };
     if p.vectors < NR / 16 || some || q.frac_bits < least_f {
+        // SAFETY: the caller's promise, handed on.
         return unsafe { others::<OUT, CHECK, L>(p, q, skip, steps) };
     }
     let order = Order::new(p, q, skip, steps);
@@ -314,24 +313,31 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     let of_step = order.of_step();
     let mut work = MaybeUninit::<Work>::zeroed();
     let work = work.as_mut_ptr();
+    // SAFETY: a local `Work`, of which zeros are a value: no pointer leads anywhere, and there is no code.
     unsafe {
         (*work).set::<OUT, CHECK, L>(q);
         ((*work).last, (*work).last_c) = (of_step as u32 - 1, order.piece(of_step - 1).c);
     }
+    // SAFETY: a place in it, whose bytes are not looked at.
     let aside = unsafe { (&raw mut (*work).aside).cast::<f32>() };
     // e_max of this row group and of the next.
+    // SAFETY: two places in it.
     let mut largest =
         unsafe { [&raw mut (*work).largest[0], &raw mut (*work).largest[1]].map(<*mut _>::cast::<__m512i>) };
     let whole = |p: &Step, g: usize, to: *mut __m512i| {
+        // SAFETY: one of the caller's row groups at one of its steps: `Order::step` gives none beyond the last.
         let (found, doubt) = unsafe { max_exponents::<L, MR, false>(&p.group(g, q), &q.group(g), 0..L) };
+        // SAFETY: `to` is one of the two of `largest`, which have 8 rows each.
         unsafe { to.cast::<[__m512i; MR]>().write(found) };
         doubt
     };
     let nothing = Pending { c: aside, leave: !0, ..order.piece(of_step - 1) };
+    // SAFETY: another place in `work`.
     let starts = unsafe { (&raw mut (*work).starts).cast() };
     let (mut before, mut carried) = (nothing, Carried { start: starts, sums: [_mm512_setzero_si512(); UNITS] });
     // Pieces of the row group at hand that are to be left, and whether some c of the piece to come is far above the products.
     let mut doubt = whole(p, order.groups[0], largest[0]);
+    // SAFETY: the first step's row group with the e_max that `whole` has just written; nothing else refers to `work`.
     let mut far = unsafe { begin::<OUT, CHECK>(p, order.groups[0], largest[0], q, work) };
     // Whether exponents that the group's pieces have found so far, the least of each column, are near operands below.
     let (mut least, mut near) = (_mm512_set1_epi8(-1), false);
@@ -345,7 +351,9 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         let first = index * PIECES + piece;
         if first == 0 {
             if 4 * fars > of_step {
+                // SAFETY: a step's last piece, whose states are the tile's; or `nothing`, of which all is left.
                 _ = unsafe { end::<OUT>(&carried.sums, before, q, work) };
+                // SAFETY: `step` is below `steps`, so that so many are left of the caller's.
                 let rest = unsafe { others::<OUT, CHECK, L>(&order.step(step), q, skip, steps - step) };
                 return Advance::by(step + rest.steps);
             }
@@ -353,6 +361,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         }
         if doubt != 0 {
             // Where fewer than 64 columns count, those that are not there are in doubt beside any operand below the window.
+            // SAFETY: likewise, the last piece of any row group: pieces are in doubt where a group begins.
             endless |= unsafe { end::<OUT>(&carried.sums, before, q, work) } != 0;
             if endless {
                 if first == 0 {
@@ -364,9 +373,11 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             before = nothing;
             let g = order.groups[index];
             let here = order.step(step).group(g, q);
+            // SAFETY: one of the caller's row groups, as the only one, at one of its steps.
             unsafe { others::<OUT, CHECK, L>(&here, &q.group(g), &mut skip[g..=g], 1) };
             if OUT == out::F16_RNE && skip[g] != 0 {
                 // Those done, with an infinite f16, need not be left any more.
+                // SAFETY: `here` leads to this group's 8 rows of 64 states.
                 let found = skip[g] & unsafe { infinite::<OUT>(here.c) };
                 (skip[g], endless) = (skip[g] & !found, endless | (found != 0));
             }
@@ -374,6 +385,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             let (at, next) = order.coming(done);
             let at = order.step(at);
             doubt = whole(&at, next, largest[1]);
+            // SAFETY: the row group to come, or the first again, whose e_max `whole` has just written there.
             far = unsafe { begin::<OUT, CHECK>(&at, next, largest[1], q, work) };
             largest.swap(0, 1);
             done += PIECES;
@@ -388,6 +400,9 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         };
         let at = order.at::<L>(done, largest, put, work);
         let (own, found);
+        // SAFETY: `at` and `next` lead to pieces of steps that are there, `put` to states or `aside`; no more pieces
+        // are asked for than are left of all, and only where row groups follow one another. What `carried` has was
+        // begun by the piece before or by `begin`, and `work` has its constants by `set`.
         unsafe {
             // By itself: as part of a tuple it was written in words and copied in vectors, which had to wait for these.
             (*work).next = order.next::<L>(step);
@@ -396,13 +411,16 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             found = call(at, &mut carried);
         }
         if (CHECK || OUT == out::ROUND_DOWN) && before.leave != 0 {
+            // SAFETY: the call put this piece's results aside, a row of 64 after another as in states.
             unsafe { copy(aside, before) }
         }
         // The last piece done.
+        // SAFETY: nothing but the call, which is over, writes there.
         let here = done + more - found.left + of_step * (more_steps - unsafe { (*work).steps } as usize);
         if OUT == out::F16_RNE && overflowed::<OUT>(found.peak) {
             endless = true;
             // Nobody has to look again.
+            // SAFETY: as above.
             unsafe { (*work).limit = f32::NAN }
         }
         before = order.piece(here);
@@ -412,12 +430,14 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         }
         if OUT == out::ROUND_DOWN {
             if far {
+                // SAFETY: one piece was done, whose states are there; `own` is where it began, for the next has the other.
                 before.leave = unsafe { far_sums(&carried.sums, &*own, before.c, q) };
                 fars += 1;
             }
             far = is_far(found.peak);
         }
         if CHECK && _mm512_test_epi64_mask(found.watched, _mm512_set1_epi64(OVER)) != 0 {
+            // SAFETY: vectors in `work`, which is zeros or what the call wrote there.
             before.leave = unsafe { beyond(&(*work).watched) };
             before.mark(before.leave, skip);
             all = (here / of_step + 1) * of_step;
@@ -432,6 +452,7 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             (least, near) = (_mm512_set1_epi8(-1), false);
         }
     }
+    // SAFETY: the last piece of all, or `nothing`, where its row group went to others.
     endless |= unsafe { end::<OUT>(&carried.sums, before, q, work) } != 0;
     Advance { infinite: endless, ..Advance::by(all / of_step) }
 }

@@ -14,8 +14,8 @@ use std::arch::x86_64::*;
 /// products, where that matters.
 ///
 /// # Safety
-/// `p` is as in `steps`, `largest` points to the group's largest exponents.
-#[allow(clippy::undocumented_unsafe_blocks, reason = "one comment for all of them")]
+/// `p` is as in `steps`, and has row group `g`; `largest` points to its largest exponents, and `work` to a `Work` that
+/// is initialised and that nothing else refers to.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(super) unsafe fn begin<const OUT: u8, const CHECK: bool>(
     p: &Step,
@@ -25,8 +25,9 @@ pub(super) unsafe fn begin<const OUT: u8, const CHECK: bool>(
     work: *mut Work,
 ) -> bool {
     let (a_sign, c) = (p.a_sign.wrapping_add(g * MR), p.c.wrapping_add(g * MR * NR));
-    // SAFETY (whole function): the caller's promise.
+    // SAFETY: the caller's `Work`: two parts of it that do not overlap.
     let (to, to_units, mut far) = unsafe { (&mut (*work).starts[0], &mut (*work).units[0], false) };
+    // SAFETY: of the group's 8 rows of states, e_max and signs the first 4, by the first 2 of 4 vectors of columns.
     each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => unsafe {
         let (c, unit) = (_mm512_load_ps(c.add(R * NR + 16 * V)), VECTORS * R + V);
         let (power, count) = (power(*largest.add(R), place(V)), negatives(a_sign.add(R), p.b_sign.add(16 * V)));
@@ -49,11 +50,11 @@ pub(super) unsafe fn begin<const OUT: u8, const CHECK: bool>(
 /// Ends a row group's last piece, as pieces do. Which of its vectors have an infinite f16.
 ///
 /// # Safety
-/// As `copy`.
-#[allow(clippy::undocumented_unsafe_blocks, reason = "one comment for all of them")]
+/// `to` has those of its states that are not to be left, aligned to 64 bytes, and `work` points to a `Work` that is
+/// initialised.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn end<const OUT: u8>(sums: &[__m512i; UNITS], to: Pending, q: &Consts, work: *const Work) -> u32 {
-    // SAFETY (whole function): the caller's promise.
+    // SAFETY: the caller's `Work`, which nobody writes meanwhile.
     let (from, mut infinite) = (unsafe { &(*work).starts[1] }, 0);
     each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => {
         let unit = VECTORS * R + V;
@@ -61,10 +62,12 @@ pub(super) unsafe fn end<const OUT: u8>(sums: &[__m512i; UNITS], to: Pending, q:
             let (sum, top) = (_mm512_add_epi32(sums[unit], from.rests[unit]), from.tops[unit]);
             let at = to.c.wrapping_add(R * NR + 16 * V);
             let d = if OUT == out::ROUND_DOWN {
+                // SAFETY: a vector of states that is not to be left, one of 4 rows by 2.
                 rounded_down(sum, top, unsafe { _mm512_load_ps(at) }, q)
             } else {
                 finish::<OUT, false>(sum, top, q)
             };
+            // SAFETY: the same vector, for any kind of results.
             unsafe { _mm512_store_ps(at, d) }
             infinite |= u32::from(overflowed::<OUT>(d)) << (4 * R + V);
         }
@@ -82,19 +85,19 @@ pub(super) fn is_far(units: __m512) -> bool {
 /// Results of the vectors in which some c is far above the products. Which these are.
 ///
 /// # Safety
-/// As `copy`.
+/// All of the piece's states are there, aligned to 64 bytes.
 #[cold]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn far_sums(sums: &[__m512i; UNITS], from: &Start, to: *mut f32, q: &Consts) -> u32 {
     (0..UNITS).fold(0, |found, unit| {
         let (r, v) = (unit / VECTORS, unit % VECTORS);
-        // SAFETY: the caller's promise.
+        // SAFETY: of states that are there, vector `v` of 2 in row `r` of 4.
         let (at, c) = unsafe { (to.add(r * NR + 16 * v), _mm512_load_ps(to.add(r * NR + 16 * v))) };
         let (sum, top) = (_mm512_add_epi32(sums[unit], from.rests[unit]), from.tops[unit]);
         if !is_far(in_units(c, top, q)) {
             return found;
         }
-        // SAFETY: as above.
+        // SAFETY: the vector that was read.
         unsafe { _mm512_store_ps(at, rounded_down(sum, top, c, q)) }
         found | 1 << (4 * r + v)
     })
@@ -103,7 +106,7 @@ pub(super) unsafe fn far_sums(sums: &[__m512i; UNITS], from: &Start, to: *mut f3
 /// Copies the vectors that are not to be left.
 ///
 /// # Safety
-/// They are there, aligned to 64 bytes.
+/// Both have them, a row of `NR` after another, aligned to 64 bytes.
 #[cold]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn copy(from: *const f32, to: Pending) {
@@ -111,7 +114,7 @@ pub(super) unsafe fn copy(from: *const f32, to: Pending) {
         let (r, v) = (unit / VECTORS, unit % VECTORS);
         if to.leave >> (4 * r + v) & 1 == 0 {
             let at = r * NR + 16 * v;
-            // SAFETY: the caller's promise.
+            // SAFETY: one of these vectors, in row `r` of 4.
             unsafe { _mm512_store_ps(to.c.add(at), _mm512_load_ps(from.add(at))) }
         }
     }
@@ -125,7 +128,7 @@ pub(super) unsafe fn copy(from: *const f32, to: Pending) {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn infinite<const OUT: u8>(from: *const f32) -> u32 {
     (0..4 * MR).fold(0, |found, piece| {
-        // SAFETY: the caller's promise.
+        // SAFETY: one of the group's 8 rows of 4 vectors.
         let d = unsafe { _mm512_load_ps(from.add(16 * piece)) };
         found | u32::from(overflowed::<OUT>(d)) << piece
     })
