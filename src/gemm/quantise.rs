@@ -4,7 +4,7 @@ use super::builder::filled;
 use super::convert::{Narrowing, Widening, fold_each};
 use super::operand::{AnyMatrix, Codes, Matrix, Source};
 use crate::error::Error;
-use crate::format::{E2M1, FormatSpec, Overflow, UE4M3, UE8M0};
+use crate::format::{E2M1, E4M3, FormatSpec, Overflow, UE4M3, UE8M0};
 use crate::round::Rounding;
 use crate::simd::{self, Isa, Loop};
 use crate::unit::Unit;
@@ -141,9 +141,12 @@ pub fn nvfp4(x: &(impl Matrix + ?Sized), axis: Axis, tensor: TensorScale) -> Res
     }
     let rounding = Rounding::NearestEven;
     let scheme = Scheme { format: E2M1, scale_format: UE4M3, block: 16, axis, rounding, tensor_scale };
+    // Positive codes of e4m3 are ue4m3's.
+    let encoder = Encoder::new(E4M3, rounding);
     scheme.quantise(x, |largest| {
-        let scale = largest / element_max / f64::from(tensor_scale);
-        UE4M3.encode_f64(scale, rounding, Overflow::Saturate).ok()
+        let mut code = [0];
+        encoder.all(&[largest / element_max / f64::from(tensor_scale)], &mut code, |_, scale| scale);
+        Some(code[0].into())
     })
 }
 

@@ -35,9 +35,6 @@ pub(crate) fn select_few_rows(unit: &Unit, isa: Isa, rows: usize) -> Option<Arc<
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn select_tiles(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
     let (body, reading, nan) = body(unit)?;
-    if !body.even {
-        return None;
-    }
     super::tiles::pairwise(unit, isa, body, reading, nan)
 }
 
@@ -68,7 +65,7 @@ fn body(unit: &Unit) -> Option<(Pairwise, Reading, NanRule)> {
 pub(super) struct Pairwise {
     pub(super) group: usize,
     /// Whether that is 1, 2, 4 or 8, and all groups are whole.
-    even: bool,
+    pub(super) even: bool,
     pub(super) flush_inputs: bool,
     pub(super) flush_results: bool,
     /// c's smallest normal number.

@@ -13,12 +13,13 @@ pub(crate) trait Work {
     fn run<const NATIVE: bool>(self);
 }
 
-/// A closure as [`Work`]; it is `inline(always)`, too.
+/// A closure as [`Work`]; it is `inline(always)`, too. (Called as `FnOnce`, most closures are a function apart, compiled
+/// without the set's instructions.)
 pub(crate) struct Loop<F>(pub(crate) F);
 
-impl<F: FnOnce()> Work for Loop<F> {
+impl<F: FnMut()> Work for Loop<F> {
     #[inline(always)]
-    fn run<const NATIVE: bool>(self) {
+    fn run<const NATIVE: bool>(mut self) {
         (self.0)();
     }
 }

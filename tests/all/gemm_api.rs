@@ -419,7 +419,9 @@ fn quantised_products_and_checkpoint_layouts() {
 /// by [`FormatSpec::encode_f64`].
 #[test]
 fn quantisation_is_the_formats_own_encoding() {
-    use gemmulate::format::{ALL_FORMATS, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, F64, Overflow, Specials, UE8M0};
+    use gemmulate::format::{
+        ALL_FORMATS, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, F64, Overflow, Specials, UE4M3, UE8M0,
+    };
     use gemmulate::gemm::{AnyMatrix, Codes, quantise};
     let finite = FormatSpec { name: "finite", specials: Specials::None, ..E4M3 };
     let positive = FormatSpec { name: "positive", signed: false, storage_bits: 7, ..E4M3 };
@@ -466,6 +468,10 @@ fn quantisation_is_the_formats_own_encoding() {
             assert_eq!(scale.is_nan(), !largest.is_finite(), "{} {largest:e}", q.format);
             if q.scale_format == UE8M0 && largest == 0.0 {
                 assert_eq!(q.scales[at], 0);
+            } else if q.scale_format == UE4M3 && largest.is_finite() {
+                let want = largest / 6.0 / f64::from(q.tensor_scale);
+                let want = UE4M3.encode_f64(want, rounding, Overflow::Saturate).unwrap();
+                assert_eq!(u64::from(q.scales[at]), want, "{largest:e} {:e}", q.tensor_scale);
             }
             let factor = scale * f64::from(q.tensor_scale);
             let x = from.to_f64(code);

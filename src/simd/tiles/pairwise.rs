@@ -26,7 +26,7 @@ struct Pairs {
     step: usize,
 }
 
-/// The kernel, for results in f32 and exact products.
+/// The kernel, for results in f32 and exact products in whole groups of 1, 2, 4 or 8.
 pub(super) fn kernel<S: Set>(
     set: S,
     unit: &Unit,
@@ -34,7 +34,7 @@ pub(super) fn kernel<S: Set>(
     reading: Reading,
     nan: NanRule,
 ) -> Option<Arc<dyn Kernel>> {
-    if !body.bounded || !super::is_known(unit) {
+    if !body.even || !body.bounded || !super::is_known(unit) {
         return None;
     }
     let whole = [(0..unit.shape.k).collect()];
@@ -99,7 +99,7 @@ impl Family for Pairs {
             tile.0 = before;
             return 0;
         }
-        // SAFETY: the caller's run, of whole groups of 1, 2, 4 or 8: `select_tiles` takes no others.
+        // SAFETY: the caller's run, of whole groups of 1, 2, 4 or 8: `kernel` takes no others.
         unsafe {
             match self.body.group {
                 1 => steps::<S, 1>(set, run, tile),
