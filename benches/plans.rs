@@ -59,6 +59,8 @@ enum With {
     Nothing,
     /// Operands in f32.
     Single,
+    /// The same, rounded toward zero.
+    Cut,
     /// Operands by columns.
     Turned,
     AlphaBetaC,
@@ -70,8 +72,9 @@ enum With {
     PromotionScales,
 }
 
-const CASES: [(&str, &str, With); 18] = [
+const CASES: [(&str, &str, With); 19] = [
     ("operands in f32", "in-order", With::Single),
+    ("operands in f32, toward zero", "in-order", With::Cut),
     ("operands by columns", "in-order", With::Turned),
     ("cutlass2", "cutlass2", With::Nothing),
     ("cutlass3", "cutlass3 promote=none", With::Nothing),
@@ -99,6 +102,7 @@ fn gemm<'a, T>(unit: &'a Unit, plan: &str, with: With, x: &'a Operands<T>, isa: 
     }
     match with {
         With::Nothing | With::Single | With::Turned => gemm,
+        With::Cut => gemm.round_inputs(Rounding::TowardZero),
         With::AlphaBetaC => gemm.alpha(0.75).beta(-1.5).c(&x.c),
         With::C => gemm.beta(1.0).c(&x.c),
         With::Lines => {
@@ -144,7 +148,7 @@ fn run<T: Format>(
     w: &mut Workspace,
 ) -> Result<(), Error> {
     match with {
-        With::Single => d.run(gemm, &x.single[0], &x.single[1], w),
+        With::Single | With::Cut => d.run(gemm, &x.single[0], &x.single[1], w),
         With::Turned => d.run(gemm, &x.turned[0].t(), &x.turned[1].t(), w),
         _ => d.run(gemm, &x.a, &x.b, w),
     }
@@ -169,7 +173,7 @@ fn measure<T: Format + Copy>(unit: &str, wanted: &[String], only_check: bool) {
         run(&fast, with, &small, &mut d, &mut workspace).expect("a product");
         let places: Vec<[usize; 2]> = (0..64).map(|i| [i * 37 % SMALL, i * 101 % SMALL]).collect();
         let want = match with {
-            With::Single => slow.elements(&small.single[0], &small.single[1], &places),
+            With::Single | With::Cut => slow.elements(&small.single[0], &small.single[1], &places),
             _ => slow.elements(&small.a, &small.b, &places),
         };
         let got: Vec<u64> = places.iter().map(|&at| d.code(at)).collect();

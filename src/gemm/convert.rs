@@ -100,6 +100,133 @@ impl Narrowing {
     }
 }
 
+/// What is added to a significand before bits are cut off: half of the last place that stays, twice or not, less one unit,
+/// and one more or less where that place is odd. All are masks of such a unit.
+#[derive(Clone, Copy, Debug)]
+struct Addend {
+    half: i64,
+    half_again: i64,
+    less: i64,
+    odd_more: i64,
+    odd_less: i64,
+}
+
+impl Addend {
+    const fn new(halves: i64, less: i64, odd: i64) -> Self {
+        Self {
+            half: if halves > 0 { -1 } else { 0 },
+            half_again: if halves > 1 { -1 } else { 0 },
+            less,
+            odd_more: (odd > 0) as i64,
+            odd_less: (odd < 0) as i64,
+        }
+    }
+
+    /// For numbers of a sign; none that is the same for all where a rounding is stochastic.
+    const fn of(rounding: Rounding, negative: bool) -> Option<Self> {
+        let (cut, up) = (Self::new(0, 0, 0), Self::new(2, 1, 0));
+        let (away, toward) = (Self::new(1, 0, 0), Self::new(1, 1, 0));
+        Some(match (rounding, negative) {
+            (Rounding::TowardZero, _) | (Rounding::Down, false) | (Rounding::Up, true) => cut,
+            (Rounding::AwayFromZero, _) | (Rounding::Down, true) | (Rounding::Up, false) => up,
+            (Rounding::NearestAway, _) | (Rounding::NearestUp, false) | (Rounding::NearestDown, true) => away,
+            (Rounding::NearestZero, _) | (Rounding::NearestUp, true) | (Rounding::NearestDown, false) => toward,
+            (Rounding::NearestEven, _) => Self::new(1, 1, 1),
+            (Rounding::NearestOdd, _) => Self::new(1, 0, -1),
+            (Rounding::Stochastic { .. }, _) => return None,
+        })
+    }
+
+    #[inline(always)]
+    const fn to(self, half: i64, odd: i64) -> i64 {
+        (half & self.half) + (half & self.half_again) - self.less + (odd & self.odd_more) - (odd & self.odd_less)
+    }
+}
+
+/// Numbers to codes of a format by any rounding that is not stochastic: in more operations, with shifts of each number's
+/// own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rounded {
+    to: Narrowing,
+    fraction: u32,
+    /// f64's exponent field of the smallest normal number.
+    low: i64,
+    /// Of positive and of negative numbers: what is added, and the code of finite ones that are too large.
+    addends: [Addend; 2],
+    over: [i64; 2],
+}
+
+impl Rounded {
+    fn new(to: Narrowing, spec: &FormatSpec, rounding: Rounding) -> Option<Self> {
+        let over = |negative: bool| {
+            let infinite = to.over | if negative { to.over_sign } else { 0 };
+            if rounding.stops_at_max(negative) { spec.max_code(negative) as i64 } else { infinite }
+        };
+        Some(Self {
+            to,
+            fraction: spec.fraction_bits,
+            low: i64::from(spec.emin()) + BIAS,
+            addends: [Addend::of(rounding, false)?, Addend::of(rounding, true)?],
+            over: [over(false), over(true)],
+        })
+    }
+
+    /// The code of a number.
+    #[inline(always)]
+    fn code(self, x: f64) -> u64 {
+        let (to, bits) = (self.to, x.to_bits() as i64);
+        let (magnitude, negative) = (bits & MAGNITUDE, bits >> 63);
+        let field = magnitude >> FRACTION;
+        let hidden = if field == 0 { 0 } else { 1 << FRACTION };
+        let significand = magnitude & ((1 << FRACTION) - 1) | hidden;
+        let field = field.max(1);
+        // Of subnormal numbers more is cut off. From 60 places on a significand is less than half of what stays.
+        let shift = i64::from(to.cut) + (self.low - field).max(0);
+        let shift = shift.min(60) as u64;
+        let half = ((1u64 << shift) >> 1) as i64;
+        let odd = (significand as u64 >> shift) as i64 & 1;
+        let addend = if negative == 0 { self.addends[0] } else { self.addends[1] };
+        let kept = ((significand + addend.to(half, odd)) as u64 >> shift) as i64;
+        // A carry moves into the exponent as it should.
+        let rounded = ((field - self.low).max(0) << self.fraction) + kept;
+        let sign = if rounded == 0 { to.zero_sign } else { to.sign };
+        let code = (rounded | negative & sign) << to.ignored;
+        let finite = if negative == 0 { self.over[0] } else { self.over[1] };
+        let over = if magnitude < INFINITY { finite } else { to.over | negative & to.over_sign };
+        let code = if rounded > to.largest { over } else { code };
+        (if magnitude > INFINITY { to.nan } else { code }) as u64
+    }
+}
+
+/// Numbers to codes of a format without a branch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Encoding {
+    /// To nearest even.
+    Nearest(Narrowing),
+    /// By another rounding.
+    Rounded(Rounded),
+}
+
+impl Encoding {
+    /// As [`FormatSpec::encode_f64`], NaN to this code, if there is such a way.
+    pub(crate) fn new(to: &FormatSpec, rounding: Rounding, overflow: Overflow, nan: u64) -> Option<Self> {
+        let narrowing = Narrowing::new(to, overflow, nan)?;
+        if rounding == Rounding::NearestEven {
+            return Some(Self::Nearest(narrowing));
+        }
+        Rounded::new(narrowing, to, rounding).map(Self::Rounded)
+    }
+
+    /// The codes of numbers.
+    #[inline(always)]
+    pub(crate) fn all<T>(&self, from: &[f64], to: &mut [T], code: impl Fn(u64) -> T) {
+        match *self {
+            Self::Nearest(narrowing) => each(from, to, |x| code(narrowing.code(x))),
+            Self::Rounded(rounded) => each(from, to, |x| code(rounded.code(x))),
+        }
+    }
+}
+
 /// Codes to the numbers that they stand for, NaN to some NaN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
@@ -238,6 +365,7 @@ mod tests {
     use super::*;
     use crate::format::{ALL_FORMATS, BF16, E4M3, E5M2, F16, F32, F64, TF32};
     use crate::random::Random;
+    use crate::round::ROUNDINGS;
 
     /// Formats of one's own, of all kinds that are taken.
     fn own() -> impl Iterator<Item = FormatSpec> {
@@ -286,21 +414,29 @@ mod tests {
     fn many_numbers_become_the_codes_that_one_does() {
         let (mut taken, mut left) = (0, 0);
         for spec in ALL_FORMATS.iter().copied().chain(own()) {
-            for overflow in [Overflow::Ieee, Overflow::Saturate] {
-                let nan = spec.nan_code(NanRule::Quiet).unwrap_or(0);
-                let Some(narrowing) = Narrowing::new(&spec, overflow, nan) else {
-                    left += 1;
-                    continue;
-                };
+            let nan = spec.nan_code(NanRule::Quiet).unwrap_or(0);
+            if Encoding::new(&spec, Rounding::NearestEven, Overflow::Ieee, nan).is_none() {
+                left += 1;
+                continue;
+            }
+            let numbers = numbers(&spec);
+            for (overflow, &(rounding, _)) in
+                [Overflow::Ieee, Overflow::Saturate].into_iter().flat_map(|o| ROUNDINGS.iter().map(move |r| (o, r)))
+            {
+                let encoding = Encoding::new(&spec, rounding, overflow, nan).expect("of all roundings or none");
                 taken += 1;
-                for x in numbers(&spec) {
-                    let want = spec.encode_f64(x, Rounding::NearestEven, overflow);
+                let mut codes = vec![0; numbers.len()];
+                encoding.all(&numbers, &mut codes, |code| code);
+                for (&x, code) in numbers.iter().zip(codes) {
+                    let want = spec.encode_f64(x, rounding, overflow);
                     let want = want.unwrap_or(if x.is_nan() { 0 } else { spec.max_code(x < 0.0) });
-                    assert_eq!(narrowing.code(x), want, "{x:e} to {spec} {overflow:?}");
+                    assert_eq!(code, want, "{x:e} to {spec} {rounding} {overflow:?}");
                 }
             }
         }
-        assert!(taken > 20 && left > 0, "{taken} {left}");
+        assert!(taken > 200 && left > 0, "{taken} {left}");
+        let stochastic = Rounding::Stochastic { bits: 3, random: 5 };
+        assert!(Encoding::new(&F16, stochastic, Overflow::Ieee, 0).is_none());
     }
 
     #[test]

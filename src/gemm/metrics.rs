@@ -94,8 +94,10 @@ impl Work<'_> {
 fn exact_sums((a, b): &(Fixed, Fixed), [m, n, k]: [usize; 3], to: &mut [f64], work: Work<'_>) -> Result<(), Error> {
     let (width, unit) = (slice_width(k), a.unit + b.unit);
     let slices_b = b.slices(width, 0..k, n);
-    work.chunks(to, ROWS * n, |block, to| {
-        let rows = block * ROWS..m.min((block + 1) * ROWS);
+    let threads = if work.threaded { rayon::current_num_threads() } else { 1 };
+    let height = m.div_ceil(threads).min(TOGETHER / n.max(1)).max(ROWS);
+    work.chunks(to, height * n, |block, to| {
+        let rows = block * height..m.min((block + 1) * height);
         let mut sums = vec![0i128; to.len()];
         for (s, a) in a.slices(width, rows.clone(), k).iter().enumerate() {
             for (t, b) in slices_b.iter().enumerate() {
@@ -125,7 +127,8 @@ fn compensated_sums(
     })
 }
 
-/// Rows that are summed together.
+/// Elements of D that are summed together, in rows at least. For each so many native products pack all of B anew.
+const TOGETHER: usize = 1 << 20;
 const ROWS: usize = 64;
 
 /// Numbers as integers in units of a common power of two.

@@ -1,6 +1,6 @@
 //! Operands as the driver sees them: rows of codes in the unit's format, whatever they were before.
 
-use super::convert::{Narrowing, Widening, each};
+use super::convert::{Encoding, Widening, each};
 use super::epilogue::AT_ONCE;
 use crate::error::Error;
 use crate::format::{F32, Format, FormatSpec, Overflow, spec_of};
@@ -295,7 +295,7 @@ pub(crate) struct Conversion {
     /// Whether codes are f32's, which the processor reads.
     from_f32: bool,
     /// Both halves of the way for many at once, where there is one.
-    many: Option<(Widening, Narrowing)>,
+    many: Option<(Widening, Encoding)>,
     /// The set that this is compiled for.
     isa: Isa,
 }
@@ -303,8 +303,8 @@ pub(crate) struct Conversion {
 impl Conversion {
     pub(crate) fn new(from: FormatSpec, to: FormatSpec, rounding: Rounding, overflow: Overflow, isa: Isa) -> Self {
         let nan = to.nan_code(NanRule::Quiet).unwrap_or(0);
-        let narrowing = Narrowing::new(&to, overflow, nan).filter(|_| rounding == Rounding::NearestEven);
-        let many = narrowing.map(|narrowing| (Widening::new::<f64>(&from), narrowing));
+        let encoding = Encoding::new(&to, rounding, overflow, nan);
+        let many = encoding.map(|encoding| (Widening::new::<f64>(&from), encoding));
         Self { from, to, rounding, overflow, from_f32: from == F32, many, isa }
     }
 
@@ -417,11 +417,11 @@ impl Work for Converted<'_> {
                 let from = &mut from[..to.len()];
                 source.read(i, columns.start + block * AT_ONCE, from);
                 match conversion.many {
-                    Some((widening, narrowing)) => {
+                    Some((widening, encoding)) => {
                         let mut x = [0f64; AT_ONCE];
                         let x = &mut x[..to.len()];
                         widening.all(from, x, |code| code);
-                        each(x, to, |x| narrowing.code(x) as u32);
+                        encoding.all(x, to, |code| code as u32);
                     }
                     None => each(from, to, |x| conversion.total(x) as u32),
                 }
@@ -449,7 +449,8 @@ mod tests {
         for (to, overflow) in
             [F16, BF16, TF32, E4M3].into_iter().flat_map(|to| [(to, Overflow::Ieee), (to, Overflow::Saturate)])
         {
-            for rounding in [Rounding::NearestEven, Rounding::TowardZero, Rounding::Up] {
+            let stochastic = Rounding::Stochastic { bits: 8, random: 77 };
+            for rounding in [Rounding::NearestEven, Rounding::TowardZero, Rounding::Up, stochastic] {
                 let want: Vec<u32> = values
                     .iter()
                     .map(|&x| to.encode_f64(x.into(), rounding, overflow).expect("these have NaN") as u32)

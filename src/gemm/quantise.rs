@@ -1,7 +1,7 @@
 //! Block-scaled matrices: quantisation to MX and NVFP4, and the layouts that checkpoints store.
 
 use super::builder::filled;
-use super::convert::{Narrowing, Widening, fold_each};
+use super::convert::{Encoding, Widening, each, fold_each};
 use super::operand::{AnyMatrix, Codes, Matrix, Source};
 use crate::error::Error;
 use crate::format::{E2M1, E4M3, FormatSpec, Overflow, UE4M3, UE8M0};
@@ -145,7 +145,7 @@ pub fn nvfp4(x: &(impl Matrix + ?Sized), axis: Axis, tensor: TensorScale) -> Res
     let encoder = Encoder::new(E4M3, rounding);
     scheme.quantise(x, |largest| {
         let mut code = [0];
-        encoder.all(&[largest / element_max / f64::from(tensor_scale)], &mut code, |_, scale| scale);
+        encoder.all(&[largest / element_max / f64::from(tensor_scale)], &mut code);
         Some(code[0].into())
     })
 }
@@ -304,7 +304,7 @@ impl Scheme {
                 *factor = scale_format.to_f64(code) * f64::from(tensor_scale);
                 *scale = code as u8;
             }
-            for (row, mut codes) in band.chunks_exact(columns).zip(codes.outer_iter_mut()) {
+            for (row, mut codes) in band.chunks_exact_mut(columns).zip(codes.outer_iter_mut()) {
                 let codes = codes.as_slice_mut().expect("rows of an array made here");
                 self.row(x.isa, row, &factors, &encoder, codes);
             }
@@ -333,20 +333,20 @@ impl Scheme {
     }
 
     /// The codes of a row of a band, each number over its block's factor.
-    fn row(&self, isa: Isa, row: &[f64], factors: &[f64], encoder: &Encoder, to: &mut [u8]) {
+    fn row(&self, isa: Isa, row: &mut [f64], factors: &[f64], encoder: &Encoder, to: &mut [u8]) {
         // Nothing is left of a block whose factor is too small for f64.
         let over = |x: f64, factor: f64| if factor == 0.0 { 0.0 } else { x / factor };
         let work = Loop(
             #[inline(always)]
             || {
                 if self.axis == Axis(1) {
-                    let blocks = row.chunks(self.block).zip(to.chunks_mut(self.block));
-                    for ((row, to), &factor) in blocks.zip(factors) {
-                        encoder.all(row, to, |_, x| over(x, factor));
+                    for (row, &factor) in row.chunks_mut(self.block).zip(factors) {
+                        row.iter_mut().for_each(|x| *x = over(*x, factor));
                     }
                 } else {
-                    encoder.all(row, to, |j, x| over(x, factors[j]));
+                    fold_each(factors, row, over);
                 }
+                encoder.all(row, to);
             },
         );
         simd::on(isa, work);
@@ -355,8 +355,7 @@ impl Scheme {
 
 /// Numbers to codes of at most a byte, saturated.
 enum Encoder {
-    /// To nearest even, without a branch.
-    Narrow(Narrowing),
+    Quick(Encoding),
     /// One by one.
     Any(FormatSpec, Rounding),
 }
@@ -364,31 +363,21 @@ enum Encoder {
 impl Encoder {
     fn new(format: FormatSpec, rounding: Rounding) -> Self {
         let nan = Self::one(&format, f64::NAN, rounding);
-        let narrowing = Narrowing::new(&format, Overflow::Saturate, nan);
-        let quick = narrowing.filter(|_| rounding == Rounding::NearestEven);
-        quick.map_or(Self::Any(format, rounding), Self::Narrow)
+        let quick = Encoding::new(&format, rounding, Overflow::Saturate, nan.into());
+        quick.map_or(Self::Any(format, rounding), Self::Quick)
     }
 
     /// A number's code; 0 of a NaN where the format has none: a block's scale is NaN then.
-    fn one(format: &FormatSpec, x: f64, rounding: Rounding) -> u64 {
-        format.encode_f64(x, rounding, Overflow::Saturate).unwrap_or(0)
+    fn one(format: &FormatSpec, x: f64, rounding: Rounding) -> u8 {
+        format.encode_f64(x, rounding, Overflow::Saturate).unwrap_or(0) as u8
     }
 
-    /// The codes of what becomes of numbers and their places.
+    /// The codes of numbers.
     #[inline(always)]
-    fn all(&self, from: &[f64], to: &mut [u8], f: impl Fn(usize, f64) -> f64) {
-        let each = from.iter().zip(to).enumerate();
-        match *self {
-            Self::Narrow(narrowing) => {
-                for (j, (&x, to)) in each {
-                    *to = narrowing.code(f(j, x)) as u8;
-                }
-            }
-            Self::Any(format, rounding) => {
-                for (j, (&x, to)) in each {
-                    *to = Self::one(&format, f(j, x), rounding) as u8;
-                }
-            }
+    fn all(&self, from: &[f64], to: &mut [u8]) {
+        match self {
+            Self::Quick(encoding) => encoding.all(from, to, |code| code as u8),
+            Self::Any(format, rounding) => each(from, to, |x| Self::one(format, x, *rounding)),
         }
     }
 }
