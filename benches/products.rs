@@ -1,11 +1,14 @@
-//! Whole products by accumulator, size and instruction set, and small ones. Every bench compares bits with the
-//! reference before it is timed; `cargo bench -- --test` does only that and one run each.
+//! Whole products by accumulator, size and instruction set, small ones, and quantisation. Every bench compares bits with
+//! the reference, or codes with the formats' own encoding, before it is timed; `cargo bench -- --test` does only that and
+//! one run each.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use gemmulate::format::E4M3;
 use gemmulate::gemm::Workspace;
+use gemmulate::gemm::quantise::{self, Quantised};
 use gemmulate::prelude::*;
 use gemmulate::simd::Isa;
-use ndarray::{Array2, s};
+use ndarray::{Array2, Axis, s};
 use std::hint::black_box;
 
 const UNITS: [&str; 8] = [
@@ -72,5 +75,32 @@ fn small(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, products, small);
+/// Some elements are what the format's own encoding makes of them.
+fn check_codes(x: &Array2<f32>, q: &Quantised) {
+    for ((i, j), &x) in x.indexed_iter().step_by(1001) {
+        let block = if q.axis == Axis(1) { [i, j / q.block] } else { [i / q.block, j] };
+        let factor = q.scale_format.to_f64(q.scales[block].into()) * f64::from(q.tensor_scale);
+        let code = q.format.encode_f64(f64::from(x) / factor, Rounding::NearestEven, Overflow::Saturate);
+        assert_eq!(u64::from(q.codes[(i, j)]), code.expect("a number"), "{} at {i}, {j}", q.format);
+    }
+}
+
+fn quantisation(c: &mut Criterion) {
+    let mut group = c.benchmark_group("quantisation");
+    group.sample_size(10);
+    let (n, rounding) = (2048, Rounding::NearestEven);
+    let x = matrix(n, n);
+    group.throughput(Throughput::Elements((n * n) as u64));
+    for (name, axis) in [("along rows", Axis(1)), ("along columns", Axis(0))] {
+        let mx = || quantise::mx(&x, &E4M3, 32, axis, rounding).expect("numbers");
+        let nvfp4 = || quantise::nvfp4(&x, axis, Default::default()).expect("numbers");
+        check_codes(&x, &mx());
+        check_codes(&x, &nvfp4());
+        group.bench_function(format!("mx e4m3 {name}"), |bench| bench.iter(|| black_box(mx())));
+        group.bench_function(format!("nvfp4 {name}"), |bench| bench.iter(|| black_box(nvfp4())));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, products, small, quantisation);
 criterion_main!(benches);
