@@ -295,10 +295,11 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
     let sums_fit = f <= 14 && (block << (f + 2)) + (2 << f) < 1 << 22 && fraction_bits <= 12;
     let narrow = sums_fit && small(a) && small(b) && unit.scale.is_none() && !matches!(set, Set::Sse2(_));
     let wide = matches!(set, Set::Avx512(_)) && !narrow;
-    let fixed = if wide { Tables::new(unit, block, f) } else { None };
-    // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings. Of
-    // four only `few`'s two passes are faster than broad pieces (docs/kernels.md), and these round toward zero to f32.
-    let few = block < FEW && f <= 25 && fixed.is_none() && (block != 4 || (out == out::F32_RZ && keep == -1));
+    // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings, and
+    // integers save less than their step costs. Of four only `few`'s two passes are faster than broad pieces
+    // (docs/kernels.md), and these round toward zero to f32.
+    let fixed = if wide && block >= FEW { Tables::new(unit, block, f) } else { None };
+    let few = block < FEW && f <= 25 && (block != 4 || (out == out::F32_RZ && keep == -1));
     let aligned = (!wide || few) && !narrow && fits_f32(unit);
     if matches!(set, Set::Sse2(_)) && !aligned {
         return None;

@@ -385,15 +385,15 @@ impl<M: Micro> TileRun<'_, M> {
         let live = self.size[0].div_ceil(MR) * MR * NR;
         let per = self.fda.per_step();
         self.work.c.0[..live].copy_from_slice(&self.work.tile.0[..live]);
+        self.work.tile.0[..live].fill(0.0);
         let mut still = [0; GROUPS];
         for (i, s) in fdas.step_by(per).enumerate() {
             // Zeros are settled. What is added to NaNs does not matter.
-            self.work.tile.0[..live].fill(0.0);
             (self.bad, self.done) = ([0; GROUPS], still);
             // SAFETY: the caller's promise.
             unsafe { self.dispatch(s..s + per) }
             let nan = self.nan;
-            let (c, t) = (&mut self.work.c.0[..live], &self.work.tile.0[..live]);
+            let (c, t) = (&mut self.work.c.0[..live], &mut self.work.tile.0[..live]);
             let any_nan = self.micro.vectorise(
                 #[inline(always)]
                 || add(c, t, nan, f16),

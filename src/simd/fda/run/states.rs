@@ -106,12 +106,13 @@ pub(super) fn all_nan(states: &[f32]) -> [u32; GROUPS] {
     found
 }
 
-/// Adds a unit step's sums to c as IEEE says. Whether there are NaNs now.
+/// Adds a unit step's sums to c as IEEE says, and leaves zeros for the next one. Whether there are NaNs now.
 #[inline(always)]
-pub(super) fn add(c: &mut [f32], sums: &[f32], nan: f32, f16: bool) -> bool {
+pub(super) fn add(c: &mut [f32], sums: &mut [f32], nan: f32, f16: bool) -> bool {
     let mut any = false;
     for (c, t) in c.iter_mut().zip(sums) {
         let sum = *c + *t;
+        *t = 0.0;
         any |= sum.is_nan();
         *c = if sum.is_nan() { nan } else { sum };
     }
