@@ -262,7 +262,8 @@ impl FormatSpec {
         }
     }
 
-    /// What lies above the largest finite number's magnitude, without ignored bits: infinities and NaN, if anything.
+    /// What comes after the largest finite number's magnitude, without ignored bits: infinities and NaN begin there, or
+    /// there is no such magnitude.
     pub(crate) const fn first_special(&self) -> u64 {
         self.max_magnitude() + 1
     }

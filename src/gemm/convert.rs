@@ -100,51 +100,45 @@ impl Narrowing {
     }
 }
 
-/// What is added to a significand before bits are cut off: half of the last place that stays, twice or not, less one unit,
-/// and one more or less where that place is odd. All are masks of such a unit.
+/// What is added to a significand before bits are cut off, so that what stays is rounded.
 #[derive(Clone, Copy, Debug)]
 struct Addend {
+    /// All ones where half of the last place that stays is added, and where it is added twice.
     half: i64,
     half_again: i64,
+    /// 1 where a unit less is added, and where it is where that place is odd.
     less: i64,
-    odd_more: i64,
-    odd_less: i64,
+    less_if_odd: i64,
 }
 
 impl Addend {
-    const fn new(halves: i64, less: i64, odd: i64) -> Self {
-        Self {
-            half: if halves > 0 { -1 } else { 0 },
-            half_again: if halves > 1 { -1 } else { 0 },
-            less,
-            odd_more: (odd > 0) as i64,
-            odd_less: (odd < 0) as i64,
-        }
-    }
+    const CUT: Self = Self { half: 0, half_again: 0, less: 0, less_if_odd: 0 };
+    const UP: Self = Self { half: -1, half_again: -1, less: 1, less_if_odd: 0 };
+    const TIES_UP: Self = Self { half: -1, half_again: 0, less: 0, less_if_odd: 0 };
+    const TIES_CUT: Self = Self { half: -1, half_again: 0, less: 1, less_if_odd: 0 };
+    const TIES_TO_ODD: Self = Self { half: -1, half_again: 0, less: 0, less_if_odd: 1 };
 
-    /// For numbers of a sign; none that is the same for all where a rounding is stochastic.
+    /// For magnitudes of numbers of a sign. None to nearest even, which [`Narrowing`] does, nor stochastically.
     const fn of(rounding: Rounding, negative: bool) -> Option<Self> {
-        let (cut, up) = (Self::new(0, 0, 0), Self::new(2, 1, 0));
-        let (away, toward) = (Self::new(1, 0, 0), Self::new(1, 1, 0));
         Some(match (rounding, negative) {
-            (Rounding::TowardZero, _) | (Rounding::Down, false) | (Rounding::Up, true) => cut,
-            (Rounding::AwayFromZero, _) | (Rounding::Down, true) | (Rounding::Up, false) => up,
-            (Rounding::NearestAway, _) | (Rounding::NearestUp, false) | (Rounding::NearestDown, true) => away,
-            (Rounding::NearestZero, _) | (Rounding::NearestUp, true) | (Rounding::NearestDown, false) => toward,
-            (Rounding::NearestEven, _) => Self::new(1, 1, 1),
-            (Rounding::NearestOdd, _) => Self::new(1, 0, -1),
-            (Rounding::Stochastic { .. }, _) => return None,
+            (Rounding::TowardZero, _) | (Rounding::Down, false) | (Rounding::Up, true) => Self::CUT,
+            (Rounding::AwayFromZero, _) | (Rounding::Down, true) | (Rounding::Up, false) => Self::UP,
+            (Rounding::NearestAway, _) | (Rounding::NearestUp, false) | (Rounding::NearestDown, true) => Self::TIES_UP,
+            (Rounding::NearestZero, _) | (Rounding::NearestUp, true) | (Rounding::NearestDown, false) => Self::TIES_CUT,
+            (Rounding::NearestOdd, _) => Self::TIES_TO_ODD,
+            (Rounding::NearestEven | Rounding::Stochastic { .. }, _) => return None,
         })
     }
 
+    /// For half of the last place that stays, and whether that place is odd, 0 or 1.
     #[inline(always)]
-    const fn to(self, half: i64, odd: i64) -> i64 {
-        (half & self.half) + (half & self.half_again) - self.less + (odd & self.odd_more) - (odd & self.odd_less)
+    const fn with(self, half: i64, odd: i64) -> i64 {
+        (half & self.half) + (half & self.half_again) - self.less - (odd & self.less_if_odd)
     }
 }
 
-/// Numbers to codes of a format by any rounding that is not stochastic: in more operations, with shifts of each number's
-/// own.
+/// Numbers to codes of a format by roundings that are neither to nearest even nor stochastic: in more operations, with
+/// shifts of each number's own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rounded {
     to: Narrowing,
@@ -180,13 +174,14 @@ impl Rounded {
         let hidden = if field == 0 { 0 } else { 1 << FRACTION };
         let significand = magnitude & ((1 << FRACTION) - 1) | hidden;
         let field = field.max(1);
-        // Of subnormal numbers more is cut off. From 60 places on a significand is less than half of what stays.
+        // Of subnormal numbers more is cut off. From 54 places on, however many, a significand is less than half of the last
+        // place that stays; 60 leave room for twice that half and a significand.
         let shift = i64::from(to.cut) + (self.low - field).max(0);
         let shift = shift.min(60) as u64;
         let half = ((1u64 << shift) >> 1) as i64;
         let odd = (significand as u64 >> shift) as i64 & 1;
         let addend = if negative == 0 { self.addends[0] } else { self.addends[1] };
-        let kept = ((significand + addend.to(half, odd)) as u64 >> shift) as i64;
+        let kept = ((significand + addend.with(half, odd)) as u64 >> shift) as i64;
         // A carry moves into the exponent as it should.
         let rounded = ((field - self.low).max(0) << self.fraction) + kept;
         let sign = if rounded == 0 { to.zero_sign } else { to.sign };

@@ -95,7 +95,7 @@ fn exact_sums((a, b): &(Fixed, Fixed), [m, n, k]: [usize; 3], to: &mut [f64], wo
     let (width, unit) = (slice_width(k), a.unit + b.unit);
     let slices_b = b.slices(width, 0..k, n);
     let threads = if work.threaded { rayon::current_num_threads() } else { 1 };
-    let height = m.div_ceil(threads).min(TOGETHER / n.max(1)).max(ROWS);
+    let height = (m / (PARTS * threads)).min(TOGETHER / n.max(k).max(1)).max(ROWS);
     work.chunks(to, height * n, |block, to| {
         let rows = block * height..m.min((block + 1) * height);
         let mut sums = vec![0i128; to.len()];
@@ -127,9 +127,12 @@ fn compensated_sums(
     })
 }
 
-/// Elements of D that are summed together, in rows at least. For each so many native products pack all of B anew.
+/// Elements of D, and of A, that are worked on together, at most; but so many rows at least. (For each such part native
+/// products pack all of B anew.)
 const TOGETHER: usize = 1 << 20;
 const ROWS: usize = 64;
+/// Parts for each thread, at least, if there are rows enough: a caller who is told of them may break off.
+const PARTS: usize = 8;
 
 /// Numbers as integers in units of a common power of two.
 struct Fixed {

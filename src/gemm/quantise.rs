@@ -206,10 +206,13 @@ impl<'x, R: Source + 'x> Values<R> {
         let format = x.format().ok_or_else(|| Error::value("what is quantised", "values", "codes"))?;
         format.check("what is quantised")?;
         let (reader, widening) = (x.reader(), Widening::new::<f64>(&format));
-        let [rows, columns] = reader.shape();
-        // Without a row the other side may be any number.
-        let codes = one_row(if rows == 0 { 0 } else { columns }, 0)?;
-        Ok(Self { reader, widening, codes, isa: simd::best(None) })
+        Ok(Self { reader, widening, codes: Vec::new(), isa: simd::best(None) })
+    }
+
+    /// Makes room for what `row` reads.
+    fn prepare(&mut self) -> Result<(), Error> {
+        self.codes = one_row(self.reader.shape()[1], 0)?;
+        Ok(())
     }
 
     /// The numbers of a row; of a NaN, some NaN.
@@ -228,8 +231,13 @@ impl<'x, R: Source + 'x> Values<R> {
 
 /// The largest magnitude that is a number, or 0.
 fn largest_finite<'x, R: Source + 'x>(x: &mut Values<R>) -> Result<f64, Error> {
-    let mut row = one_row(x.codes.len(), 0.0)?;
-    let (rows, mut largest) = (if row.is_empty() { 0 } else { x.reader.shape()[0] }, 0);
+    let ([rows, columns], mut largest) = (x.reader.shape(), 0);
+    if rows == 0 || columns == 0 {
+        // The other side may be any number.
+        return Ok(0.0);
+    }
+    x.prepare()?;
+    let mut row = one_row(columns, 0.0)?;
     for i in 0..rows {
         x.row(i, &mut row);
         let work = Loop(
@@ -283,6 +291,7 @@ impl Scheme {
         if codes.is_empty() {
             return Ok(Quantised { codes, format, scales, scale_format, block, axis, tensor_scale });
         }
+        x.prepare()?;
         // A band has one row of scales: along rows of one row, along columns of `block` of them.
         let height = if axis == Axis(1) { 1 } else { block.min(rows) };
         let band = filled("a band of blocks", "f64", 0.0, Ix2(height, columns))?;

@@ -13,8 +13,8 @@ pub(crate) trait Work {
     fn run<const NATIVE: bool>(self);
 }
 
-/// A closure as [`Work`]; it is `inline(always)`, too. (Called as `FnOnce`, most closures are a function apart, compiled
-/// without the set's instructions.)
+/// A closure as [`Work`], which must be `inline(always)`, too. (Called as `FnOnce`, most closures are a function apart,
+/// compiled without the set's instructions.)
 pub(crate) struct Loop<F>(pub(crate) F);
 
 impl<F: FnMut()> Work for Loop<F> {

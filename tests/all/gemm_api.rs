@@ -453,27 +453,40 @@ fn quantisation_is_the_formats_own_encoding() {
                 assert!(q.is_err());
                 continue;
             }
-            check_blocks(&q.unwrap(), &codes, &from, Rounding::NearestEven);
+            let q = q.unwrap();
+            if tensor == quantise::TensorScale::Largest {
+                let numbers = codes.iter().map(|c| from.to_f64(*c).abs()).filter(|x| x.is_finite());
+                assert_eq!(q.tensor_scale, (numbers.fold(0.0, f64::max) / (448.0 * 6.0)) as f32);
+            }
+            check_blocks(&q, &codes, &from, Rounding::NearestEven);
         }
     }
     fn check_blocks(q: &quantise::Quantised, codes: &Array2<u64>, from: &FormatSpec, rounding: Rounding) {
+        let block = |[i, j]: [usize; 2]| if q.axis == Axis(1) { [i, j / q.block] } else { [i / q.block, j] };
+        let mut largest = Array2::from_elem(q.scales.raw_dim(), 0.0f64);
         for ((i, j), &code) in codes.indexed_iter() {
-            let at = if q.axis == Axis(1) { [i, j / q.block] } else { [i / q.block, j] };
-            let block = |[x, y]: [usize; 2]| if q.axis == Axis(1) { [x, y / q.block] } else { [x / q.block, y] };
-            let in_block = codes.indexed_iter().filter(|&((x, y), _)| block([x, y]) == at);
-            let largest = in_block
-                .map(|(_, c)| from.to_f64(*c).abs())
-                .fold(0.0, |m: f64, x| if m.is_nan() || x.is_nan() { f64::NAN } else { m.max(x) });
-            let scale = q.scale_format.to_f64(q.scales[at].into());
-            assert_eq!(scale.is_nan(), !largest.is_finite(), "{} {largest:e}", q.format);
-            if q.scale_format == UE8M0 && largest == 0.0 {
-                assert_eq!(q.scales[at], 0);
-            } else if q.scale_format == UE4M3 && largest.is_finite() {
-                let want = largest / 6.0 / f64::from(q.tensor_scale);
-                let want = UE4M3.encode_f64(want, rounding, Overflow::Saturate).unwrap();
-                assert_eq!(u64::from(q.scales[at]), want, "{largest:e} {:e}", q.tensor_scale);
+            let (to, x) = (&mut largest[block([i, j])], from.to_f64(code).abs());
+            *to = if to.is_nan() || x.is_nan() { f64::NAN } else { to.max(x) };
+        }
+        for (&scale, &largest) in q.scales.iter().zip(&largest) {
+            let value = q.scale_format.to_f64(scale.into());
+            assert_eq!(value.is_nan(), !largest.is_finite(), "{} {largest:e}", q.format);
+            if value.is_nan() {
+                continue;
             }
-            let factor = scale * f64::from(q.tensor_scale);
+            let want = if q.scale_format == UE8M0 {
+                // Over the format's largest power of two, the largest power that is no more than the number.
+                let top = q.format.max().exponent;
+                let power = (-127..=127).rev().find(|e| 2f64.powi(*e) * 2f64.powi(top) <= largest).unwrap_or(-127);
+                (power + 127) as u64
+            } else {
+                let want = largest / 6.0 / f64::from(q.tensor_scale);
+                UE4M3.encode_f64(want, Rounding::NearestEven, Overflow::Saturate).unwrap()
+            };
+            assert_eq!(u64::from(scale), want, "{largest:e} {:e}", q.tensor_scale);
+        }
+        for ((i, j), &code) in codes.indexed_iter() {
+            let factor = q.scale_format.to_f64(q.scales[block([i, j])].into()) * f64::from(q.tensor_scale);
             let x = from.to_f64(code);
             let over = if factor == 0.0 { 0.0 } else { x / factor };
             let want = q.format.encode_f64(over, rounding, Overflow::Saturate).unwrap_or(0);
