@@ -13,9 +13,9 @@ const FRACTION: u32 = 52;
 /// f64's bias.
 const BIAS: i64 = 1023;
 /// f64's code without its sign.
-const MAGNITUDE: i64 = i64::MAX;
+pub(super) const MAGNITUDE: i64 = i64::MAX;
 /// f64's infinity.
-const INFINITY: i64 = 0x7FF << FRACTION;
+pub(super) const INFINITY: i64 = 0x7FF << FRACTION;
 
 /// `2^e`, of a normal number.
 const fn power(e: i64) -> f64 {

@@ -405,14 +405,17 @@ mod tests {
 
     #[test]
     fn references_tell_and_stop() {
-        let (a, last) = (Array2::<f64>::ones((200, 30)), AtomicU64::new(0));
+        let (a, last, told) = (Array2::<f64>::ones((200, 30)), AtomicU64::new(0), AtomicU64::new(0));
         let tell = |p: Progress| {
+            told.fetch_add(1, Relaxed);
             last.fetch_max(p.done, Relaxed);
             assert_eq!(p.total, 200 * 30 * 200);
             ControlFlow::Continue(())
         };
         let r = reference_with(&a, &a.t(), 2, &tell).expect("fits");
         assert!(r.exact && r.product.iter().all(|&x| x == 30.0) && last.load(Relaxed) == 200 * 30 * 200);
+        // More often than once for each thread, for who is told may break off.
+        assert_eq!(told.load(Relaxed), 200u64.div_ceil(ROWS as u64));
         let stopped = reference_with(&a, &a.t(), 1, &|_| ControlFlow::Break(()));
         assert!(matches!(stopped, Err(Error::Cancelled)));
     }

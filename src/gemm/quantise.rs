@@ -1,7 +1,7 @@
 //! Block-scaled matrices: quantisation to MX and NVFP4, and the layouts that checkpoints store.
 
 use super::builder::filled;
-use super::convert::{Encoding, Widening, each, fold_each};
+use super::convert::{Encoding, INFINITY, MAGNITUDE, Widening, each, fold_each};
 use super::operand::{AnyMatrix, Codes, Matrix, Source};
 use crate::error::Error;
 use crate::format::{E2M1, E4M3, FormatSpec, Overflow, UE4M3, UE8M0};
@@ -186,11 +186,8 @@ fn floor_log2(x: f64) -> i32 {
 /// A number's code as f64 without its sign: in the order of magnitudes, after them infinities, then NaN.
 #[inline(always)]
 const fn magnitude(x: f64) -> i64 {
-    x.to_bits() as i64 & i64::MAX
+    x.to_bits() as i64 & MAGNITUDE
 }
-
-/// That of infinities.
-const INFINITY: i64 = magnitude(f64::INFINITY);
 
 /// A matrix read row by row as numbers.
 struct Values<R> {

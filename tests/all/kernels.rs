@@ -263,6 +263,17 @@ fn few_rows_take_kernels_of_the_same_set() {
     }
 }
 
+/// Steps of fewer than 8 products go one by one on AVX-512, 8-bit operands' as well, whose integers cost more there.
+#[test]
+fn few_products_go_one_by_one() {
+    for isa in isas().into_iter().filter(|isa| *isa == Isa::Avx512) {
+        for (block, want) in [(2, "fda-i32"), (4, "fda-i32"), (6, "fda-i32"), (8, "fda-f64"), (16, "fda-f64")] {
+            let name = format!("custom/m16n8k48.f32.e4m3.e4m3.f32/dot:block={block}:F=25");
+            assert_eq!(Gemm::on(&Unit::find(&name).unwrap()).isa(isa).kernel().name, want, "{name}");
+        }
+    }
+}
+
 /// The kernel of a size is that of the way which products of it take.
 #[test]
 fn kernels_are_told_by_size() {
