@@ -6,13 +6,13 @@ use crate::rng::Rng;
 use gemmulate::format::{FormatSpec, Specials};
 use gemmulate::prelude::*;
 
-/// States of `2^28` to `2^38` units of a step's last place, often next to a power of two, beside sums of all sizes and
+/// States of `2^28` to `2^38` units of a step's last place, in some problems to `2^60`, often next to a power of two, beside sums of all sizes and
 /// signs: totals that do and do not leave c's binary order, from where sums leave 31 bits to where places are dropped. In
 /// some pieces only, or in all.
 #[test]
 fn states_far_above_the_products_are_the_references() {
     let mut rng = Rng(41);
-    for (group, problems) in [(4, 2), (8, 20), (16, 2)] {
+    for (group, problems) in [(4, 20), (8, 20), (16, 4)] {
         for frac_bits in [23, 24, 25] {
             for (sum, total) in [(32, 31), (33, 31), (33, 32), (31, 31), (36, 34), (32, 0)] {
                 let total = if total == 0 { "full".into() } else { total.to_string() };
@@ -27,7 +27,7 @@ fn states_far_above_the_products_are_the_references() {
             }
         }
     }
-    for name in ["cdna3/v_mfma_f32_32x32x8_f16", "cdna3/v_mfma_f32_32x32x8_bf16"] {
+    for name in ["cdna3/v_mfma_f32_32x32x8_f16", "cdna3/v_mfma_f32_32x32x8_bf16", "cdna3/v_mfma_f32_16x16x8_xf32"] {
         for _ in 0..100 {
             far(&Unit::find(name).unwrap(), 24, &mut rng).check(&isas());
         }
@@ -59,10 +59,11 @@ fn far(unit: &Unit, frac_bits: i32, rng: &mut Rng) -> Problem {
     // Pieces of which no state is far above; or all but 16 columns of one row. Those that are may all be negative.
     let near: Vec<bool> = (0..m.div_ceil(4) * 2).map(|_| rng.one_in(2)).collect();
     let (one, signs) = (rng.one_in(3).then(|| (rng.pick(&[0, 3, m - 1]), rng.below(4u64) as usize)), rng.below(3u64));
+    let most = rng.pick(&[11_u64, 11, 11, 33]);
     let c = |t: usize, rng: &mut Rng| {
         let (i, j) = (t / n, t % n);
         let is_near = one.map_or(near[i / 4 * 2 + j / 32], |one| one != (i, j / 16));
-        let e = if is_near { rng.below(28u64) } else { 28 + rng.below(11u64) } as i32 - frac_bits;
+        let e = if is_near { rng.below(28u64) } else { 28 + rng.below(most) } as i32 - frac_bits;
         let any = rng.below(1i64 << 23);
         let beside = rng.pick(&[0, 0, 1, 2, 3, 1 << 20, any]) * rng.pick(&[1, -1]);
         let bits = (i64::from(127 + e) << 23) + beside;
@@ -419,44 +420,91 @@ fn infinite_f16_meet_everything() {
     }
     for name in units {
         let unit = Unit::find(&name).unwrap_or_else(|e| panic!("{name}: {e}"));
-        for turn in 0..6 {
-            let (m, n, steps) = (rng.pick(&[8, 13, 24, 40, 64]), rng.pick(&[64, 64, 100, 128]), 2 + rng.below(18));
-            // What a row has at a step.
-            let (rare, special) = (rng.pick(&[1, 4, 30, 200]), turn % 3 == 2);
-            let kinds: Vec<u64> = (0..m * steps)
-                .map(|_| if rng.one_in(rare) { rng.below(if special { 7 } else { 6 }) } else { 0 })
-                .collect();
-            let signs: Vec<f64> = (0..n).map(|_| rng.pick(&[1.0, 1.0, -1.0, 0.5])).collect();
-            let a = |[i, s, p]: [usize; 3]| match kinds[i * steps + s] {
-                1 => 250.0,
-                2 => -250.0,
-                3 => (-45.0_f64).exp2(),
-                4 => 0.0,
-                // Few at once, that overflow sooner or later.
-                5 if p == 0 => 96.0,
-                6 if p == s % 4 => {
-                    if i % 2 == 0 {
-                        f64::INFINITY
-                    } else {
-                        f64::NEG_INFINITY
-                    }
-                }
-                _ => ((i * 7 + s * 3 + p) % 13) as f64 - 5.5,
-            };
-            let b = |[j, s, p]: [usize; 3]| signs[j] * (200.0 + ((j * 5 + s + p * 3) % 11) as f64);
-            let c = |[i, j]: [usize; 2]| match (i * 5 + j * 3) % 97 {
-                3 if turn == 4 => f64::NAN,
-                0 => f64::INFINITY,
-                1 => f64::NEG_INFINITY,
-                2 => 65504.0,
-                x => x as f64 - 48.0,
-            };
-            let mut p = of_numbers(&unit, [m, n, steps], [&a, &b], c);
-            if unit.a.specials != Specials::Ieee && turn % 2 == 0 {
-                // Without infinities these were NaN: now the largest numbers.
-                p.a.iter_mut().filter(|a| **a & 0x7F == 0x7F).for_each(|a| *a -= 1);
-            }
-            p.check(&isas());
+        (0..6).for_each(|turn| everything(&unit, turn, &mut rng).check(&isas()));
+    }
+}
+
+/// A c that comes last: unit steps of one sum or several, one after another without anything to look at, and among them rows with
+/// such. And an f16 whose last place an addition to c decides.
+#[test]
+fn a_c_that_comes_last_meets_everything() {
+    let mut rng = Rng(47);
+    for name in [
+        "hopper/mma.m16n8k16.f32.e5m2.e4m3.f32",
+        "hopper/mma.m16n8k16.f16.e4m3.e5m2.f16",
+        "hopper/mma.m16n8k32.f32.e5m2.e5m2.f32",
+        "hopper/mma.m16n8k32.f16.e5m2.e5m2.f16",
+        "custom/m8n8k8.f32.f16.f16.f32/dot:block=8:F=24:c=last",
+        "custom/m8n8k24.f32.f16.bf16.f32/dot:block=8:F=25:c=last:e_zero=emin-6",
+        "custom/m8n8k32.f32.bf16.bf16.f32/dot:block=8:F=13:c=last",
+        "custom/m8n8k16.f32.tf32.f16.f32/dot:block=16:F=25:c=last:e_zero=none",
+        "custom/m8n8k64.f32.e5m2.e5m2.f32/dot:block=16:F=25:c=last:pattern=pairs",
+        "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=0:c=last",
+        "custom/m8n8k8.f16.f16.f16.f16/dot:block=8:F=25:out=rne:c=last:e_zero=zero-c",
+        "custom/m8n8k24.f16.bf16.f16.f16/dot:block=8:F=24:out=rne:c=last",
+        "custom/m8n8k16.f16.f16.f16.f16/dot:block=16:F=2:out=rne:c=last",
+        "custom/m8n8k64.f16.f16.bf16.f16/dot:block=16:F=20:out=rne:c=last:e_zero=emin-6",
+        "custom/m8n8k16.f16.f16.f16.f16/dot:block=8:F=1:out=rne:c=last",
+        "custom/m8n8k16.f32.f16.f16.f32/dot:block=8:F=25:out=rne:c=last",
+        "custom/m8n8k16.f32.f16.f16.f32/dot:block=8:F=25:out-bits=13:c=last",
+        "custom/m8n8k8.f32.f16.f16.f32/dot:block=4:F=24:c=last",
+    ] {
+        let unit = Unit::find(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for turn in 0..8 {
+            everything(&unit, turn, &mut rng).check(&isas());
+            // Sums of all sizes beside c.
+            let (m, n, steps) = (rng.pick(&[8, 21, 64]), rng.pick(&[64, 90]), 1 + rng.below(9));
+            let scale = [0.0_f64, -9.0, -13.0, 3.0][turn % 4].exp2();
+            let a = |[i, s, p]: [usize; 3]| scale * (((i * 7 + s * 3 + p) % 13) as f64 - 5.5);
+            let b = |[j, s, p]: [usize; 3]| (((j * 5 + s + p * 3) % 11) as f64 - 4.5) / [1.0, 512.0][turn / 4];
+            let c = |[i, j]: [usize; 2]| ((i * 5 + j * 3) % 97) as f64 - 48.25;
+            of_numbers(&unit, [m, n, steps], [&a, &b], c).check(&isas());
         }
     }
+}
+
+/// Rows that have anything at some steps, or nothing but ordinary numbers.
+fn everything(unit: &Unit, turn: usize, rng: &mut Rng) -> Problem {
+    let (m, n, steps) = (rng.pick(&[8, 13, 24, 40, 64]), rng.pick(&[64, 64, 100, 128]), 2 + rng.below(18));
+    // What a row has at a step.
+    let (rare, special) = (rng.pick(&[1, 4, 30, 200]), turn % 3 == 2);
+    let kinds: Vec<u64> =
+        (0..m * steps).map(|_| if rng.one_in(rare) { rng.below(if special { 7 } else { 6 }) } else { 0 }).collect();
+    let signs: Vec<f64> = (0..n).map(|_| rng.pick(&[1.0, 1.0, -1.0, 0.5])).collect();
+    let a = |[i, s, p]: [usize; 3]| match kinds[i * steps + s] {
+        1 => 250.0,
+        2 => -250.0,
+        3 => (-45.0_f64).exp2(),
+        4 => 0.0,
+        // Few at once, that overflow sooner or later.
+        5 if p == 0 => 96.0,
+        6 if p == s % 4 => {
+            if i % 2 == 0 {
+                f64::INFINITY
+            } else {
+                f64::NEG_INFINITY
+            }
+        }
+        _ => ((i * 7 + s * 3 + p) % 13) as f64 - 5.5,
+    };
+    let b = |[j, s, p]: [usize; 3]| signs[j] * (200.0 + ((j * 5 + s + p * 3) % 11) as f64);
+    let c = |[i, j]: [usize; 2]| match (i * 5 + j * 3) % 97 {
+        3 if turn == 4 => f64::NAN,
+        0 => f64::INFINITY,
+        1 => f64::NEG_INFINITY,
+        2 => 65504.0,
+        x => x as f64 - 48.0,
+    };
+    let mut p = of_numbers(unit, [m, n, steps], [&a, &b], c);
+    if unit.a.specials != Specials::Ieee && turn.is_multiple_of(2) {
+        // Without infinities these were NaN: now the largest numbers.
+        p.a.iter_mut().filter(|a| **a & 0x7F == 0x7F).for_each(|a| *a -= 1);
+    }
+    if turn == 4 {
+        // NaNs of all kinds.
+        let (nan, payload) =
+            (unit.c.encode_f64(f64::NAN, Default::default(), Default::default()).unwrap(), rng.below(99));
+        p.c.iter_mut().enumerate().filter(|(_, c)| **c == nan).for_each(|(t, c)| *c ^= ((t + payload) % 256) as u64);
+    }
+    p
 }

@@ -155,6 +155,21 @@ pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut 
     }
 }
 
+/// Unit steps whose c comes last, as `Micro` says.
+///
+/// # Safety
+/// As `Micro::units_fast`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+pub(super) unsafe fn units_fast<const OUT: u8>(p: &Step, q: &Consts, groups: usize, steps: [usize; 2], c: *mut f32) {
+    // SAFETY: the caller's promise, handed on; steps are as long as that.
+    unsafe {
+        match q.block {
+            8 => stream::broad::units::<OUT, 8>(p, q, groups, steps, c),
+            _ => stream::broad::units::<OUT, 16>(p, q, groups, steps, c),
+        }
+    }
+}
+
 /// One step of `steps_fast` with f32 accumulators, of `L` products, or with 0 of any number.
 ///
 /// # Safety
@@ -257,7 +272,7 @@ unsafe fn quarter<const OUT: u8, const CHECK: bool, const L: usize, const R: usi
     for r in 0..R {
         // SAFETY: vector `t` of row `r` of the states, a line: rows have four.
         let c = unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) };
-        top[r] = start::<OUT>(powers(largest[r], t), c, q);
+        top[r] = start::<OUT>(powers(largest[r], t), c);
         let begin = accumulators(top[r], if CHECK { offset } else { 0 });
         (even[r], odd[r]) = ([begin[0]; P], [begin[1]; P]);
     }
@@ -329,7 +344,7 @@ pub(super) unsafe fn quarter_narrow<const OUT: u8, const L: usize, const TILES: 
     for r in 0..MR {
         // SAFETY: vector `t` of row `r` of the states, as in `quarter`.
         let c = unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) };
-        top[r] = _mm512_castsi512_ps(start::<OUT>(powers(largest[r], t), c, q));
+        top[r] = _mm512_castsi512_ps(start::<OUT>(powers(largest[r], t), c));
         acc[r] = top[r];
     }
     // Each tile has rows of its own.

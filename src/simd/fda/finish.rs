@@ -4,7 +4,7 @@
 
 use super::avx512::{ODD, RZ};
 use super::out;
-use super::step::{Consts, EXP32};
+use super::step::{Consts, EXP32, LEAST_F16};
 use core::arch::asm;
 use std::arch::x86_64::*;
 
@@ -14,13 +14,12 @@ static HALF: u32 = 1 << 22;
 /// `1.5 * 2^e_max`: e_max is the larger magnitude's exponent, of `power` (the products') and c.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) fn start<const OUT: u8>(power: __m512, c: __m512, q: &Consts) -> __m512i {
+pub(super) fn start<const OUT: u8>(power: __m512, c: __m512) -> __m512i {
     let mut m = _mm512_range_ps::<0b1011>(power, c);
     if OUT == out::F16_RNE {
-        // A subnormal f16 c counts with the format's lowest exponent, in some units a zero does, too.
+        // A subnormal f16 c counts with the format's lowest exponent. (Where a zero does, too, the products' is at least that.)
         let c = _mm512_castps_si512(c);
-        let some = _mm512_or_si512(_mm512_add_epi32(c, c), _mm512_set1_epi32(q.zero_c));
-        let least = _mm512_min_epu32(some, _mm512_set1_epi32((127 - 14) << 23));
+        let least = _mm512_min_epu32(_mm512_add_epi32(c, c), _mm512_set1_epi32(i32::from(LEAST_F16) << 23));
         m = _mm512_range_ps::<0b1011>(m, _mm512_castsi512_ps(least));
     }
     let mut top = _mm512_castps_si512(m);

@@ -17,7 +17,7 @@ pub(super) use pack::{Integers, Lines, Numbers, Room, Tables};
 use super::avx512::{RZ, powers, step_pieces};
 use super::finish::{narrow_widen, overflowed, to_odd};
 use super::round_down::avx512::steps_fast as steps_round_down;
-use super::step::{Consts, EXP32, Step};
+use super::step::{Consts, EXP32, LEAST_F16, Step};
 use super::{MR, NR, out};
 use std::arch::x86_64::*;
 
@@ -155,7 +155,7 @@ fn exponents(x: __m512) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 fn whole<const OUT: u8>(top: __m512i, c: __m512, lowest: __m512i, q: &Consts) -> __mmask16 {
-    let floor = if OUT == out::F16_RNE { q.floor_field.max(127 - 14) } else { q.floor_field };
+    let floor = if OUT == out::F16_RNE { q.floor_field.max(LEAST_F16) } else { q.floor_field };
     let top = _mm512_max_epi32(top, _mm512_set1_epi32(i32::from(floor) << 23));
     let e_c = exponents(c);
     let e_max = _mm512_max_epi32(top, e_c);

@@ -163,6 +163,8 @@ struct Fda {
     via_f16: bool,
     /// FDAs from +0 over the blocks of a unit step, then an IEEE addition of c.
     c_last: bool,
+    /// And unit steps one after another are a stream without a way back to memory (`stream::broad`), of 8 or 16 products.
+    streams_units: bool,
     /// Sums of a step fit 22 bits, so f32 accumulators do.
     narrow: bool,
     /// Products are aligned one by one (`aligned`).
@@ -298,7 +300,13 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
     // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings, and
     // integers save less than their step costs. Of four only `few`'s two passes are faster than broad pieces
     // (docs/kernels.md), and these round toward zero to f32.
-    let fixed = if wide && block >= FEW { Tables::new(unit, block, f) } else { None };
+    // What an infinite f16 is multiplied by must not be 0.
+    let kind = (out == out::F16_RNE && f >= 2) || (out == out::F32_RZ && keep == -1);
+    let streams_units = wide && g.c == CPosition::Last && matches!(block, 8 | 16) && kind;
+    // Beside such streams integers gain less: nothing at 8 products, or where many steps truncate.
+    let far_apart = unit.a.exponent_bits.min(unit.b.exponent_bits) > 4;
+    let fixed = wide && block >= FEW && !(streams_units && (block == FEW || far_apart));
+    let fixed = if fixed { Tables::new(unit, block, f) } else { None };
     let few = block < FEW && f <= 25 && (block != 4 || (out == out::F32_RZ && keep == -1));
     let aligned = (!wide || few) && !narrow && fits_f32(unit);
     if matches!(set, Set::Sse2(_)) && !aligned {
@@ -322,6 +330,7 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
         b,
         via_f16: g.via_f16,
         c_last: g.c == CPosition::Last,
+        streams_units,
         unit: unit.clone(),
         round_down: None,
         small: None,

@@ -9,7 +9,7 @@
 //! decides how d is rounded. From `3 * 2^30 q` on, where totals may reach `2^32 q`, floors are taken in f64,
 //! or as below.
 //!
-//! In broad pieces (`stream::broad`; one sum of 8 products) there is no such boundary below `2^35 q`: from `2^30 q` on c is a
+//! In broad pieces (`stream::broad`; one sum of 4 or 8 products) there is no such boundary below `2^35 q`: from `2^30 q` on c is a
 //! whole number of q with 24 bits, and so is the sum, at most `2^29 q`, once it is rounded to odd at `2^5 q`; d's last place is
 //! `2^7 q` or more, so that their f32 sum to nearest is the total rounded once. What a total drops from `2^32 q` on is cut off
 //! the sum first.
@@ -36,8 +36,10 @@ use std::sync::{Arc, OnceLock};
 /// c in units of q from which on sums could pass 2^31: with the products at most 2^30; and from which on 2^32.
 pub(super) const LARGE: f32 = 1_073_741_824.0;
 pub(super) const FAR: f32 = 3_221_225_472.0;
-/// The same in broad pieces, which drop up to five places of a total themselves.
-pub(super) const FAR_IN_BROAD: f32 = 32.0 * LARGE;
+/// And from which on it is the result: sums are less than half of its last place, also of the one below a power of two.
+pub(super) const ALL: f32 = (1_u64 << 56) as f32;
+/// From which on more than five places of a total are dropped (`Floors::wide`).
+pub(super) const FAR_IF_WIDE: f32 = 32.0 * LARGE;
 
 /// Where sums and totals are rounded down.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,8 +57,9 @@ pub(super) struct Floors {
     /// How far the exponent may lie below c's of the F-th place below which a sum of products has nothing, and no floor
     /// takes a bit of the sum or the total.
     pub(super) below_c: i32,
-    /// `stream::broad`, on AVX-512, has such sums.
-    pub(super) fits_broad: bool,
+    /// No floors of halves, totals keep fewer places than sums, and these are at most `2^29 q`, so that up to a c of `2^35 q` none but
+    /// `2^30 q` is a boundary.
+    pub(super) wide: bool,
 }
 
 /// The kernel for both recipes, for results in f32.
@@ -96,7 +99,7 @@ pub(super) fn kernel(unit: &Unit, isa: Isa) -> Option<Fda> {
         kept: r.total_bits.unwrap_or(128).min(128) as u8,
         kept_of_sum: r.sum_bits.min(128) as u8,
         below_c: 30 - f.min(24) as i32,
-        fits_broad: block == 8 && short && total.is_some() && sums.reach.is_none(),
+        wide: short && total.is_some() && sums.reach.is_none(),
     };
     let decoders = [unit.a, unit.b].map(|spec| Decoder::new(spec, Reading::default()));
     let hard = Hard { sums, decoders, floors };
@@ -118,6 +121,7 @@ pub(super) fn kernel(unit: &Unit, isa: Isa) -> Option<Fda> {
         b,
         via_f16: false,
         c_last: false,
+        streams_units: false,
         fixed: if integers { Tables::new(unit, block, f.min(24)) } else { None },
         in_vain: InVain::on(set),
         slow_subnormals: set.slow_subnormals(),

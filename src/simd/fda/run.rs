@@ -11,7 +11,7 @@ use super::micro::Micro;
 use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
 use super::state::{MC, Tile, copy_in, copy_out};
-use super::step::{Consts, Step};
+use super::step::{Consts, LEAST_F16, Step};
 use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, Set, TINY, out};
 use crate::gemm::kernel::{Exact, Panel};
 use crate::simd::processor::two_multipliers;
@@ -114,6 +114,7 @@ impl Fda {
             false if self.aligned && self.frac_bits > 25 => 45,
             false => 30,
         };
+        let of_zero_c = if self.zero_c && self.out == out::F16_RNE { LEAST_F16 } else { 0 };
         let q = Consts {
             frac_bits: self.frac_bits as i32,
             frac_float: self.frac_bits as f32,
@@ -124,7 +125,7 @@ impl Fda {
             zero_c: if self.zero_c { !0 } else { 0 },
             narrow: self.narrow,
             aligned: self.aligned,
-            floor_field: (self.e_zero + 127).max(ground) as u8,
+            floor_field: ((self.e_zero + 127).max(ground) as u8).max(of_zero_c),
             tiny: 0,
             fixed,
             floors: self.round_down.as_ref().map(|r| r.floors).unwrap_or_default(),
@@ -386,8 +387,15 @@ impl<M: Micro> TileRun<'_, M> {
         let per = self.fda.per_step();
         self.work.c.0[..live].copy_from_slice(&self.work.tile.0[..live]);
         self.work.tile.0[..live].fill(0.0);
-        let mut still = [0; GROUPS];
-        for (i, s) in fdas.step_by(per).enumerate() {
+        let (mut still, mut s, mut units) = ([0; GROUPS], fdas.start, 0);
+        while s < fdas.end {
+            // SAFETY: the caller's promise.
+            let calm = unsafe { self.calm_units(s..fdas.end) };
+            if calm > 0 {
+                s += calm;
+                self.work.tile.0[..live].fill(0.0);
+                continue;
+            }
             // Zeros are settled. What is added to NaNs does not matter.
             (self.bad, self.done) = ([0; GROUPS], still);
             // SAFETY: the caller's promise.
@@ -399,15 +407,47 @@ impl<M: Micro> TileRun<'_, M> {
                 || add(c, t, nan, f16),
             );
             // A look at all of them takes time.
-            if any_nan && i % 8 == 7 {
+            if any_nan && units % 8 == 7 {
                 let c = &self.work.c.0[..live];
                 still = self.micro.vectorise(
                     #[inline(always)]
                     || all_nan(c),
                 );
             }
+            (s, units) = (s + per, units + 1);
         }
+        let (c, nan) = (&mut self.work.c.0[..live], self.nan);
+        // Of a c that came as another one, or of infinities.
+        c.iter_mut().filter(|c| c.is_nan()).for_each(|c| *c = nan);
         self.work.tile.0[..live].copy_from_slice(&self.work.c.0[..live]);
+    }
+
+    /// Unit steps from the first of these on in which there is nothing to look at, as one stream where there is one. How many steps.
+    ///
+    /// # Safety
+    /// As `dispatch`.
+    unsafe fn calm_units(&mut self, fdas: Range<usize>) -> usize {
+        if !self.fda.streams_units || !self.fast || self.q.fixed || self.size[1] <= NR - 16 {
+            return 0;
+        }
+        let (groups, per) = (self.size[0].div_ceil(MR), self.fda.per_step());
+        let calm =
+            fdas.clone().take_while(|s| self.flags(*s, groups).iter().all(|flags| *flags == 0)).count() / per * per;
+        if calm == 0 {
+            return 0;
+        }
+        let (p, work) = (self.pointers(fdas.start), &raw mut *self.work);
+        // SAFETY: places in `work`, which nobody else refers to before the calls are over.
+        let [t, c] = unsafe { [&raw mut (*work).tile, &raw mut (*work).c].map(<*mut Tile>::cast::<f32>) };
+        let (p, q, steps) = (Step { c: t, ..p }, Consts { tiny: 0, ..self.q }, [calm, per]);
+        // SAFETY: the caller's panels and states of `groups` row groups, whose steps have no flags.
+        unsafe {
+            match self.fda.out {
+                out::F16_RNE => self.micro.units_fast::<{ out::F16_RNE }>(&p, &q, groups, steps, c),
+                _ => self.micro.units_fast::<{ out::F32_RZ }>(&p, &q, groups, steps, c),
+            }
+        }
+        calm
     }
 
     /// Step `s` of the first row group.

@@ -17,6 +17,9 @@ pub(super) const ENLARGED_F32: i64 = 1 << 32;
 /// An f32's exponent field.
 pub(super) const EXP32: i32 = 0x7F80_0000;
 
+/// That of f16's lowest normal number.
+pub(super) const LEAST_F16: u8 = 127 - 14;
+
 /// One step's operands: pointers into the panels, laid out by `pack`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
@@ -111,7 +114,7 @@ pub(super) struct Consts {
     /// All ones where a zero c counts with its format's lowest exponent.
     pub(super) zero_c: i32,
     /// Lowest f32 exponent field the fast kernel scales by: e_zero's, or one that no exact result can notice, as no
-    /// product but zeros has a lower one.
+    /// product but zeros has a lower one. Where a zero c counts with f16's lowest exponent, so does every step.
     pub(super) floor_field: u8,
     /// Row groups from the step's first on, a bit each, in which some operand may lie below its exponent window.
     pub(super) tiny: u8,

@@ -116,7 +116,7 @@ unsafe fn group_of_four<const SHIFT: bool>(p: &Step, q: &Consts, mut skip: u32) 
             for t in 0..4 {
                 // SAFETY: 16 of the row's 64 states, aligned to as many.
                 let c = unsafe { _mm512_load_ps(here.c.add(r * NR + 16 * t)) };
-                let top = start::<{ out::F32_RZ }>(powers(largest[r], t), c, q);
+                let top = start::<{ out::F32_RZ }>(powers(largest[r], t), c);
                 // SAFETY: the row's `t`-th vector of four in the buffer, which has `MR` rows.
                 unsafe { by.add(4 * (row + r) + t).write(_mm512_sub_epi32(up, top)) }
             }
@@ -220,7 +220,7 @@ unsafe fn group<const OUT: u8>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
             for r in 0..ROWS {
                 // SAFETY: 16 of the row's 64 states, aligned to as many.
                 let c = unsafe { _mm512_load_ps(c.add(r * NR)) };
-                top[r] = start::<OUT>(powers(largest[r], t), c, q);
+                top[r] = start::<OUT>(powers(largest[r], t), c);
                 by[r] = _mm512_castsi512_ps(_mm512_sub_epi32(up, top[r]));
                 sum[r] = _mm512_cvttps_epi32(_mm512_mul_ps(c, by[r]));
             }

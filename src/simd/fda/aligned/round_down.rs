@@ -7,10 +7,9 @@
 
 use super::{Buffers, Places, Vectors, add_products, each_step, exponents};
 use crate::simd::fda::micro::Advance;
-use crate::simd::fda::round_down::{FAR, Floors, LARGE};
+use crate::simd::fda::round_down::{ALL, FAR, FAR_IF_WIDE, Floors, LARGE};
 use crate::simd::fda::step::{Consts, Step};
 use crate::simd::fda::{MR, NR};
-use crate::simd::lanes::MAGIC;
 use core::mem::MaybeUninit;
 
 /// `Micro::steps_fast`.
@@ -22,7 +21,7 @@ pub(super) unsafe fn steps_fast<S: Vectors>(set: S, p: &Step, q: &Consts, skip: 
     // SAFETY: the caller's steps, of as many products as `L` says where that is not 0.
     unsafe {
         match (q.floors.halves, q.block) {
-            (false, 4) => run::<S, 1, 4>(set, p, q, skip, steps),
+            (false, 4) if q.floors.wide => run::<S, 1, 4>(set, p, q, skip, steps),
             (false, 8) => run::<S, 1, 8>(set, p, q, skip, steps),
             (false, _) => run::<S, 1, 0>(set, p, q, skip, steps),
             (true, 16) => run::<S, 2, 16>(set, p, q, skip, steps),
@@ -31,7 +30,7 @@ pub(super) unsafe fn steps_fast<S: Vectors>(set: S, p: &Step, q: &Consts, skip: 
     }
 }
 
-/// Steps of a sum of all products, or two of halves.
+/// Steps of a sum of all products, or two of halves. Of 4 products `Floors::wide` says that ends are as they want it.
 ///
 /// # Safety
 /// As `steps_fast`; steps have `L` products, not 4 or 8 where there are two sums, or with 0 any number.
@@ -92,13 +91,13 @@ pub(super) unsafe fn group<S: Vectors, const SUMS: usize, const L: usize>(
         for row in 0..MR {
             if skip == 0 && p.vectors == 4 {
                 for d in (0..NR).step_by(4 * S::LANES) {
-                    end::<S, SUMS, 4>(set, p, q, row * NR + d, to);
+                    end::<S, SUMS, 4, L>(set, p, q, row * NR + d, to);
                 }
                 continue;
             }
             for t in (0..p.vectors).filter(|t| skip >> (4 * row + t) & 1 == 0) {
                 for d in (0..16).step_by(2 * S::LANES) {
-                    end::<S, SUMS, 2>(set, p, q, row * NR + 16 * t + d, to);
+                    end::<S, SUMS, 2, L>(set, p, q, row * NR + 16 * t + d, to);
                 }
             }
         }
@@ -164,7 +163,7 @@ unsafe fn products<S: Vectors, const SUMS: usize, const L: usize>(
 /// As `group`; `at` is a multiple of `LANES`, and of `N` vectors from there on, within 8 rows by 64 columns, each sum
 /// and its `by` are filled.
 #[inline(always)]
-unsafe fn end<S: Vectors, const SUMS: usize, const N: usize>(
+unsafe fn end<S: Vectors, const SUMS: usize, const N: usize, const L: usize>(
     set: S,
     p: &Step,
     q: &Consts,
@@ -187,10 +186,14 @@ unsafe fn end<S: Vectors, const SUMS: usize, const N: usize>(
     let mut most = set.splat(0);
     for i in (0..N).step_by(2) {
         let magnitude;
-        ([d[i], d[i + 1]], magnitude) = finish::<S, SUMS>(set, [sums[i], sums[i + 1]], [c[i], c[i + 1]], q);
+        let (sums, c) = ([sums[i], sums[i + 1]], [c[i], c[i + 1]]);
+        ([d[i], d[i + 1]], magnitude) = match L {
+            4 => finish_wide(set, sums, c, &q.floors),
+            _ => finish::<S, SUMS>(set, sums, c, q),
+        };
         most = set.max_positive(most, magnitude);
     }
-    if set.any(set.greater(most, set.splat(FAR.to_bits() - 1))) {
+    if set.any(set.greater(most, set.splat(far_from::<L>().to_bits() - 1))) {
         for i in 0..N {
             d[i] = finish_far(set, sums[i], c[i], d[i], &q.floors);
         }
@@ -240,11 +243,7 @@ fn finish<S: Vectors, const SUMS: usize>(
     }
     let mut floor = units;
     for i in 0..2 {
-        floor[i] = set.truncated(units[i]);
-    }
-    for i in 0..2 {
-        // All ones are -1.
-        floor[i] = set.add(floor[i], set.greater_f32(set.float(floor[i]), units[i]));
+        floor[i] = set.floor(units[i]);
         if SUMS == 2 {
             // Out of reach it is 0.
             floor[i] = set.and(floor[i], set.greater(magnitude[i], set.splat(q.floors.least.to_bits() - 1)));
@@ -259,47 +258,81 @@ fn finish<S: Vectors, const SUMS: usize>(
     (sum, set.max_positive(magnitude[0], magnitude[1]))
 }
 
-/// `d` with the results of (5) to (7) in lanes where c is at least `3 * 2^30 q`: e_max is its exponent, and floors are
-/// taken in f64.
+/// `finish` for `Floors::wide`, which takes more operations but leaves no c below `2^35 q` to `finish_far`: of few products e_dot
+/// is often low. From `2^30 q` on the total is an f32 sum, as `round_down` says; its exponent may be that of an inexact sum, for that
+/// is wrong only next to a power of two, to which all of these are rounded.
+#[inline(always)]
+fn finish_wide<S: Vectors>(set: S, sums: [(S::V, S::V); 2], c: [S::V; 2], floors: &Floors) -> ([S::V; 2], S::V) {
+    let ([sum, by], low) = ([[sums[0].0, sums[1].0], [sums[0].1, sums[1].1]], set.splat(31));
+    let (mut units, mut below, mut e_total, mut d) = (c, c, c, c);
+    for i in 0..2 {
+        units[i] = set.mul(c[i], by[i]);
+    }
+    for i in 0..2 {
+        below[i] = set.float(set.add(sum[i], set.floor(units[i])));
+    }
+    for i in 0..2 {
+        e_total[i] = set.right::<24>(set.left::<1>(set.add_f32(set.float(sum[i]), units[i])));
+    }
+    for i in 0..2 {
+        let lost = set.ones(set.sub_bytes(e_total[i], set.splat(127 + u32::from(floors.kept))));
+        let some = set.add(set.without(lost, set.and(sum[i], low)), low);
+        d[i] = set.add_f32(set.float(set.without(low, set.or(some, sum[i]))), units[i]);
+    }
+    for i in 0..2 {
+        d[i] = set.choose(set.greater(e_total[i], set.splat(127 + 29)), d[i], below[i]);
+    }
+    for i in 0..2 {
+        d[i] = set.mul(d[i], set.sub(set.splat(254 << 23), by[i]));
+    }
+    let sign = set.splat(1 << 31);
+    (d, set.max_positive(set.without(sign, units[0]), set.without(sign, units[1])))
+}
+
+/// c in units of q from which on `finish_far` has it.
+const fn far_from<const L: usize>() -> f32 {
+    if L == 4 { FAR_IF_WIDE } else { FAR }
+}
+
+/// `d` with the results of (5) to (7) in lanes where c is at least `3 * 2^30 q`, and so a total `2^31 q`: the f32 sum of c and of
+/// the sum rounded to odd two places below the total's last one. Then it has 24 bits, for sums are below `2^30 q`, and c is a
+/// multiple of twice that place. What floors of the sum and the total take is cut off the sum before.
 #[inline(always)]
 fn finish_far<S: Vectors>(set: S, (sum, by): (S::V, S::V), c: S::V, d: S::V, floors: &Floors) -> S::V {
-    let (sum, by, c, mut d) = (words(set, sum), words(set, by), words(set, c), words(set, d));
-    for i in 0..8 {
-        let (c, by) = (f32::from_bits(c.0[i]), f32::from_bits(by.0[i]));
-        let far = far(sum.0[i] as i32, by, c, floors);
-        d.0[i] = if (c * by).abs() < FAR { d.0[i] } else { far.to_bits() };
-    }
-    // SAFETY: aligned, and as many words as the largest vector has.
-    unsafe { set.load(d.0.as_ptr()) }
+    let sign = set.splat(1 << 31);
+    let field = |x| set.right::<24>(set.left::<1>(x));
+    let units = set.mul(c, by);
+    let magnitude = set.without(sign, units);
+    // The total's exponent is that of a sum toward zero of two such numbers, which is right but next to a power of two, to which
+    // these totals round all the same.
+    // Without the first bit that f32 has no place for rounding to nearest is toward zero (`end::encode`).
+    let size = set.abs(sum);
+    let cut = set.float(set.with_sign(set.without(set.right::<24>(size), size), sum));
+    let total = set.sub_f32(units, flipped(set, cut));
+    let rest = set.sub_f32(cut, set.sub_f32(total, units));
+    // With the other sign it was rounded away from zero. (Where it is 0 it does not matter.)
+    let away = set.right::<31>(set.or(set.without(rest, total), set.without(total, rest)));
+    let e_total = field(set.sub(total, away));
+    let lost = |e, kept: u8| set.sub_bytes(e, set.splat(127 + u32::from(kept)));
+    let lost = if floors.kept < floors.kept_of_sum {
+        // The total is at least half of such a c.
+        lost(e_total, floors.kept)
+    } else {
+        set.max_bytes(lost(e_total, floors.kept), lost(field(units), floors.kept_of_sum))
+    };
+    let low = set.ones(set.sub_bytes(e_total, set.splat(127 + 25)));
+    let some = set.without(set.ones(lost), set.and(sum, low));
+    let odd = set.without(low, set.or(set.add(some, low), sum));
+    let total = set.sub_f32(units, set.float(set.sub(set.splat(0), odd)));
+    let far = set.mul(total, set.sub(set.splat(254 << 23), by));
+    // So far above it is the result: sums are less than half of its last place.
+    let far = set.choose(set.greater(magnitude, set.splat(ALL.to_bits() - 1)), c, far);
+    set.choose(set.greater(magnitude, set.splat(FAR.to_bits() - 1)), far, d)
 }
 
-/// The lanes of the largest vector.
-#[repr(C, align(64))]
-struct Words([u32; 8]);
-
-/// A vector's lanes, then zeros.
+/// `-x`.
 #[inline(always)]
-fn words<S: Vectors>(set: S, x: S::V) -> Words {
-    let mut words = Words([0; 8]);
-    // SAFETY: aligned, and as many words as the largest vector has.
-    unsafe { set.store(words.0.as_mut_ptr(), x) }
-    words
-}
-
-/// One of them.
-#[inline(always)]
-fn far(sum: i32, by: f32, c: f32, floors: &Floors) -> f32 {
-    let (q, c) = (f32::from_bits((254 << 23) - by.to_bits()), f64::from(c));
-    let total = c + down(f64::from(sum) * f64::from(q), c, floors.sum);
-    down(total, total, floors.total) as f32
-}
-
-/// `x` rounded down as many places below the exponent of `beside` as `magic`, `1.5 * 2^52` of them, has them below that
-/// of 1.
-#[inline(always)]
-fn down(x: f64, beside: f64, magic: f64) -> f64 {
-    let power = f64::from_bits(beside.to_bits() & (0x7FF << 52));
-    let rounded = (x + power * magic) - power * magic;
-    // Rounded up.
-    if rounded > x { rounded - power * (magic / MAGIC) } else { rounded }
+fn flipped<S: Vectors>(set: S, x: S::V) -> S::V {
+    let sign = set.splat(1 << 31);
+    set.or(set.without(sign, x), set.without(x, sign))
 }

@@ -290,7 +290,7 @@ impl Run<'_, '_> {
         let q = Consts { aligned: true, narrow: false, tiny: tiny.into(), ..q };
         match (fda.out, q.keep) {
             (out::ROUND_DOWN, _) => match (q.floors.halves, q.block) {
-                (false, 4) => self.sums::<1, 4>(&q),
+                (false, 4) if q.floors.wide => self.sums::<1, 4>(&q),
                 (false, 8) => self.sums::<1, 8>(&q),
                 (false, _) => self.sums::<1, 0>(&q),
                 (true, 16) => self.sums::<2, 16>(&q),

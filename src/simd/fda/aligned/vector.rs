@@ -93,11 +93,25 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     /// The larger of two words that are not negative, and not NaN as f32.
     fn max_positive(self, x: Self::V, y: Self::V) -> Self::V;
 
-    /// Differences and products of f32.
+    /// Sums, differences and products of f32.
+    fn add_f32(self, x: Self::V, y: Self::V) -> Self::V;
     fn sub_f32(self, x: Self::V, y: Self::V) -> Self::V;
     fn mul(self, x: Self::V, y: Self::V) -> Self::V;
     /// f32 truncated to integers.
     fn truncated(self, x: Self::V) -> Self::V;
+    /// f32 rounded down to integers.
+    #[inline(always)]
+    fn floor(self, x: Self::V) -> Self::V {
+        let cut = self.truncated(x);
+        // All ones are -1.
+        self.add(cut, self.greater_f32(self.float(cut), x))
+    }
+    /// So many ones from the lowest bit on, 30 at most; anything for more.
+    #[inline(always)]
+    fn ones(self, n: Self::V) -> Self::V {
+        let power = self.truncated(self.left::<23>(self.add(n, self.splat(127))));
+        self.sub(power, self.splat(1))
+    }
     /// Integers rounded to f32.
     fn float(self, x: Self::V) -> Self::V;
     /// f32 rounded to f16; -0 becomes +0.

@@ -27,10 +27,9 @@ pub(in crate::simd::fda) unsafe fn steps_fast(p: &Step, q: &Consts, skip: &mut [
     // SAFETY: the caller's promise, handed on; VNNI and BITALG, which `halves` wants, are part of it. L is the block
     // where it is not 0.
     unsafe {
-        if q.floors.fits_broad {
-            return broad::steps::<{ out::ROUND_DOWN }, false, 8>(p, q, skip, steps).steps;
-        }
         match (q.floors.halves, q.block) {
+            (false, 4) if q.floors.wide => broad::steps::<{ out::ROUND_DOWN }, false, 4>(p, q, skip, steps).steps,
+            (false, 8) if q.floors.wide => broad::steps::<{ out::ROUND_DOWN }, false, 8>(p, q, skip, steps).steps,
             (false, _) => steps_apart(p, q, skip, steps),
             (true, 8) => halves::steps::<8>(p, q, skip, steps),
             (true, 16) => halves::steps::<16>(p, q, skip, steps),

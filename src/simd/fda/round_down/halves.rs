@@ -12,6 +12,7 @@
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
 
+use super::ALL;
 use super::avx512::{DOWN, in_units, rounded, unit};
 use crate::simd::fda::avx512::{ROWS as PIECES, RZ, broadcast, exponent_fields, max_exponents};
 use crate::simd::fda::finish::{accumulators, low_halves};
@@ -32,8 +33,6 @@ const HALF: i32 = 1 << 22;
 
 /// c in units of q from which on i32 does not hold it.
 const TOO_LARGE: f32 = (1_u32 << 31) as f32;
-/// And from which on it is the result: sums are less than half of its last place, also of the one below a power of two.
-const ALL: f32 = (1_u64 << 56) as f32;
 
 /// The highest byte of each lane.
 const HIGHEST: __mmask64 = 0x8888_8888_8888_8888;

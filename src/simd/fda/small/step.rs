@@ -123,7 +123,7 @@ unsafe fn tile<const OUT: u8, const CHECK: bool, const L: usize>(
     for r in 0..MR {
         // SAFETY: vector `t` of row `r` of the states, a line: rows have four.
         let c = unsafe { _mm512_load_ps(p.c.add(r * NR + t * 16)) };
-        top[r] = start::<OUT>(powers(largest[r], t), c, q);
+        top[r] = start::<OUT>(powers(largest[r], t), c);
         [even[r], odd[r]] = accumulators(top[r], if CHECK { offset } else { 0 });
     }
     let a = p.a_val.wrapping_add(t * MR * L);

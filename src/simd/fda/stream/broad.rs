@@ -12,20 +12,21 @@
 //! left, or with f16 results of F below 2 goes to `stream`, or `round_down`, and so does a row group in doubt at a step.
 
 mod ends;
+mod last;
 mod piece;
 
 use super::super::avx512::{doubts, max_exponents, safe};
-use super::super::finish::overflowed;
 use super::super::micro::Advance;
-use super::super::round_down::FAR_IN_BROAD;
+use super::super::round_down::FAR_IF_WIDE;
 use super::super::round_down::avx512::steps_apart;
-use super::super::step::{Consts, EXP32, Step};
+use super::super::step::{Consts, EXP32, LEAST_F16, Step};
 use super::super::{GROUPS, MR, NR, out};
 use super::rows::places_from;
 use super::{OFFSET, OVER, ROWS};
 use core::mem::{MaybeUninit, offset_of};
-use ends::{begin, beyond, copy, end, far_sums, infinite, is_far};
-use piece::{At, Carried, call, code};
+use ends::{begin, beyond, copy, end, far_sums, infinite, is_beyond, is_far, to_infinity};
+pub(in crate::simd::fda) use last::units;
+use piece::{At, Carried, call, code, code_endless};
 use std::arch::x86_64::*;
 
 /// Vectors of columns of a piece.
@@ -37,6 +38,8 @@ const PIECES: usize = MR / ROWS * (NR / 16 / VECTORS);
 /// The largest f32 whose integer has 31 bits, an infinite f16 in units of q: as many negative products as a step may have can be
 /// added to it.
 const MOST: f32 = ((1u32 << 31) - (1 << 7)) as f32;
+/// What is infinite in f16.
+const BEYOND_F16: f32 = 65536.0;
 /// What moves the mask of a piece's vectors, `1 << (4 row + vector)`, to its place in a row group's.
 const fn place_of_bits(piece: usize) -> usize {
     4 * ROWS * (piece % 2) + VECTORS * (piece / 2)
@@ -96,7 +99,7 @@ struct Work {
     small: i32,
     low: i32,
     high: i32,
-    /// From which on somebody has to look at an f16, NaN once somebody has; or where results are rounded down at c in units of q.
+    /// From which on somebody has to look at an f16; or where results are rounded down at c in units of q.
     limit: f32,
     /// The largest c in units of q, of f16 results.
     most: f32,
@@ -105,11 +108,29 @@ struct Work {
     /// Of f16 results.
     one: i32,
     zero: i32,
-    zero_c: i32,
+    last_place: f32,
     least_c: i32,
     /// Of watched sums.
     offset: i64,
     over: i64,
+    /// Where c comes last.
+    unit: UnitStep,
+}
+
+/// Where c comes last: a unit step's first sum begins at 0, and to the result of its last one c is added. Masks have all lanes or
+/// none.
+#[repr(C)]
+struct UnitStep {
+    /// Where the piece after the first one begins with a state, and where what the first piece ends is a last sum's.
+    begins: u32,
+    first_ends: u32,
+    /// Whether this step is a last sum, how many are to come before that, and how many before it in all.
+    ends: u32,
+    sums_left: u32,
+    most_left: u32,
+    /// Bytes from states of sums to those of c, and from where a piece begins to where its results go: these in a last sum, else 0.
+    apart: isize,
+    to_c: isize,
 }
 
 /// The first row group at the next step: what the last one's last piece begins, and where exponents are whose largest all its
@@ -165,10 +186,10 @@ impl Work {
         self.code = Some(code::<OUT, CHECK, L>());
         (self.up, self.down) = (((254 + q.frac_bits) << 23) + half, -((q.frac_bits << 23) + half));
         (self.exponent, self.half, self.keep) = (EXP32, half, q.keep);
-        (self.one, self.zero_c, self.least_c) = (1, q.zero_c, (127 - 14) << 23);
+        (self.one, self.last_place, self.least_c) = (1, 1.5 * (1 << 13) as f32, i32::from(LEAST_F16) << 23);
         (self.offset, self.over) = (OFFSET.into(), OVER);
         (self.tiny, self.safe) = (q.tiny.into(), safe());
-        self.limit = if OUT == out::F16_RNE { f32::INFINITY } else { FAR_IN_BROAD };
+        self.limit = if OUT == out::F16_RNE { BEYOND_F16 } else { FAR_IF_WIDE };
         self.most = MOST;
         self.kept = _mm512_set1_epi32(127 + i32::from(q.floors.kept));
         (self.small, self.low, self.high) = (127 + 29, 31, !31);
@@ -399,6 +420,10 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             false => (of_step - 1 - first, if fars == 0 { all / of_step - 1 - step } else { 0 }),
         };
         let at = order.at::<L>(done, largest, put, work);
+        if OUT == out::F16_RNE && endless {
+            // SAFETY: nobody else refers to `work` here.
+            unsafe { (*work).code = Some(code_endless::<CHECK, L>()) }
+        }
         let (own, found);
         // SAFETY: `at` and `next` lead to pieces of steps that are there, `put` to states or `aside`; no more pieces
         // are asked for than are left of all, and only where row groups follow one another. What `carried` has was
@@ -417,11 +442,11 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         // The last piece done.
         // SAFETY: nothing but the call, which is over, writes there.
         let here = done + more - found.left + of_step * (more_steps - unsafe { (*work).steps } as usize);
-        if OUT == out::F16_RNE && overflowed::<OUT>(found.peak) {
+        if OUT == out::F16_RNE && !endless && is_beyond(found.peak) {
             endless = true;
-            // Nobody has to look again.
-            // SAFETY: as above.
-            unsafe { (*work).limit = f32::NAN }
+            let ended = if here > done { order.piece(here - 1) } else { before };
+            // SAFETY: the piece before the last one done, whose results the call has put there, or this loop.
+            unsafe { to_infinity(ended) }
         }
         before = order.piece(here);
         if q.tiny >> order.coming(here).1 & 1 != 0 {

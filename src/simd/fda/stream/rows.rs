@@ -55,7 +55,7 @@ pub(super) unsafe fn begin<const OUT: u8>(
     q: &Consts,
 ) -> (__m512i, __m512i) {
     // SAFETY: the caller's promise.
-    let top = start::<OUT>(power(unsafe { *largest }, place), c, q);
+    let top = start::<OUT>(power(unsafe { *largest }, place), c);
     (top, truncated(top, c, q))
 }
 

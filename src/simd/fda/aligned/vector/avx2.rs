@@ -76,8 +76,11 @@ impl Vectors for Avx2 {
         abs(x) _mm256_abs_epi32(x);
         with_sign(x, of) _mm256_sign_epi32(x, of);
         max_positive(x, y) _mm256_max_epi32(x, y);
+        add_f32(x, y) _mm256_castps_si256(_mm256_add_ps(_mm256_castsi256_ps(x), _mm256_castsi256_ps(y)));
         sub_f32(x, y) _mm256_castps_si256(_mm256_sub_ps(_mm256_castsi256_ps(x), _mm256_castsi256_ps(y)));
         mul(x, y) _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(x), _mm256_castsi256_ps(y)));
+        floor(x) _mm256_cvttps_epi32(_mm256_floor_ps(_mm256_castsi256_ps(x)));
+        ones(n) _mm256_sub_epi32(_mm256_sllv_epi32(_mm256_set1_epi32(1), n), _mm256_set1_epi32(1));
         truncated(x) _mm256_cvttps_epi32(_mm256_castsi256_ps(x));
         float(x) _mm256_castps_si256(_mm256_cvtepi32_ps(x));
         via_f16(x) {

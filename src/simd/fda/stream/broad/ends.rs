@@ -1,13 +1,13 @@
 //! What pieces do at their ends, in plain code: the first piece's beginning, the last one's end, and what they leave to others.
 
 use super::super::super::finish::{finish, negatives, overflowed, start, truncated};
-use super::super::super::round_down::FAR_IN_BROAD;
+use super::super::super::round_down::FAR_IF_WIDE;
 use super::super::super::round_down::avx512::{in_units, rounded_down};
 use super::super::super::step::{Consts, Step};
 use super::super::super::{MR, NR, out};
 use super::super::rows::{place, power};
 use super::super::{OFFSET, OVER};
-use super::{Pending, Start, UNITS, VECTORS, Work};
+use super::{BEYOND_F16, Pending, Start, UNITS, VECTORS, Work};
 use std::arch::x86_64::*;
 
 /// Begins a row group's first piece, as pieces do; the caller knows that no f16 is infinite there. Whether some c is far above the
@@ -33,12 +33,12 @@ pub(super) unsafe fn begin<const OUT: u8, const CHECK: bool>(
         let (power, count) = (power(*largest.add(R), place(V)), negatives(a_sign.add(R), p.b_sign.add(16 * V)));
         if OUT == out::ROUND_DOWN {
             // c has no part in e_max.
-            let top = start::<OUT>(power, _mm512_setzero_ps(), q);
+            let top = start::<OUT>(power, _mm512_setzero_ps());
             let c = in_units(c, top, q);
             (to.tops[unit], to.rests[unit], to_units.0[unit]) = (top, count, c);
             far |= is_far(c);
         } else {
-            let top = start::<OUT>(power, c, q);
+            let top = start::<OUT>(power, c);
             let rest = _mm512_add_epi32(truncated(top, c, q), count);
             let rest = if CHECK { _mm512_sub_epi32(rest, _mm512_set1_epi32(OFFSET)) } else { rest };
             (to.tops[unit], to.rests[unit]) = (top, rest);
@@ -79,7 +79,35 @@ pub(super) unsafe fn end<const OUT: u8>(sums: &[__m512i; UNITS], to: Pending, q:
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn is_far(units: __m512) -> bool {
-    _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(units), _mm512_set1_ps(FAR_IN_BROAD)) != 0
+    _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(units), _mm512_set1_ps(FAR_IF_WIDE)) != 0
+}
+
+/// Whether some f16 that was rounded as `piece` does is infinite.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn is_beyond(peak: __m512) -> bool {
+    _mm512_cmp_ps_mask::<_CMP_GE_OQ>(peak, _mm512_set1_ps(BEYOND_F16)) != 0
+}
+
+/// Makes infinities of such results of a piece, but for vectors to leave.
+///
+/// # Safety
+/// The others are there, aligned to 64 bytes.
+#[cold]
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(super) unsafe fn to_infinity(results: Pending) {
+    for unit in 0..UNITS {
+        let (r, v) = (unit / VECTORS, unit % VECTORS);
+        if results.leave >> (4 * r + v) & 1 == 0 {
+            let at = results.c.wrapping_add(r * NR + 16 * v);
+            // SAFETY: vector `v` of 2 in row `r` of 4, which is not to be left.
+            let d = unsafe { _mm512_load_ps(at) };
+            let beyond = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(_mm512_abs_ps(d), _mm512_set1_ps(BEYOND_F16));
+            let infinite = _mm512_or_ps(_mm512_and_ps(d, _mm512_set1_ps(-0.0)), _mm512_set1_ps(f32::INFINITY));
+            // SAFETY: the same vector.
+            unsafe { _mm512_mask_store_ps(at, beyond, infinite) }
+        }
+    }
 }
 
 /// Results of the vectors in which some c is far above the products. Which these are.

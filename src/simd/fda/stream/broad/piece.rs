@@ -16,6 +16,7 @@
 //! | zmm30, zmm31 | the largest exponents of two rows |
 //! | zmm22, zmm24, zmm29 | of the last piece: the largest f16 or c so far; at the end the same, and the bits of watched sums |
 //! | k1, k2, k3 | odd 32-bit lanes, even ones; free |
+//! | k4, k5 | where c comes last: all lanes but where pieces begin at 0, and where c is added |
 //! | rdi, rsi | A's values, row after row, and B's, 16 columns after another |
 //! | ebx | how many pieces of this step are to be done after this one |
 //! | rcx, rdx, rax | exponents of two rows of A and of 64 columns of B, and where their e_max goes; at last rax = rbx |
@@ -215,6 +216,7 @@ macro_rules! end {
             $sum,
             ", zmm24\n",
             narrow!($kind, $sum),
+            add_c!($kind, $sum, $row, $column),
             "vmovaps [r11 + 256*",
             $row,
             " + 64*",
@@ -248,6 +250,18 @@ macro_rules! round {
         concat!("vcvtdq2ps zmm", $x, ", zmm", $x, ", {{rn-sae}}\n")
     };
     (f16, $x:literal) => {
+        round!(odd, $x)
+    };
+    (f16_endless, $x:literal) => {
+        round!(odd, $x)
+    };
+    (rz_last, $x:literal) => {
+        round!(rz, $x)
+    };
+    (f16_last, $x:literal) => {
+        round!(odd, $x)
+    };
+    (odd, $x:literal) => {
         concat!(
             "vcvtdq2ps zmm24, zmm",
             $x,
@@ -264,34 +278,57 @@ macro_rules! round {
     };
 }
 
-/// To f16 and back, where results are f16; minus zero becomes plus zero.
+/// A result rounded to f16, to nearest even; minus zero becomes plus zero. Adding 1.5 * 2^13 times the result's power of two, or
+/// the lowest one's, leaves no place below f16's last one: four operations where the conversions and a zero added to them take seven.
+/// From 2^16 on that is not infinite: `look` ends the call, and whoever called makes it so.
 macro_rules! narrow {
     (f16, $x:literal) => {
         concat!(
-            "vcvtps2ph ymm",
+            "vpandd zmm24, zmm",
             $x,
-            ", zmm",
+            ", [r8 + {exponent}]{{1to16}}\n",
+            "vpmaxud zmm24, zmm24, [r8 + {least_c}]{{1to16}}\n",
+            "vfmadd231ps zmm",
             $x,
-            ", 8\n",
-            "vcvtph2ps zmm",
+            ", zmm24, [r8 + {last_place}]{{1to16}}\n",
+            "vfnmadd231ps zmm",
             $x,
-            ", ymm",
-            $x,
-            "\n",
-            "vaddps zmm",
-            $x,
-            ", zmm",
-            $x,
-            ", [r8 + {zero}]{{1to16}}\n",
+            ", zmm24, [r8 + {last_place}]{{1to16}}\n",
         )
+    };
+    (f16_endless, $x:literal) => {
+        concat!(narrow!(by_conversion, $x), "vaddps zmm", $x, ", zmm", $x, ", [r8 + {zero}]{{1to16}}\n",)
+    };
+    (f16_last, $x:literal) => {
+        narrow!(f16_endless, $x)
+    };
+    (by_conversion, $x:literal) => {
+        concat!("vcvtps2ph ymm", $x, ", zmm", $x, ", 8\n", "vcvtph2ps zmm", $x, ", ymm", $x, "\n")
     };
     ($other:ident, $x:literal) => {
         ""
     };
 }
 
+/// Where c comes last, it is added to the result of a unit step's last sum, in the lanes of k5: all of them then, else none.
+macro_rules! add_c {
+    (rz_last, $x:literal, $row:literal, $column:literal) => {
+        concat!("vaddps zmm", $x, "{{k5}}, zmm", $x, ", [r11 + 256*", $row, " + 64*", $column, "]\n")
+    };
+    (f16_last, $x:literal, $row:literal, $column:literal) => {
+        // What is f16 already stays as it is.
+        concat!(add_c!(rz_last, $x, $row, $column), narrow!(by_conversion, $x))
+    };
+    ($other:ident, $($rest:tt)*) => {
+        ""
+    };
+}
+
 /// The largest result of the piece before, for infinities, where results are f16.
 macro_rules! peak {
+    (f16_endless) => {
+        peak!(f16)
+    };
     (f16) => {
         concat!(
             "vrangeps zmm22, zmm22, zmm16, 0xb\n",
@@ -313,10 +350,15 @@ macro_rules! peak {
 
 /// The exponent that an f16 c counts with at least: see `finish::start`.
 macro_rules! least_c {
+    (f16_endless) => {
+        least_c!(f16)
+    };
+    (f16_last) => {
+        least_c!(f16)
+    };
     (f16) => {
         concat!(
             "vpaddd zmm25, zmm27, zmm27\n",
-            "vpord zmm25, zmm25, [r8 + {zero_c}]{{1to16}}\n",
             "vpminud zmm25, zmm25, [r8 + {least_c}]{{1to16}}\n",
             "vrangeps zmm24, zmm24, zmm25, 0xb\n",
         )
@@ -329,8 +371,24 @@ macro_rules! least_c {
 /// An infinite f16 stays as it is: e_max is its exponent, beside which products are nothing, and c in units of q the largest
 /// number, of which the result is infinite again, or the conversion's answer to what is beyond, `-2^31`, likewise.
 macro_rules! infinite_c {
-    (f16) => {
+    (f16_last) => {
+        infinite_c!(f16_endless)
+    };
+    (f16_endless) => {
         "vminps zmm24, zmm24, [r8 + {most}]{{1to16}}\n"
+    };
+    ($other:ident) => {
+        ""
+    };
+}
+
+/// Where c comes last, the first sum of a unit step begins at 0: k4 has no lanes then.
+macro_rules! begins {
+    (rz_last) => {
+        "{{k4}}{{z}}"
+    };
+    (f16_last) => {
+        begins!(rz_last)
     };
     ($other:ident) => {
         ""
@@ -375,7 +433,9 @@ macro_rules! begin {
             "vpshufb zmm24, zmm26, zmm",
             $place,
             "\n",
-            "vmovaps zmm27, [r12 + 256*",
+            "vmovaps zmm27",
+            begins!($kind),
+            ", [r12 + 256*",
             $row,
             " + 64*",
             $column,
@@ -425,6 +485,9 @@ macro_rules! look {
     ($kind:ident, watched) => {
         concat!("vptestmq k3, zmm29, [r8 + {over}]{{1to8}}\n", "kortestw k3, k3\n", "jnz 7f\n", look!($kind, plain))
     };
+    (f16_endless, plain) => {
+        ""
+    };
     (f16, plain) => {
         concat!("vcmpps k3, zmm24, [r8 + {limit}]{{1to16}}, 0x1d\n", "kortestw k3, k3\n", "jnz 7f\n")
     };
@@ -432,6 +495,44 @@ macro_rules! look {
         concat!("vcmpps k3, zmm24, [r8 + {limit}]{{1to16}}, 0x15\n", "kortestw k3, k3\n", "jnz 7f\n")
     };
     ($other:ident, plain) => {
+        ""
+    };
+}
+
+/// Where c comes last: what `begins` and `add_c` know of the unit step. Results of its last sum go to c's states, others to states of
+/// their own, where pieces begin.
+macro_rules! unit_step {
+    // At the beginning of a call.
+    (rz_last, enter) => {
+        "kmovw k4, [r8 + {begins}]\nkmovw k5, [r8 + {first_ends}]\n"
+    };
+    // Where results of the next piece go.
+    (rz_last, results) => {
+        "add r11, [r8 + {to_c}]\nkmovw k5, [r8 + {ends}]\n"
+    };
+    // The piece to come is one of the next step.
+    (rz_last, next) => {
+        "kmovw k4, [r8 + {ends}]\nknotw k4, k4\n"
+    };
+    // A step begins, whose first piece ends the last one of the step before.
+    (rz_last, step) => {
+        concat!(
+            "add r11, [r8 + {to_c}]\n",
+            "mov eax, [r8 + {sums_left}]\n",
+            "sub eax, 1\n",
+            "cmovb eax, [r8 + {most_left}]\n",
+            "mov [r8 + {sums_left}], eax\n",
+            "cmp eax, 1\n",
+            "sbb rax, rax\n",
+            "mov [r8 + {ends}], eax\n",
+            "and rax, [r8 + {apart}]\n",
+            "mov [r8 + {to_c}], rax\n",
+        )
+    };
+    (f16_last, $what:ident) => {
+        unit_step!(rz_last, $what)
+    };
+    ($other:ident, $what:ident) => {
         ""
     };
 }
@@ -457,6 +558,7 @@ macro_rules! go_on {
             "sub rdi, 32*{l}\n",
             "add rsi, 256*{l}\n",
             "lea r11, [r12 + 4*256 - 128]\n",
+            unit_step!($kind, results),
             "add r9, 16\n",
             "add r12, 4*256\n",
             "add r13, 4*64\n",
@@ -466,6 +568,7 @@ macro_rules! go_on {
             "add rdi, 32*{l}\n",
             "sub rsi, 256*{l}\n",
             "lea r11, [r12 - 4*256 + 128]\n",
+            unit_step!($kind, results),
             // where what was e_max to come is at hand. After a step's last one come those of the next.
             "33:\n",
             "mov rax, r13\n",
@@ -482,6 +585,7 @@ macro_rules! go_on {
             "4:\n",
             "add rdi, 32*{l}\n",
             "lea r11, [r12 - 4*256]\n",
+            unit_step!($kind, results),
             "test ebx, 2\n",
             "jz 5f\n",
             "sub r9, 16\n",
@@ -505,6 +609,7 @@ macro_rules! go_on {
             "mov r9, [r8 + {next_a_sign}]\n",
             "mov r10, [r8 + {next_b_sign}]\n",
             "mov r12, [r8 + {next_c}]\n",
+            unit_step!($kind, next),
             "jmp 2b\n",
             // To the next step.
             "30:\n",
@@ -514,6 +619,7 @@ macro_rules! go_on {
             "mov rdi, [r8 + {next_a_val}]\n",
             "mov rsi, [r8 + {next_b_val}]\n",
             "mov r11, [r8 + {last_c}]\n",
+            unit_step!($kind, step),
             "sub dword ptr [r8 + {steps}], 1\n",
             "jz 33b\n",
             "add qword ptr [r8 + {next_a_val}], 256*{l}\n",
@@ -534,6 +640,7 @@ macro_rules! whole {
         concat!(
             "push rbx\n",
             "mov ebx, [r8 + {more}]\n",
+            unit_step!($kind, enter),
             "2:\n",
             "vpxord xmm30, xmm30, xmm30\n",
             "vpxord xmm31, xmm31, xmm31\n",
@@ -588,7 +695,7 @@ macro_rules! whole {
             end_sum!($watch, "7", "14", "15", "23"),
             go_on!($kind, $watch),
             // Not every kind has a use for all of these.
-            "/* {limit} {most} {over} {units} {small} {kept} {low} {high} {watched} {keep} {zero} {one} {zero_c} {least_c} {offset} */\n",
+            "/* {limit} {most} {over} {units} {small} {kept} {low} {high} {watched} {keep} {zero} {one} {last_place} {least_c} {offset} {begins} {first_ends} {ends} {to_c} {apart} {sums_left} {most_left} */\n",
             "7:\n",
             "mov eax, ebx\n",
             "pop rbx\n",
@@ -644,9 +751,16 @@ macro_rules! pieces {
                 keep = const offset_of!(Work, keep),
                 one = const offset_of!(Work, one),
                 zero = const offset_of!(Work, zero),
-                zero_c = const offset_of!(Work, zero_c),
+                last_place = const offset_of!(Work, last_place),
                 least_c = const offset_of!(Work, least_c),
                 offset = const offset_of!(Work, offset),
+                begins = const offset_of!(Work, unit.begins),
+                first_ends = const offset_of!(Work, unit.first_ends),
+                ends = const offset_of!(Work, unit.ends),
+                to_c = const offset_of!(Work, unit.to_c),
+                apart = const offset_of!(Work, unit.apart),
+                sums_left = const offset_of!(Work, unit.sums_left),
+                most_left = const offset_of!(Work, unit.most_left),
             )
         })*
     };
@@ -661,6 +775,10 @@ pieces!(
     rne_watched: rne, watched;
     f16: f16, plain;
     f16_watched: f16, watched;
+    f16_endless: f16_endless, plain;
+    f16_endless_watched: f16_endless, watched;
+    rz_last: rz_last, plain;
+    f16_last: f16_last, plain;
     down: down, plain;
 );
 
@@ -677,6 +795,16 @@ pub(super) fn code<const OUT: u8, const CHECK: bool, const L: usize>() -> unsafe
         (_, false) => rne::<L>,
         (_, true) => rne_watched::<L>,
     }
+}
+
+/// The same for f16 results of which some may be infinite already.
+pub(super) fn code_endless<const CHECK: bool, const L: usize>() -> unsafe extern "C" fn() {
+    if CHECK { f16_endless_watched::<L> } else { f16_endless::<L> }
+}
+
+/// The same where c comes last.
+pub(super) fn code_last<const OUT: u8, const L: usize>() -> unsafe extern "C" fn() {
+    if OUT == out::F16_RNE { f16_last::<L> } else { rz_last::<L> }
 }
 
 /// Where the first piece finds what it needs: see the registers.
@@ -745,7 +873,7 @@ pub(super) unsafe fn call(at: At, carried: &mut Carried) -> Found {
             inout("r15") carried.start,
             in("k1") 0xAAAA_u16,
             in("k2") 0x5555_u16,
-            out("k3") _,
+            out("k3") _, out("k4") _, out("k5") _,
             out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,
             out("zmm4") _, out("zmm5") _, out("zmm6") _, out("zmm7") _,
             out("zmm8") _, out("zmm9") _, out("zmm10") _, out("zmm11") _,
