@@ -106,6 +106,29 @@ fn of_numbers(
 const SOME: [&dyn Fn([usize; 3]) -> f64; 2] =
     [&|[i, s, p]| ((i * 7 + s * 3 + p) % 13) as f64 - 5.5, &|[j, s, p]| ((j * 5 + s + p * 3) % 11) as f64 - 4.5];
 
+/// States so far above the products that they are no f32 in units of a step's last place, or none but themselves are left of a sum.
+#[test]
+fn states_beyond_f32_in_units_are_the_references() {
+    for name in [
+        "cdna3/v_mfma_f32_16x16x8_xf32",
+        "cdna3/v_mfma_f32_32x32x8_bf16",
+        "custom/m8n8k16.f32.bf16.bf16.f32/round-down-grouped:G=16",
+        "custom/m8n8k4.f32.bf16.bf16.f32/round-down:G=4:F=23:total=full",
+    ] {
+        let unit = Unit::find(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        // Some rows far below the others.
+        for apart in [15, 19] {
+            let a = |[i, s, p]: [usize; 3]| (SOME[0])([i, s, p]) * f64::from(-apart * (i % 4) as i32).exp2();
+            let b = SOME[1];
+            let c = |[i, j]: [usize; 2]| {
+                let x = (((i * 5 + j * 3) % 127) as f64).exp2() * (1.0 + (i * j % 3) as f64 / 4.0);
+                if (i + j) % 2 == 0 { x } else { -x }
+            };
+            of_numbers(&unit, [24, 64, 3], [&a, &b], c).check(&isas());
+        }
+    }
+}
+
 /// A total just above the middle between two f32, its sum of products above `2^28 q`, its c `2^30 q`.
 #[test]
 fn all_places_of_a_large_sum_count() {
@@ -458,7 +481,14 @@ fn a_c_that_comes_last_meets_everything() {
             let a = |[i, s, p]: [usize; 3]| scale * (((i * 7 + s * 3 + p) % 13) as f64 - 5.5);
             let b = |[j, s, p]: [usize; 3]| (((j * 5 + s + p * 3) % 11) as f64 - 4.5) / [1.0, 512.0][turn / 4];
             let c = |[i, j]: [usize; 2]| ((i * 5 + j * 3) % 97) as f64 - 48.25;
-            of_numbers(&unit, [m, n, steps], [&a, &b], c).check(&isas());
+            let mut p = of_numbers(&unit, [m, n, steps], [&a, &b], c);
+            if turn % 2 == 1 {
+                // A NaN of some other kind, and infinities.
+                let code = |x| unit.c.encode_f64(x, Default::default(), Default::default()).unwrap();
+                p.c[turn] = code(f64::NAN) ^ 0x55;
+                (p.c[17], p.c[n + 3]) = (code(f64::INFINITY), code(f64::NEG_INFINITY));
+            }
+            p.check(&isas());
         }
     }
 }
