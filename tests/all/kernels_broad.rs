@@ -3,6 +3,7 @@
 
 use crate::problem::{Problem, isas};
 use crate::rng::Rng;
+use gemmulate::accumulate::Recipe;
 use gemmulate::format::{FormatSpec, Specials};
 use gemmulate::prelude::*;
 
@@ -105,6 +106,65 @@ fn of_numbers(
 /// Numbers of a few sizes and both signs.
 const SOME: [&dyn Fn([usize; 3]) -> f64; 2] =
     [&|[i, s, p]| ((i * 7 + s * 3 + p) % 13) as f64 - 5.5, &|[j, s, p]| ((j * 5 + s + p * 3) % 11) as f64 - 4.5];
+
+/// Totals next to a power of two, from `2^29` to `2^36` units of a step's last place: within a few of f32's last places, on both
+/// sides, where an exponent that was rounded is wrong. Sums of all sizes, with all of their places, that c makes such totals of.
+#[test]
+fn totals_next_to_powers_of_two_are_the_references() {
+    let mut rng = Rng(53);
+    for name in [
+        "cdna3/v_mfma_f32_16x16x8_xf32",
+        "cdna3/v_mfma_f32_32x32x8_f16",
+        "custom/m8n8k4.f32.f16.f16.f32/round-down:G=4:F=24:sum=33:total=32",
+        "custom/m8n8k4.f32.f16.f16.f32/round-down:G=4:F=25:sum=32:total=31",
+        "custom/m8n8k16.f32.f16.f16.f32/round-down:G=16:F=24",
+    ] {
+        let unit = Unit::find(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let Some(Recipe::RoundDown(rule)) = &unit.recipe else { panic!("{name} is another unit") };
+        let (m, n, k, group) = (16, 64, unit.shape.k, rule.group.min(unit.shape.k));
+        let q = (-f64::from(rule.frac_bits)).exp2();
+        for _ in 0..150 {
+            // The first product is 1 to 4, the other ones of its step are of any size, and of later steps zeros.
+            let mut number = |p: usize| match () {
+                () if p >= group => 0.0,
+                () => {
+                    let exponent = if p == 0 { 0 } else { -(rng.below(13u64) as i32) };
+                    let sign = if p == 0 { 1.0 } else { rng.pick(&[1.0, -1.0]) };
+                    sign * (1.0 + rng.below(1024u64) as f64 / 1024.0) * f64::from(exponent).exp2()
+                }
+            };
+            let a: Vec<f64> = (0..m * k).map(|t| number(t % k)).collect();
+            let b: Vec<f64> = (0..k * n).map(|t| number(t / n)).collect();
+            let c: Vec<f64> = (0..m * n)
+                .map(|t| {
+                    let (i, j) = (t / n, t % n);
+                    let products: Vec<f64> = (0..group).map(|p| a[i * k + p] * b[p * n + j]).collect();
+                    // Exponents of operands are added.
+                    let exponent = |p: usize| a[i * k + p].abs().log2().floor() + b[p * n + j].abs().log2().floor();
+                    let unit = q * (0..group).map(exponent).fold(f64::NEG_INFINITY, f64::max).exp2();
+                    let sum: f64 = products.iter().map(|p| (p / unit).trunc()).sum();
+                    let power = f64::from(29 + rng.below(8u64) as i32).exp2();
+                    let beside =
+                        rng.pick(&[0.0, 33.0, 39.0, 63.0, 64.0, 65.0, 128.0, 129.0, 191.0]) * power * (-30_f64).exp2();
+                    let total = power - rng.pick(&[1.0, 1.0, -1.0]) * (beside + rng.below(3u64) as f64);
+                    (rng.pick(&[1.0, -1.0]) * total - sum) * unit
+                })
+                .collect();
+            let code = |spec: &FormatSpec, x: f64| spec.encode_f64(x, Default::default(), Default::default()).unwrap();
+            let codes = |spec: &FormatSpec, x: &[f64]| x.iter().map(|x| code(spec, *x)).collect();
+            let p = Problem {
+                unit: unit.clone(),
+                size: [m, n, k],
+                a: codes(&unit.a, &a),
+                b: codes(&unit.b, &b),
+                c: codes(&unit.c, &c),
+                scale_a: Vec::new(),
+                scale_b: Vec::new(),
+            };
+            p.check(&isas());
+        }
+    }
+}
 
 /// States so far above the products that they are no f32 in units of a step's last place, or none but themselves are left of a sum.
 #[test]

@@ -25,7 +25,7 @@ mod small;
 mod vector;
 
 use super::micro::Advance;
-use super::step::{Consts, EXP32, Step};
+use super::step::{Consts, EXP32, LEAST_F16, Step};
 use super::{MR, NR, out};
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -263,12 +263,11 @@ unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(
             c[t] = unsafe { set.load(p.c.add(at + 16 * t).cast()) };
         }
         if OUT == out::F16_RNE {
-            // A subnormal f16 c counts with the format's lowest exponent.
-            let (field, low) = (set.splat(EXP32 as u32), set.splat((127 - 14) << 23));
+            // A subnormal f16 c counts with the format's lowest exponent. (Where a zero does, too, the products' is at least that.)
+            let (field, low) = (set.splat(EXP32 as u32), set.splat(u32::from(LEAST_F16) << 23));
             for t in 0..4 {
                 let zero = set.equal(set.left::<1>(c[t]), set.splat(0));
-                let low = if q.zero_c == 0 { set.without(zero, low) } else { low };
-                c[t] = set.max_positive(low, set.and(c[t], field));
+                c[t] = set.max_positive(set.without(zero, low), set.and(c[t], field));
             }
         }
         // SAFETY: likewise of the row's 16 words in `largest`, which is filled.

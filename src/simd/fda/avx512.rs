@@ -160,12 +160,19 @@ pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut 
 /// # Safety
 /// As `Micro::units_fast`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn units_fast<const OUT: u8>(p: &Step, q: &Consts, groups: usize, steps: [usize; 2], c: *mut f32) {
+pub(super) unsafe fn units_fast<const OUT: u8>(
+    p: &Step,
+    q: &Consts,
+    groups: usize,
+    steps: usize,
+    per: usize,
+    c: *mut f32,
+) {
     // SAFETY: the caller's promise, handed on; steps are as long as that.
     unsafe {
         match q.block {
-            8 => stream::broad::units::<OUT, 8>(p, q, groups, steps, c),
-            _ => stream::broad::units::<OUT, 16>(p, q, groups, steps, c),
+            8 => stream::broad::units::<OUT, 8>(p, q, groups, steps, per, c),
+            _ => stream::broad::units::<OUT, 16>(p, q, groups, steps, per, c),
         }
     }
 }

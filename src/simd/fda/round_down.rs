@@ -6,16 +6,18 @@
 //! coarser of q and its own last place, is the one at q. So `d = RNE(s + floor(c / q)) q`: a conversion rounding down,
 //! an integer addition, a conversion to nearest. From `2^30 q` on, where the sum may leave i32, in units of 2q, what that
 //! cuts off the sum of products setting the last bit: totals are `2^26 q` at least, so that it lies below the one that
-//! decides how d is rounded. From `3 * 2^30 q` on, where totals may reach `2^32 q`, floors are taken in f64,
-//! or as below.
+//! decides how d is rounded. From `3 * 2^30 q` on, where totals may reach `2^32 q`, floors are taken in f64, or as
+//! below.
 //!
-//! In broad pieces (`stream::broad`; one sum of 4 or 8 products) there is no such boundary below `2^35 q`: from `2^30 q` on c is a
-//! whole number of q with 24 bits, and so is the sum, at most `2^29 q`, once it is rounded to odd at `2^5 q`; d's last place is
-//! `2^7 q` or more, so that their f32 sum to nearest is the total rounded once. What a total drops from `2^32 q` on is cut off
-//! the sum first.
+//! From `2^30 q` on c is a whole number of q with 24 bits, and so is a sum of at most `2^29 q` once it is rounded to odd
+//! at `2^5 q`; the last place of a d of `2^30 q` or more is `2^7 q` at least, so that their f32 sum to nearest is the
+//! total rounded once. What a total drops from `2^32 q` on is cut off the sum first: five places at most while c is below
+//! `2^35 q`. How many they are the total's exponent says. That of an f32 sum toward zero is good enough, for it is wrong
+//! only next to a power of two, to which all of these totals are rounded; that of one to nearest is not.
 //!
-//! `avx512` has accumulators of f64, `halves` those of two sums, with the latter idea wherever c is, and `aligned` sums of
-//! products truncated one by one.
+//! `avx512` has accumulators of f64, and floors in f64; `stream::broad` totals in f32 for one sum of 4 or 8 products.
+//! `halves` has two sums, and totals in f32 wherever c is, two places below the total's last one instead of `2^5 q`.
+//! `aligned` has sums of products truncated one by one, with both kinds of totals in f32.
 
 pub(super) mod avx512;
 mod halves;
@@ -38,13 +40,13 @@ pub(super) const LARGE: f32 = 1_073_741_824.0;
 pub(super) const FAR: f32 = 3_221_225_472.0;
 /// And from which on it is the result: sums are less than half of its last place, also of the one below a power of two.
 pub(super) const ALL: f32 = (1_u64 << 56) as f32;
-/// From which on more than five places of a total are dropped (`Floors::wide`).
-pub(super) const FAR_IF_WIDE: f32 = 32.0 * LARGE;
+/// From which on more than five places of a total are dropped (`Floors::totals_in_f32`).
+pub(super) const FAR_IN_F32: f32 = 32.0 * LARGE;
 
 /// Where sums and totals are rounded down.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Floors {
-    /// `1.5 * 2^52` last places kept of a sum, and of a total, of exponent 0.
+    /// `1.5 * 2^52` last places kept of a sum, and of a total, of exponent 0: where floors are taken in f64.
     pub(super) sum: f64,
     pub(super) total: f64,
     /// GFDRDA: even and odd k have sums of their own.
@@ -57,9 +59,9 @@ pub(super) struct Floors {
     /// How far the exponent may lie below c's of the F-th place below which a sum of products has nothing, and no floor
     /// takes a bit of the sum or the total.
     pub(super) below_c: i32,
-    /// No floors of halves, totals keep fewer places than sums, and these are at most `2^29 q`, so that up to a c of `2^35 q` none but
-    /// `2^30 q` is a boundary.
-    pub(super) wide: bool,
+    /// There is one sum, at most `2^29 q`, and totals keep fewer places than sums: so that from `2^30 q` on a total is the f32 sum of c
+    /// and of the sum rounded to odd at `2^5 q`, as long as c is below `2^35 q`.
+    pub(super) totals_in_f32: bool,
 }
 
 /// The kernel for both recipes, for results in f32.
@@ -99,7 +101,7 @@ pub(super) fn kernel(unit: &Unit, isa: Isa) -> Option<Fda> {
         kept: r.total_bits.unwrap_or(128).min(128) as u8,
         kept_of_sum: r.sum_bits.min(128) as u8,
         below_c: 30 - f.min(24) as i32,
-        wide: short && total.is_some() && sums.reach.is_none(),
+        totals_in_f32: short && total.is_some() && sums.reach.is_none(),
     };
     let decoders = [unit.a, unit.b].map(|spec| Decoder::new(spec, Reading::default()));
     let hard = Hard { sums, decoders, floors };

@@ -383,6 +383,9 @@ impl<M: Micro> TileRun<'_, M> {
     /// # Safety
     /// As `dispatch`.
     unsafe fn units(&mut self, f16: bool, fdas: Range<usize>) {
+        if fdas.is_empty() {
+            return;
+        }
         let live = self.size[0].div_ceil(MR) * MR * NR;
         let per = self.fda.per_step();
         self.work.c.0[..live].copy_from_slice(&self.work.tile.0[..live]);
@@ -439,12 +442,12 @@ impl<M: Micro> TileRun<'_, M> {
         let (p, work) = (self.pointers(fdas.start), &raw mut *self.work);
         // SAFETY: places in `work`, which nobody else refers to before the calls are over.
         let [t, c] = unsafe { [&raw mut (*work).tile, &raw mut (*work).c].map(<*mut Tile>::cast::<f32>) };
-        let (p, q, steps) = (Step { c: t, ..p }, Consts { tiny: 0, ..self.q }, [calm, per]);
+        let (p, q) = (Step { c: t, ..p }, Consts { tiny: 0, ..self.q });
         // SAFETY: the caller's panels and states of `groups` row groups, whose steps have no flags.
         unsafe {
             match self.fda.out {
-                out::F16_RNE => self.micro.units_fast::<{ out::F16_RNE }>(&p, &q, groups, steps, c),
-                _ => self.micro.units_fast::<{ out::F32_RZ }>(&p, &q, groups, steps, c),
+                out::F16_RNE => self.micro.units_fast::<{ out::F16_RNE }>(&p, &q, groups, calm, per, c),
+                _ => self.micro.units_fast::<{ out::F32_RZ }>(&p, &q, groups, calm, per, c),
             }
         }
         calm

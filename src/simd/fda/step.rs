@@ -111,7 +111,7 @@ pub(super) struct Consts {
     /// -1 keeps 23 fraction bits, 0xFFFF_FC00 13.
     pub(super) keep: i32,
     pub(super) e_zero: i32,
-    /// All ones where a zero c counts with its format's lowest exponent.
+    /// All ones where a zero c counts with its format's lowest exponent: of the fast kernels' exponents `floor_field` says that.
     pub(super) zero_c: i32,
     /// Lowest f32 exponent field the fast kernel scales by: e_zero's, or one that no exact result can notice, as no
     /// product but zeros has a lower one. Where a zero c counts with f16's lowest exponent, so does every step.

@@ -5,7 +5,7 @@
 use super::avx512::{ODD, RZ};
 use super::finish::narrow_widen;
 use super::micro::is_ordinary;
-use super::step::{Consts, EXP32, Step};
+use super::step::{Consts, EXP32, LEAST_F16, Step};
 use super::{NR, out};
 use std::arch::x86_64::*;
 
@@ -68,7 +68,7 @@ unsafe fn vector<const R: usize, const OUT: u8>(
         let c = unsafe { _mm512_load_si512(p.c.add((row + r) * NR + t * 16).cast()) };
         let mag = _mm512_and_si512(c, _mm512_set1_epi32(0x7FFF_FFFF));
         // f16 states are held as f32: their subnormals keep the format's lowest exponent.
-        let low = _mm512_set1_epi32(if OUT == out::F16_RNE { 127 - 14 } else { 1 });
+        let low = _mm512_set1_epi32(if OUT == out::F16_RNE { LEAST_F16.into() } else { 1 });
         let e_c = _mm512_sub_epi32(_mm512_max_epi32(_mm512_srli_epi32::<23>(mag), low), _mm512_set1_epi32(127));
         let best = _mm512_max_epi32(_mm512_cvtepi16_epi32(best[r]), _mm512_set1_epi32(q.e_zero));
         e_max[r] = _mm512_mask_max_epi32(best, _mm512_test_epi32_mask(mag, mag) | q.zero_c as __mmask16, best, e_c);

@@ -7,7 +7,7 @@
 
 use super::{Buffers, Places, Vectors, add_products, each_step, exponents};
 use crate::simd::fda::micro::Advance;
-use crate::simd::fda::round_down::{ALL, FAR, FAR_IF_WIDE, Floors, LARGE};
+use crate::simd::fda::round_down::{ALL, FAR, FAR_IN_F32, Floors, LARGE};
 use crate::simd::fda::step::{Consts, Step};
 use crate::simd::fda::{MR, NR};
 use core::mem::MaybeUninit;
@@ -21,21 +21,22 @@ pub(super) unsafe fn steps_fast<S: Vectors>(set: S, p: &Step, q: &Consts, skip: 
     // SAFETY: the caller's steps, of as many products as `L` says where that is not 0.
     unsafe {
         match (q.floors.halves, q.block) {
-            (false, 4) if q.floors.wide => run::<S, 1, 4>(set, p, q, skip, steps),
-            (false, 8) => run::<S, 1, 8>(set, p, q, skip, steps),
-            (false, _) => run::<S, 1, 0>(set, p, q, skip, steps),
-            (true, 16) => run::<S, 2, 16>(set, p, q, skip, steps),
-            (true, _) => run::<S, 2, 0>(set, p, q, skip, steps),
+            (false, 4) if q.floors.totals_in_f32 => run::<S, 1, 4, true>(set, p, q, skip, steps),
+            (false, 8) => run::<S, 1, 8, false>(set, p, q, skip, steps),
+            (false, _) => run::<S, 1, 0, false>(set, p, q, skip, steps),
+            (true, 16) => run::<S, 2, 16, false>(set, p, q, skip, steps),
+            (true, _) => run::<S, 2, 0, false>(set, p, q, skip, steps),
         }
     }
 }
 
-/// Steps of a sum of all products, or two of halves. Of 4 products `Floors::wide` says that ends are as they want it.
+/// Steps of a sum of all products, or two of halves. With `IN_F32` totals may be f32 sums
+/// (`Floors`).
 ///
 /// # Safety
 /// As `steps_fast`; steps have `L` products, not 4 or 8 where there are two sums, or with 0 any number.
 #[inline(always)]
-unsafe fn run<S: Vectors, const SUMS: usize, const L: usize>(
+unsafe fn run<S: Vectors, const SUMS: usize, const L: usize, const IN_F32: bool>(
     set: S,
     p: &Step,
     q: &Consts,
@@ -52,7 +53,7 @@ unsafe fn run<S: Vectors, const SUMS: usize, const L: usize>(
         #[inline(always)]
         |p, q, skip| {
             // SAFETY: one of the caller's steps, of one of the groups; `to` leads to `buffers`, still there.
-            unsafe { group::<S, SUMS, L>(set, p, q, skip, &to) }
+            unsafe { group::<S, SUMS, L, IN_F32>(set, p, q, skip, &to) }
         },
     )
 }
@@ -63,7 +64,7 @@ unsafe fn run<S: Vectors, const SUMS: usize, const L: usize>(
 /// As `run`, for this step of a group, in which vectors of columns may have rows of their own; `to` leads to `Buffers`,
 /// one for each sum, of which nothing need be filled.
 #[inline(always)]
-pub(super) unsafe fn group<S: Vectors, const SUMS: usize, const L: usize>(
+pub(super) unsafe fn group<S: Vectors, const SUMS: usize, const L: usize, const IN_F32: bool>(
     set: S,
     p: &Step,
     q: &Consts,
@@ -91,13 +92,13 @@ pub(super) unsafe fn group<S: Vectors, const SUMS: usize, const L: usize>(
         for row in 0..MR {
             if skip == 0 && p.vectors == 4 {
                 for d in (0..NR).step_by(4 * S::LANES) {
-                    end::<S, SUMS, 4, L>(set, p, q, row * NR + d, to);
+                    end::<S, SUMS, 4, IN_F32>(set, p, q, row * NR + d, to);
                 }
                 continue;
             }
             for t in (0..p.vectors).filter(|t| skip >> (4 * row + t) & 1 == 0) {
                 for d in (0..16).step_by(2 * S::LANES) {
-                    end::<S, SUMS, 2, L>(set, p, q, row * NR + 16 * t + d, to);
+                    end::<S, SUMS, 2, IN_F32>(set, p, q, row * NR + 16 * t + d, to);
                 }
             }
         }
@@ -163,7 +164,7 @@ unsafe fn products<S: Vectors, const SUMS: usize, const L: usize>(
 /// As `group`; `at` is a multiple of `LANES`, and of `N` vectors from there on, within 8 rows by 64 columns, each sum
 /// and its `by` are filled.
 #[inline(always)]
-unsafe fn end<S: Vectors, const SUMS: usize, const N: usize, const L: usize>(
+unsafe fn end<S: Vectors, const SUMS: usize, const N: usize, const IN_F32: bool>(
     set: S,
     p: &Step,
     q: &Consts,
@@ -187,13 +188,11 @@ unsafe fn end<S: Vectors, const SUMS: usize, const N: usize, const L: usize>(
     for i in (0..N).step_by(2) {
         let magnitude;
         let (sums, c) = ([sums[i], sums[i + 1]], [c[i], c[i + 1]]);
-        ([d[i], d[i + 1]], magnitude) = match L {
-            4 => finish_wide(set, sums, c, &q.floors),
-            _ => finish::<S, SUMS>(set, sums, c, q),
-        };
+        ([d[i], d[i + 1]], magnitude) =
+            if IN_F32 { finish_in_f32(set, sums, c, &q.floors) } else { finish::<S, SUMS>(set, sums, c, q) };
         most = set.max_positive(most, magnitude);
     }
-    if set.any(set.greater(most, set.splat(far_from::<L>().to_bits() - 1))) {
+    if set.any(set.greater(most, set.splat(if IN_F32 { FAR_IN_F32 } else { FAR }.to_bits() - 1))) {
         for i in 0..N {
             d[i] = finish_far(set, sums[i], c[i], d[i], &q.floors);
         }
@@ -258,11 +257,10 @@ fn finish<S: Vectors, const SUMS: usize>(
     (sum, set.max_positive(magnitude[0], magnitude[1]))
 }
 
-/// `finish` for `Floors::wide`, which takes more operations but leaves no c below `2^35 q` to `finish_far`: of few products e_dot
-/// is often low. From `2^30 q` on the total is an f32 sum, as `round_down` says; its exponent may be that of an inexact sum, for that
-/// is wrong only next to a power of two, to which all of these are rounded.
+/// `finish` where totals may be f32 sums, which takes more operations but leaves no c below `2^35 q` to `finish_far`: of few products
+/// e_dot is often low. Beside a c of `1.5 * 2^30 q` totals are `2^30 q` or more, below they fit i32.
 #[inline(always)]
-fn finish_wide<S: Vectors>(set: S, sums: [(S::V, S::V); 2], c: [S::V; 2], floors: &Floors) -> ([S::V; 2], S::V) {
+fn finish_in_f32<S: Vectors>(set: S, sums: [(S::V, S::V); 2], c: [S::V; 2], floors: &Floors) -> ([S::V; 2], S::V) {
     let ([sum, by], low) = ([[sums[0].0, sums[1].0], [sums[0].1, sums[1].1]], set.splat(31));
     let (mut units, mut below, mut e_total, mut d) = (c, c, c, c);
     for i in 0..2 {
@@ -272,26 +270,25 @@ fn finish_wide<S: Vectors>(set: S, sums: [(S::V, S::V); 2], c: [S::V; 2], floors
         below[i] = set.float(set.add(sum[i], set.floor(units[i])));
     }
     for i in 0..2 {
-        e_total[i] = set.right::<24>(set.left::<1>(set.add_f32(set.float(sum[i]), units[i])));
+        // The exponent of an f32 sum to nearest may be too large, but not if less is added than there is, against c's sign rounded
+        // to what f32 holds: then only where the total rounds to that power of two, too.
+        let negative = set.and(set.greater(set.splat(0), c[i]), low);
+        let less = set.without(low, set.add(sum[i], negative));
+        e_total[i] = set.right::<24>(set.left::<1>(set.add_f32(set.float(less), units[i])));
     }
     for i in 0..2 {
         let lost = set.ones(set.sub_bytes(e_total[i], set.splat(127 + u32::from(floors.kept))));
         let some = set.add(set.without(lost, set.and(sum[i], low)), low);
         d[i] = set.add_f32(set.float(set.without(low, set.or(some, sum[i]))), units[i]);
     }
+    let magnitude = [set.without(set.splat(1 << 31), units[0]), set.without(set.splat(1 << 31), units[1])];
     for i in 0..2 {
-        d[i] = set.choose(set.greater(e_total[i], set.splat(127 + 29)), d[i], below[i]);
+        d[i] = set.choose(set.greater(magnitude[i], set.splat((1.5 * LARGE).to_bits() - 1)), d[i], below[i]);
     }
     for i in 0..2 {
         d[i] = set.mul(d[i], set.sub(set.splat(254 << 23), by[i]));
     }
-    let sign = set.splat(1 << 31);
-    (d, set.max_positive(set.without(sign, units[0]), set.without(sign, units[1])))
-}
-
-/// c in units of q from which on `finish_far` has it.
-const fn far_from<const L: usize>() -> f32 {
-    if L == 4 { FAR_IF_WIDE } else { FAR }
+    (d, set.max_positive(magnitude[0], magnitude[1]))
 }
 
 /// `d` with the results of (5) to (7) in lanes where c is at least `3 * 2^30 q`, and so a total `2^31 q`: the f32 sum of c and of
@@ -308,9 +305,10 @@ fn finish_far<S: Vectors>(set: S, (sum, by): (S::V, S::V), c: S::V, d: S::V, flo
     // Without the first bit that f32 has no place for rounding to nearest is toward zero (`end::encode`).
     let size = set.abs(sum);
     let cut = set.float(set.with_sign(set.without(set.right::<24>(size), size), sum));
-    let total = set.sub_f32(units, flipped(set, cut));
+    let total = set.add_f32(units, cut);
     let rest = set.sub_f32(cut, set.sub_f32(total, units));
-    // With the other sign it was rounded away from zero. (Where it is 0 it does not matter.)
+    // With the other sign it was rounded away from zero. (Where it is 0 the exponent may become that below of a power of two, which
+    // the total is within `2^6 q` of.)
     let away = set.right::<31>(set.or(set.without(rest, total), set.without(total, rest)));
     let e_total = field(set.sub(total, away));
     let lost = |e, kept: u8| set.sub_bytes(e, set.splat(127 + u32::from(kept)));
@@ -323,16 +321,9 @@ fn finish_far<S: Vectors>(set: S, (sum, by): (S::V, S::V), c: S::V, d: S::V, flo
     let low = set.ones(set.sub_bytes(e_total, set.splat(127 + 25)));
     let some = set.without(set.ones(lost), set.and(sum, low));
     let odd = set.without(low, set.or(set.add(some, low), sum));
-    let total = set.sub_f32(units, set.float(set.sub(set.splat(0), odd)));
+    let total = set.add_f32(units, set.float(odd));
     let far = set.mul(total, set.sub(set.splat(254 << 23), by));
     // So far above it is the result: sums are less than half of its last place.
     let far = set.choose(set.greater(magnitude, set.splat(ALL.to_bits() - 1)), c, far);
     set.choose(set.greater(magnitude, set.splat(FAR.to_bits() - 1)), far, d)
-}
-
-/// `-x`.
-#[inline(always)]
-fn flipped<S: Vectors>(set: S, x: S::V) -> S::V {
-    let sign = set.splat(1 << 31);
-    set.or(set.without(sign, x), set.without(x, sign))
 }

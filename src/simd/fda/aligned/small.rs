@@ -290,11 +290,11 @@ impl Run<'_, '_> {
         let q = Consts { aligned: true, narrow: false, tiny: tiny.into(), ..q };
         match (fda.out, q.keep) {
             (out::ROUND_DOWN, _) => match (q.floors.halves, q.block) {
-                (false, 4) if q.floors.wide => self.sums::<1, 4>(&q),
-                (false, 8) => self.sums::<1, 8>(&q),
-                (false, _) => self.sums::<1, 0>(&q),
-                (true, 16) => self.sums::<2, 16>(&q),
-                (true, _) => self.sums::<2, 0>(&q),
+                (false, 4) if q.floors.totals_in_f32 => self.sums::<1, 4, true>(&q),
+                (false, 8) => self.sums::<1, 8, false>(&q),
+                (false, _) => self.sums::<1, 0, false>(&q),
+                (true, 16) => self.sums::<2, 16, false>(&q),
+                (true, _) => self.sums::<2, 0, false>(&q),
             },
             (out::F32_RZ, -1) => self.each_length::<{ out::F32_RZ }>(&q),
             (out::F32_RZ, _) => self.each_length::<{ out::F32_CUT }>(&q),
@@ -393,14 +393,14 @@ impl Run<'_, '_> {
 
     /// The same of sums that are rounded down.
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn sums<const SUMS: usize, const L: usize>(&mut self, q: &Consts) {
+    fn sums<const SUMS: usize, const L: usize, const IN_F32: bool>(&mut self, q: &Consts) {
         for k in (0..self.tiles.k).step_by(q.length::<L>()) {
             let step = self.step(k);
             let [first, second] = &mut self.panels.buffers;
             let places = [Places::of(first), Places::of(second)];
             let to = array_of(|i| places[i]);
             // SAFETY: as in `fdas`; with two sums `L` is 16 or 0.
-            self.hard |= tiles_of(unsafe { round_down::group::<Avx2, SUMS, L>(self.by.set, &step, q, 0, &to) });
+            self.hard |= tiles_of(unsafe { round_down::group::<Avx2, SUMS, L, IN_F32>(self.by.set, &step, q, 0, &to) });
         }
     }
 

@@ -28,8 +28,12 @@ pub(in crate::simd::fda) unsafe fn steps_fast(p: &Step, q: &Consts, skip: &mut [
     // where it is not 0.
     unsafe {
         match (q.floors.halves, q.block) {
-            (false, 4) if q.floors.wide => broad::steps::<{ out::ROUND_DOWN }, false, 4>(p, q, skip, steps).steps,
-            (false, 8) if q.floors.wide => broad::steps::<{ out::ROUND_DOWN }, false, 8>(p, q, skip, steps).steps,
+            (false, 4) if q.floors.totals_in_f32 => {
+                broad::steps::<{ out::ROUND_DOWN }, false, 4>(p, q, skip, steps).steps
+            }
+            (false, 8) if q.floors.totals_in_f32 => {
+                broad::steps::<{ out::ROUND_DOWN }, false, 8>(p, q, skip, steps).steps
+            }
             (false, _) => steps_apart(p, q, skip, steps),
             (true, 8) => halves::steps::<8>(p, q, skip, steps),
             (true, 16) => halves::steps::<16>(p, q, skip, steps),

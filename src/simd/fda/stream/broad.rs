@@ -17,7 +17,7 @@ mod piece;
 
 use super::super::avx512::{doubts, max_exponents, safe};
 use super::super::micro::Advance;
-use super::super::round_down::FAR_IF_WIDE;
+use super::super::round_down::FAR_IN_F32;
 use super::super::round_down::avx512::steps_apart;
 use super::super::step::{Consts, EXP32, LEAST_F16, Step};
 use super::super::{GROUPS, MR, NR, out};
@@ -114,11 +114,11 @@ struct Work {
     offset: i64,
     over: i64,
     /// Where c comes last.
-    unit: UnitStep,
+    unit_step: UnitStep,
 }
 
-/// Where c comes last: a unit step's first sum begins at 0, and to the result of its last one c is added. Masks have all lanes or
-/// none.
+/// Where c comes last: a unit step's first sum begins at 0, and to the result of its last one c is added. Masks have all
+/// lanes or none.
 #[repr(C)]
 struct UnitStep {
     /// Where the piece after the first one begins with a state, and where what the first piece ends is a last sum's.
@@ -189,7 +189,7 @@ impl Work {
         (self.one, self.last_place, self.least_c) = (1, 1.5 * (1 << 13) as f32, i32::from(LEAST_F16) << 23);
         (self.offset, self.over) = (OFFSET.into(), OVER);
         (self.tiny, self.safe) = (q.tiny.into(), safe());
-        self.limit = if OUT == out::F16_RNE { BEYOND_F16 } else { FAR_IF_WIDE };
+        self.limit = if OUT == out::F16_RNE { BEYOND_F16 } else { FAR_IN_F32 };
         self.most = MOST;
         self.kept = _mm512_set1_epi32(127 + i32::from(q.floors.kept));
         (self.small, self.low, self.high) = (127 + 29, 31, !31);

@@ -1,7 +1,7 @@
 //! What pieces do at their ends, in plain code: the first piece's beginning, the last one's end, and what they leave to others.
 
 use super::super::super::finish::{finish, negatives, overflowed, start, truncated};
-use super::super::super::round_down::FAR_IF_WIDE;
+use super::super::super::round_down::FAR_IN_F32;
 use super::super::super::round_down::avx512::{in_units, rounded_down};
 use super::super::super::step::{Consts, Step};
 use super::super::super::{MR, NR, out};
@@ -79,7 +79,7 @@ pub(super) unsafe fn end<const OUT: u8>(sums: &[__m512i; UNITS], to: Pending, q:
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn is_far(units: __m512) -> bool {
-    _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(units), _mm512_set1_ps(FAR_IF_WIDE)) != 0
+    _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(units), _mm512_set1_ps(FAR_IN_F32)) != 0
 }
 
 /// Whether some f16 that was rounded as `piece` does is infinite.

@@ -21,7 +21,8 @@ pub(in crate::simd::fda) unsafe fn units<const OUT: u8, const L: usize>(
     p: &Step,
     q: &Consts,
     groups: usize,
-    [steps, per]: [usize; 2],
+    steps: usize,
+    per: usize,
     c: *mut f32,
 ) {
     debug_assert!(q.tiny == 0 && p.vectors == NR / 16 && steps > 0 && steps.is_multiple_of(per));
@@ -35,15 +36,15 @@ pub(in crate::simd::fda) unsafe fn units<const OUT: u8, const L: usize>(
         (*work).set::<OUT, false, L>(q);
         (*work).code = Some(code_last::<OUT, L>());
         ((*work).last, (*work).last_c) = (of_step as u32 - 1, order.piece(of_step - 1).c);
-        let unit = &mut (*work).unit;
+        let unit = &mut (*work).unit_step;
         (unit.sums_left, unit.most_left, unit.ends) = (per as u32 - 1, per as u32 - 1, ends_first);
         unit.apart = c.byte_offset_from(p.c);
         unit.to_c = if per == 1 { unit.apart } else { 0 };
         let largest = [&raw mut (*work).largest[0], &raw mut (*work).largest[1]].map(<*mut _>::cast::<__m512i>);
         ((&raw mut (*work).aside).cast::<f32>(), largest, (&raw mut (*work).starts).cast())
     };
-    // SAFETY: the first row group at the first step, whose e_max goes to its 8 rows' places. It begins with zeros: nothing has been
-    // put aside yet.
+    // SAFETY: the first row group at the first step, whose e_max goes to its 8 rows' places. It begins with the zeros of `aside`, a
+    // part of `work` that `begin` does not touch otherwise: nothing has been put there yet.
     unsafe {
         let (found, _) = max_exponents::<L, MR, false>(p, q, 0..L);
         largest[0].cast::<[__m512i; MR]>().write(found);
@@ -51,8 +52,7 @@ pub(in crate::simd::fda) unsafe fn units<const OUT: u8, const L: usize>(
     }
     // Results before the first piece go aside, all others where they belong.
     let mut carried = Carried { start: starts, sums: [_mm512_setzero_si512(); UNITS] };
-    let first = order.piece(0).c;
-    let first = if per == 1 { first.wrapping_byte_offset(c.addr().wrapping_sub(p.c.addr()) as isize) } else { first };
+    let first = if per == 1 { c } else { p.c };
     for (done, put, more, more_steps, ends) in [(0, aside, 0, 0, 0), (1, first, of_step - 2, steps - 1, ends_first)] {
         let at = order.at::<L>(done, largest, put, work);
         // SAFETY: `at` and `next` lead to pieces of steps that are there, `put` to states or `aside`; as many pieces are asked for
@@ -61,7 +61,7 @@ pub(in crate::simd::fda) unsafe fn units<const OUT: u8, const L: usize>(
         unsafe {
             (*work).next = order.next::<L>(0);
             ((*work).more, (*work).steps) = (more as u32, more_steps as u32);
-            (*work).unit.first_ends = ends;
+            (*work).unit_step.first_ends = ends;
             call(at, &mut carried);
         }
     }

@@ -278,9 +278,10 @@ macro_rules! round {
     };
 }
 
-/// A result rounded to f16, to nearest even; minus zero becomes plus zero. Adding 1.5 * 2^13 times the result's power of two, or
-/// the lowest one's, leaves no place below f16's last one: four operations where the conversions and a zero added to them take seven.
-/// From 2^16 on that is not infinite: `look` ends the call, and whoever called makes it so.
+/// A result rounded to f16, to nearest even; minus zero becomes plus zero. Adding 1.5 * 2^13 times the result's power of two,
+/// or the lowest one's, leaves no place below f16's last one: four operations where the conversions and a zero added to
+/// them take seven. (Results are far below 2^115, where that would overflow.) From 2^16 on what comes of it is not
+/// infinite: `look` ends the call, and whoever called makes it so.
 macro_rules! narrow {
     (f16, $x:literal) => {
         concat!(
@@ -326,9 +327,6 @@ macro_rules! add_c {
 
 /// The largest result of the piece before, for infinities, where results are f16.
 macro_rules! peak {
-    (f16_endless) => {
-        peak!(f16)
-    };
     (f16) => {
         concat!(
             "vrangeps zmm22, zmm22, zmm16, 0xb\n",
@@ -499,8 +497,8 @@ macro_rules! look {
     };
 }
 
-/// Where c comes last: what `begins` and `add_c` know of the unit step. Results of its last sum go to c's states, others to states of
-/// their own, where pieces begin.
+/// Where c comes last: what `begins` and `add_c` know of the unit step. Results of its last sum go to c's states, others to
+/// states of their own, where pieces begin.
 macro_rules! unit_step {
     // At the beginning of a call.
     (rz_last, enter) => {
@@ -695,7 +693,8 @@ macro_rules! whole {
             end_sum!($watch, "7", "14", "15", "23"),
             go_on!($kind, $watch),
             // Not every kind has a use for all of these.
-            "/* {limit} {most} {over} {units} {small} {kept} {low} {high} {watched} {keep} {zero} {one} {last_place} {least_c} {offset} {begins} {first_ends} {ends} {to_c} {apart} {sums_left} {most_left} */\n",
+            "/* {limit} {most} {over} {units} {small} {kept} {low} {high} {watched} {keep} {zero} {one} {last_place} {least_c} {offset} */\n",
+            "/* {begins} {first_ends} {ends} {to_c} {apart} {sums_left} {most_left} */\n",
             "7:\n",
             "mov eax, ebx\n",
             "pop rbx\n",
@@ -754,13 +753,13 @@ macro_rules! pieces {
                 last_place = const offset_of!(Work, last_place),
                 least_c = const offset_of!(Work, least_c),
                 offset = const offset_of!(Work, offset),
-                begins = const offset_of!(Work, unit.begins),
-                first_ends = const offset_of!(Work, unit.first_ends),
-                ends = const offset_of!(Work, unit.ends),
-                to_c = const offset_of!(Work, unit.to_c),
-                apart = const offset_of!(Work, unit.apart),
-                sums_left = const offset_of!(Work, unit.sums_left),
-                most_left = const offset_of!(Work, unit.most_left),
+                begins = const offset_of!(Work, unit_step.begins),
+                first_ends = const offset_of!(Work, unit_step.first_ends),
+                ends = const offset_of!(Work, unit_step.ends),
+                to_c = const offset_of!(Work, unit_step.to_c),
+                apart = const offset_of!(Work, unit_step.apart),
+                sums_left = const offset_of!(Work, unit_step.sums_left),
+                most_left = const offset_of!(Work, unit_step.most_left),
             )
         })*
     };
