@@ -263,7 +263,8 @@ unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(
             c[t] = unsafe { set.load(p.c.add(at + 16 * t).cast()) };
         }
         if OUT == out::F16_RNE {
-            // A subnormal f16 c counts with the format's lowest exponent. (Where a zero does, too, the products' is at least that.)
+            // A subnormal f16 c counts with the format's lowest exponent. (Where a zero does, too, the
+            // products' is at least that.)
             let (field, low) = (set.splat(EXP32 as u32), set.splat(u32::from(LEAST_F16) << 23));
             for t in 0..4 {
                 let zero = set.equal(set.left::<1>(c[t]), set.splat(0));

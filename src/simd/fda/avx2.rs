@@ -200,7 +200,8 @@ unsafe fn begin_8<const OUT: u8>(c: *const f32, q: &Consts, power: __m256i, nega
     let c_power = _mm256_and_si256(_mm256_castps_si256(c), exponent);
     let mut power = _mm256_max_epi32(_mm256_and_si256(power, exponent), c_power);
     if OUT == out::F16_RNE {
-        // A subnormal f16 c counts with the format's lowest exponent. (Where a zero does, too, the products' is at least that.)
+        // A subnormal f16 c counts with the format's lowest exponent. (Where a zero does, too, the
+        // products' is at least that.)
         let low = _mm256_set1_epi32(i32::from(LEAST_F16) << 23);
         let zero = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_EQ_OQ>(c, _mm256_setzero_ps()));
         power = _mm256_max_epi32(power, _mm256_andnot_si256(zero, low));

@@ -17,7 +17,8 @@ static HALF: u32 = 1 << 22;
 pub(super) fn start<const OUT: u8>(power: __m512, c: __m512) -> __m512i {
     let mut m = _mm512_range_ps::<0b1011>(power, c);
     if OUT == out::F16_RNE {
-        // A subnormal f16 c counts with the format's lowest exponent. (Where a zero does, too, the products' is at least that.)
+        // A subnormal f16 c counts with the format's lowest exponent. (Where a zero does, too, the
+        // products' is at least that.)
         let c = _mm512_castps_si512(c);
         let least = _mm512_min_epu32(_mm512_add_epi32(c, c), _mm512_set1_epi32(i32::from(LEAST_F16) << 23));
         m = _mm512_range_ps::<0b1011>(m, _mm512_castsi512_ps(least));

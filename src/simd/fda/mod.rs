@@ -297,13 +297,13 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
     let sums_fit = f <= 14 && (block << (f + 2)) + (2 << f) < 1 << 22 && fraction_bits <= 12;
     let narrow = sums_fit && small(a) && small(b) && unit.scale.is_none() && !matches!(set, Set::Sse2(_));
     let wide = matches!(set, Set::Avx512(_)) && !narrow;
-    // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings, and
-    // integers save less than their step costs. Of four only `few`'s two passes are faster than broad pieces
-    // (docs/kernels.md), and these round toward zero to f32.
     // What an infinite f16 is multiplied by must not be 0.
     let kind = (out == out::F16_RNE && f >= 2) || (out == out::F32_RZ && keep == -1);
     let streams_units = wide && g.c == CPosition::Last && matches!(block, 8 | 16) && kind;
-    // Beside such streams integers gain less: nothing at 8 products, or where many steps truncate.
+    // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings, and
+    // integers save less than their step costs. Of four only `few`'s two passes are faster than broad pieces
+    // (docs/kernels.md), and these round toward zero to f32. Beside streams of unit steps integers gain nothing at 8
+    // products, nor where many steps truncate.
     let far_apart = unit.a.exponent_bits.min(unit.b.exponent_bits) > 4;
     let fixed = wide && block >= FEW && !(streams_units && (block == FEW || far_apart));
     let fixed = if fixed { Tables::new(unit, block, f) } else { None };

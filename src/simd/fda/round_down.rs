@@ -59,8 +59,8 @@ pub(super) struct Floors {
     /// How far the exponent may lie below c's of the F-th place below which a sum of products has nothing, and no floor
     /// takes a bit of the sum or the total.
     pub(super) below_c: i32,
-    /// There is one sum, at most `2^29 q`, and totals keep fewer places than sums: so that from `2^30 q` on a total is the f32 sum of c
-    /// and of the sum rounded to odd at `2^5 q`, as long as c is below `2^35 q`.
+    /// There is one sum, at most `2^29 q`, and totals keep fewer places than sums: so that from `2^30 q` on a total is
+    /// the f32 sum of c and of the sum rounded to odd at `2^5 q`, as long as c is below `2^35 q`.
     pub(super) totals_in_f32: bool,
 }
 

@@ -146,9 +146,9 @@ macro_rules! watch {
     };
 }
 
-/// A vector of the piece before. Of `down`: the total in f32, inexact, has the exponent of the exact one, or a wrong one that does
-/// no harm. It says which of the 5 lowest places of the sum are dropped, and whether the total is that of integers, or that of
-/// c and the sum rounded to odd above those places.
+/// A vector of the piece before. Of `down`: the total as an f32 sum toward zero has the exponent of the exact one, or, next to a
+/// power of two, a wrong one that does no harm. It says which of the 5 lowest places of the sum are dropped, and whether the
+/// total is that of integers, or that of c and the sum rounded to odd above those places.
 macro_rules! end {
     (down, $unit:literal, $row:literal, $column:literal, $sum:literal) => {
         concat!(
