@@ -1,9 +1,9 @@
-//! What plans, epilogues and other operands cost: products in turn with the plain one of the same unit, one after another
-//! from +0 and nothing else, by thread CPU time.
+//! What plans, epilogues and other operands cost: products in turn with the plain one of the same unit, one after
+//! another from +0 and nothing else, by thread CPU time.
 //!
-//! `cargo bench --bench plans [NAMEPART...]`; `-- --test` compares bits with those that the reference's kernel gives on a
-//! smaller product (what is outside the unit is the same code, without wide instructions), which every run does first, and
-//! stops there.
+//! `cargo bench --bench plans [NAMEPART...]`; `-- --test` compares bits with those that the reference's kernel gives on
+//! a smaller product (what is outside the unit is the same code, without wide instructions), which every run does
+//! first, and stops there.
 
 mod support;
 

@@ -1,6 +1,6 @@
-//! Whole products by accumulator, size and instruction set, small ones, and quantisation. Every bench compares bits with
-//! the reference, or codes with the formats' own encoding, before it is timed; `cargo bench -- --test` does only that and
-//! one run each.
+//! Whole products by accumulator, size and instruction set, small ones, and quantisation. Every bench compares bits
+//! with the reference, or codes with the formats' own encoding, before it is timed; `cargo bench -- --test` does only
+//! that and one run each.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gemmulate::format::E4M3;

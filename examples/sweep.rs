@@ -1,6 +1,6 @@
-//! One property of a unit over a range: what more fraction bits in an H100's alignment would be worth, with each rounding of
-//! the sums. Rounding toward zero makes results smaller than they should be, which a mean of errors does not show of data
-//! with both signs.
+//! One property of a unit over a range: what more fraction bits in an H100's alignment would be worth, with each
+//! rounding of the sums. Rounding toward zero makes results smaller than they should be, which a mean of errors does
+//! not show of data with both signs.
 
 mod support;
 

@@ -128,8 +128,8 @@ impl FormatSpec {
         self.unpack(self.max_magnitude(), false)
     }
 
-    /// Whether the format has a code for all that another one has: its numbers (a zero is one, whatever its sign), infinities
-    /// and NaN.
+    /// Whether the format has a code for all that another one has: its numbers (a zero is one, whatever its sign),
+    /// infinities and NaN.
     ///
     /// ```
     /// use gemmulate::format::{BF16, E5M2, F16, F32};
@@ -324,11 +324,10 @@ pub trait Format: Copy + Send + Sync + 'static {
     /// The value with this code; bits above [`FormatSpec::storage_bits`] are ignored.
     fn from_bits(bits: u64) -> Self;
 
-    /// The nearest value, ties to even: rounded once, as [`Gemm`](crate::Gemm) rounds operands. What is too large is infinite
-    /// or NaN, in formats without either the largest number, as a NaN without a code is; without a sign what is below all
-    /// numbers is the smallest one.
-    /// ([`FormatSpec::encode_f64`] has other roundings. Conversions of other crates round twice or saturate: half 2.7's
-    /// `from_f64` is wrong for about one of 16,000 random numbers.)
+    /// The nearest value, ties to even: rounded once, as [`Gemm`](crate::Gemm) rounds operands. What is too large is
+    /// infinite or NaN, in formats without either the largest number, as a NaN without a code is; without a sign what
+    /// is below all numbers is the smallest one. ([`FormatSpec::encode_f64`] has other roundings. Conversions of other
+    /// crates round twice or saturate: half 2.7's `from_f64` is wrong for about one of 16,000 random numbers.)
     ///
     #[cfg_attr(all(feature = "half", feature = "float8"), doc = "```")]
     #[cfg_attr(not(all(feature = "half", feature = "float8")), doc = "```ignore")]

@@ -76,8 +76,8 @@ pub trait Instruction: Send + Sync + 'static {
     type RowA: AsRef<[Self::A]>;
     /// A column of B: an array of K elements.
     type ColB: AsRef<[Self::B]>;
-    /// The shape of one block; 1 x 1 x 1 for those of [`MmaUnit::custom`](crate::MmaUnit::custom), known at run time only:
-    /// `unit.unit().shape` is that of any.
+    /// The shape of one block; 1 x 1 x 1 for those of [`MmaUnit::custom`](crate::MmaUnit::custom), known at run time
+    /// only: `unit.unit().shape` is that of any.
     const SHAPE: Shape;
     /// Independent blocks per instruction.
     const BLOCKS: usize = 1;
@@ -88,7 +88,8 @@ pub trait Instruction: Send + Sync + 'static {
     fn name(arch: &ArchInfo) -> String;
 }
 
-/// An instruction without block scales: of one's own, too, it is for [`MmaUnit::dot_add`](crate::MmaUnit::dot_add) alone.
+/// An instruction without block scales: of one's own, too, it is for [`MmaUnit::dot_add`](crate::MmaUnit::dot_add)
+/// alone.
 #[diagnostic::on_unimplemented(
     message = "this instruction takes block scales",
     note = "use `dot_add_scaled`, which takes them as well"

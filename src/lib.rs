@@ -1,5 +1,5 @@
-//! The matrix units of GPUs, bit for bit, on a CPU: what tensor cores and matrix cores compute, on whole ndarray products, cut
-//! into instructions as the hardware's kernels cut them.
+//! The matrix units of GPUs, bit for bit, on a CPU: what tensor cores and matrix cores compute, on whole ndarray
+//! products, cut into instructions as the hardware's kernels cut them.
 //!
 //! ```
 //! use gemmulate::prelude::*;
@@ -18,9 +18,9 @@
 //! }
 //! ```
 //!
-//! The H100's first instruction sums k = 0 to 15, the next one 16 to 31 with the first's result as its c (the MI300X takes
-//! four, of 8 k each). The H100 cuts the millionth off; the MI300X rounds down when it aligns, so whatever is negative and
-//! too small to keep becomes minus one last place.
+//! The H100's first instruction sums k = 0 to 15, the next one 16 to 31 with the first's result as its c (the MI300X
+//! takes four, of 8 k each). The H100 cuts the millionth off; the MI300X rounds down when it aligns, so whatever is
+//! negative and too small to keep becomes minus one last place.
 //!
 //! # Where to look
 //!
@@ -36,8 +36,9 @@
 //! | judging units by vectors | [`vectors`] |
 //! | why a unit is fast or not | [`Unit::kernel`], [`simd`] |
 //!
-//! What each unit computes, with sources and what these dispute, is in the repository's `docs/numerics.md`; how it is made fast in
-//! `docs/kernels.md`, how fast that is in `docs/performance.md`. In debug builds kernels run at about a hundredth of their speed.
+//! What each unit computes, with sources and what these dispute, is in the repository's `docs/numerics.md`; how it is
+//! made fast in `docs/kernels.md`, how fast that is in `docs/performance.md`. In debug builds kernels run at about a
+//! hundredth of their speed.
 //!
 //! # Features
 //!
@@ -51,8 +52,9 @@
 //!
 //! # The way of the data
 //!
-//! bits -> [`mod@format`] decode -> [`num::Num`] -> [`accumulate`] -> encode ([`round`]) -> [`mod@unit`] (one instruction's tile)
-//! -> [`gemm`] -> ndarray. Formats and accumulators meet only in the unpacked number; one place rounds.
+//! bits -> [`mod@format`] decode -> [`num::Num`] -> [`accumulate`] -> encode ([`round`]) -> [`mod@unit`] (one
+//! instruction's tile) -> [`gemm`] -> ndarray. Formats and accumulators meet only in the unpacked number; one place
+//! rounds.
 #![deny(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

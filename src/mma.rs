@@ -208,8 +208,8 @@ impl<A: Arch, I: Instruction, Acc> MmaUnit<A, I, Acc> {
 }
 
 impl<A: Arch, I: Instruction, Acc: Accumulator> MmaUnit<A, I, Acc> {
-    /// One dot-add; rows and columns are arrays of the instruction's K, so that a wrong length does not compile. Nor does
-    /// this on a block-scaled instruction, whose [`MmaUnit::dot_add_scaled`] takes its scales.
+    /// One dot-add; rows and columns are arrays of the instruction's K, so that a wrong length does not compile. Nor
+    /// does this on a block-scaled instruction, whose [`MmaUnit::dot_add_scaled`] takes its scales.
     pub fn dot_add(&self, a: &I::RowA, b: &I::ColB, c: I::C) -> I::D
     where
         I: Unscaled,

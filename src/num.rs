@@ -162,7 +162,8 @@ impl Term {
 
     /// The magnitude in units of `2^unit`, cut toward zero, and whether anything was cut off.
     ///
-    /// A left shift fits: widths are bounded when a unit is made. (Of parameters that nobody checked bits above are lost.)
+    /// A left shift fits: widths are bounded when a unit is made. (Of parameters that nobody checked bits above are
+    /// lost.)
     pub const fn magnitude_in(&self, unit: i32) -> (u128, bool) {
         shift(self.significand, self.exponent - self.frac_bits as i32 - unit)
     }

@@ -1,5 +1,5 @@
-//! What happens inside a dot-add, as a list of events: [`vectors::draw`](crate::vectors::draw) draws them for people, and
-//! [`Gemm::trace`](crate::Gemm::trace) all of an element of a product.
+//! What happens inside a dot-add, as a list of events: [`vectors::draw`](crate::vectors::draw) draws them for people,
+//! and [`Gemm::trace`](crate::Gemm::trace) all of an element of a product.
 
 use crate::num::{Fixed, Num, Term};
 use core::fmt;

@@ -185,8 +185,8 @@ impl Unit {
     /// [`Unit::find`] reads back if the formats are built-in and the accumulator has a recipe.
     ///
     /// # Errors
-    /// When the accumulator refuses the formats, one of them is none, a dimension is zero or too large, scale blocks do not
-    /// divide K, or scales are no magnitudes of at most 8 bits.
+    /// When the accumulator refuses the formats, one of them is none, a dimension is zero or too large, scale blocks do
+    /// not divide K, or scales are no magnitudes of at most 8 bits.
     pub fn custom(
         accumulator: impl Accumulator,
         shape: Shape,
@@ -225,8 +225,8 @@ impl Unit {
         Ok(self.with_accumulator_unchecked(accumulator))
     }
 
-    /// The same unit with other values for some parameters of its accumulator, in the text form; what is not named stays
-    /// as it is. [`Unit::find`] takes them behind the unit's name, too.
+    /// The same unit with other values for some parameters of its accumulator, in the text form; what is not named
+    /// stays as it is. [`Unit::find`] takes them behind the unit's name, too.
     ///
     /// ```
     /// use gemmulate::Unit;
@@ -238,8 +238,8 @@ impl Unit {
     /// ```
     ///
     /// # Errors
-    /// For parameters that the accumulator does not have, values that these cannot have or formats do not allow, and for
-    /// accumulators of one's own, which have no text form.
+    /// For parameters that the accumulator does not have, values that these cannot have or formats do not allow, and
+    /// for accumulators of one's own, which have no text form.
     pub fn with_parameters(&self, parameters: &str) -> Result<Self, Error> {
         let own = || Error::Unit(format!("{self} has an accumulator of its own, without parameters"));
         self.with_accumulator(self.recipe.ok_or_else(own)?.with(parameters)?)
@@ -310,9 +310,9 @@ impl Unit {
         crate::simd::choice(self, None, usize::MAX)
     }
 
-    /// Whether the bits of its NaNs are this library's choice: no source says which ones f64 instructions and AMD's give,
-    /// so recorded output may hold any (docs/numerics.md, section 3). With them go all units with f64 results or of an
-    /// AMD architecture, whatever NaN a changed accumulator names.
+    /// Whether the bits of its NaNs are this library's choice: no source says which ones f64 instructions and AMD's
+    /// give, so recorded output may hold any (docs/numerics.md, section 3). With them go all units with f64 results or
+    /// of an AMD architecture, whatever NaN a changed accumulator names.
     pub fn has_any_nan(&self) -> bool {
         self.d == F64 || is_amd(self.arch)
     }

@@ -63,7 +63,8 @@ impl<'a, T> View<'a, T> {
             let expected = format!("within its slice of {} elements", slice.len());
             return Err(Error::shape("a strided view", expected, format!("from {low} to {high}")));
         }
-        // SAFETY: `offset` is one of the indices reached. Not of a single element: all others are reached from here, too.
+        // SAFETY: `offset` is one of the indices reached. Not of a single element: all others are reached from here,
+        // too.
         let first = unsafe { NonNull::from(slice).cast::<T>().add(offset) };
         Ok(Self { first, shape, strides, life: PhantomData })
     }
@@ -525,7 +526,8 @@ mod tests {
         assert!(ViewMut::from_slice(&mut [0; 12], [3, 4], [0, 1], 0).is_err());
     }
 
-    /// Blocks of columns that are each in one piece, forwards, backwards and of one column, against one element after another.
+    /// Blocks of columns that are each in one piece, forwards, backwards and of one column, against one element after
+    /// another.
     #[test]
     fn words_are_read_by_squares() {
         fn check<T: Word>(codes: &[T]) {

@@ -10,12 +10,13 @@ use std::path::PathBuf;
 
 /// Run published test vectors, with the conclusions their authors draw, on units of known properties.
 ///
-/// A line of the file is a test: its name, products `a x b, a x b, ...`, c, and `d => conclusion; d => conclusion`, split
-/// by tabs. Values are like `1+2^-23`, `-3*2^-4`, `0.5`, `inf`, `nan`.
+/// A line of the file is a test: its name, products `a x b, a x b, ...`, c, and `d => conclusion; d => conclusion`,
+/// split by tabs. Values are like `1+2^-23`, `-3*2^-4`, `0.5`, `inf`, `nan`.
 ///
-/// A conclusion is `PARAMETER>=N`, `PARAMETER<=N` or `PARAMETER=VALUE|VALUE`, of the parameters of units' names: `block`,
-/// `F`, `out`, `align`, `sticky`, `normalise`, `c`, `flush-in` and so on (`G` of pairwise and round-down sums), or of
-/// `extra-bits`, the fraction bits that sums keep beyond d's own. Other words are printed, but not checked.
+/// A conclusion is `PARAMETER>=N`, `PARAMETER<=N` or `PARAMETER=VALUE|VALUE`, of the parameters of units' names:
+/// `block`, `F`, `out`, `align`, `sticky`, `normalise`, `c`, `flush-in` and so on (`G` of pairwise and round-down
+/// sums), or of `extra-bits`, the fraction bits that sums keep beyond d's own. Other words are printed, but not
+/// checked.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -51,11 +51,12 @@ pub(crate) struct Args {
     /// Turns
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     turns: u32,
-    /// Print JSON: {yardstick, results: [{unit, accumulator, isa, kernel, size, gmacs, ratio_gemm, ratio_matrixmultiply}]}
+    /// Print JSON: {yardstick, results: [{unit, accumulator, isa, kernel, size, gmacs, ratio_gemm,
+    /// ratio_matrixmultiply}]}
     ///
-    /// Rates are 10^9 multiply-adds a second. Ratios are over gemm's product and matrixmultiply's, medians of the turns;
-    /// `ratio_gemm_lower_quartile` and `ratio_matrixmultiply_lower_quartile` stand beside them. `yardstick` has `size`,
-    /// `threads`, `turns`, `gemm_features`, `matrixmultiply_threads`, and for `f32` and `f64` `gemm_gmacs` and
+    /// Rates are 10^9 multiply-adds a second. Ratios are over gemm's product and matrixmultiply's, medians of the
+    /// turns; `ratio_gemm_lower_quartile` and `ratio_matrixmultiply_lower_quartile` stand beside them. `yardstick` has
+    /// `size`, `threads`, `turns`, `gemm_features`, `matrixmultiply_threads`, and for `f32` and `f64` `gemm_gmacs` and
     /// `matrixmultiply_gmacs`.
     #[arg(long)]
     json: bool,

@@ -31,7 +31,8 @@ pub(crate) struct Args {
     /// How many differing lines are drawn
     #[arg(long, default_value_t = 3)]
     show: u64,
-    /// {passed, failed, files: [{file, unit, passed, failed, differing: [{line, vector, d}]}]}, of the first --show lines
+    /// {passed, failed, files: [{file, unit, passed, failed, differing: [{line, vector, d}]}]}, of the first --show
+    /// lines
     #[arg(long)]
     json: bool,
 }

@@ -20,8 +20,9 @@ pub(crate) struct Args {
     arch: Vec<ArchInfo>,
     /// Print JSON: {classes, same_step, separations}
     ///
-    /// A class is {units, k, accumulator}; `same_step` groups classes, by their places in that list, that are one rule at
-    /// several K; a separation is {first, second, input, d}: two classes of equal formats and K, an input and both results.
+    /// A class is {units, k, accumulator}; `same_step` groups classes, by their places in that list, that are one rule
+    /// at several K; a separation is {first, second, input, d}: two classes of equal formats and K, an input and both
+    /// results.
     #[arg(long)]
     json: bool,
 }

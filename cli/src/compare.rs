@@ -42,7 +42,8 @@ pub(crate) struct Args {
     /// How values are rounded to the units' formats
     #[arg(long, value_name = "ROUNDING", default_value = "rne")]
     round: Rounding,
-    /// What becomes of values beyond the units' formats: inf (or the NaN of formats without one; an error where there is neither) or saturate
+    /// What becomes of values beyond the units' formats: inf (or the NaN of formats without one; an error where there
+    /// is neither) or saturate
     #[arg(long, value_parser = overflow, default_value = "inf")]
     overflow: Overflow,
     /// Threads; 0 for all there are. The result never depends on it
@@ -51,7 +52,8 @@ pub(crate) struct Args {
     /// Draw the distributions of errors
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Print JSON: {reference, rows: [{unit, plan, max_abs, max_ulp, relative_frobenius, bias, special, notes, differs}]}
+    /// Print JSON: {reference, rows: [{unit, plan, max_abs, max_ulp, relative_frobenius, bias, special, notes,
+    /// differs}]}
     ///
     /// `reference` says what errors are against, `special` counts elements that are infinite or NaN here and not there
     /// (or the other way round), and `differs` holds the elements that have other bits in each of the rows.

@@ -35,9 +35,9 @@ pub(crate) struct Args {
     /// Print JSON: {unit, accumulator, vectors, mismatches, counterexample, alternatives, ...}
     ///
     /// `unit` is the model's name, `accumulator` its parameters, `counterexample` {input, d, model} or null. An
-    /// alternative is {parameter, accumulator, beside, same_function}: another value, what else changes with it, and why
-    /// it is provably the same function (null: not told apart). `out_of_time`, `does_not_sum` (why no model was looked
-    /// for) and `unknown_nan` (a NaN's code that no rule gives) say what to make of it.
+    /// alternative is {parameter, accumulator, beside, same_function}: another value, what else changes with it, and
+    /// why it is provably the same function (null: not told apart). `out_of_time`, `does_not_sum` (why no model was
+    /// looked for) and `unknown_nan` (a NaN's code that no rule gives) say what to make of it.
     #[arg(long)]
     json: bool,
 }

@@ -36,7 +36,8 @@ pub(crate) struct Args {
     /// How a value is rounded: rne rna rnz rnu rnd rno rz ra rd ru
     #[arg(long, value_name = "ROUNDING", default_value = "rne")]
     round: Rounding,
-    /// What becomes of values beyond the largest: inf (or the NaN of formats without one; an error where there is neither) or saturate
+    /// What becomes of values beyond the largest: inf (or the NaN of formats without one; an error where there is
+    /// neither) or saturate
     #[arg(long, value_parser = overflow, default_value = "inf")]
     overflow: Overflow,
 }

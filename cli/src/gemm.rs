@@ -98,9 +98,10 @@ pub(crate) struct Args {
     compare: bool,
     /// Print what was done as JSON: {unit, plan, m, n, k, seconds, gmacs, ...}
     ///
-    /// And, where there is one, `batch`; `notes`; with --compare `errors`: {max_abs, max_abs_at, max_ulp, relative_frobenius,
-    /// bias, special, reference} (null where nothing is finite); with --expect `expect`: {differ, of, first, nan_codes}, the last for
-    /// NaN in both that differ in bits (where the unit's NaN is known these are in `differ`).
+    /// And, where there is one, `batch`; `notes`; with --compare `errors`: {max_abs, max_abs_at, max_ulp,
+    /// relative_frobenius, bias, special, reference} (null where nothing is finite); with --expect `expect`: {differ,
+    /// of, first, nan_codes}, the last for NaN in both that differ in bits (where the unit's NaN is known these are in
+    /// `differ`).
     #[arg(long)]
     json: bool,
 }

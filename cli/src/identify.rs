@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 
 /// Find the units and plans that give exactly this D for A and B.
 ///
-/// Every unit of the catalogue whose formats hold the operands is tried (with --rounded every unit),
-/// and every block-scaled one, with the scales given or with quantised values. Plans are those that libraries use:
-/// every preset, both tails, promotion, split-K of 2 to 256 (parallel, serial; a few atomic in several orders), stream-K on as
-/// many workers as the architecture's GPUs have. Bit patterns of 16 bits in D may be f16 or bf16.
+/// Every unit of the catalogue whose formats hold the operands is tried (with --rounded every unit), and every
+/// block-scaled one, with the scales given or with quantised values. Plans are those that libraries use: every preset,
+/// both tails, promotion, split-K of 2 to 256 (parallel, serial; a few atomic in several orders), stream-K on as many
+/// workers as the architecture's GPUs have. Bit patterns of 16 bits in D may be f16 or bf16.
 ///
 /// Candidates are sampled first, those that agree are computed whole while --limit lasts. If none
 /// fits, the closest by the sample are computed whole and shown. Exit status 1 if none fits. A and B
@@ -56,9 +56,9 @@ pub(crate) struct Args {
     limit: u64,
     /// Print JSON: {exact, tried, not_computed, matches, left_out}
     ///
-    /// A match is {units, plans, output, round, differ, of, first, bits}: how values were rounded, how many elements differ,
-    /// the first one's place and its codes, computed and given. `exact` says whether any match has no difference. What is
-    /// left out is {plan, functions, why}.
+    /// A match is {units, plans, output, round, differ, of, first, bits}: how values were rounded, how many elements
+    /// differ, the first one's place and its codes, computed and given. `exact` says whether any match has no
+    /// difference. What is left out is {plan, functions, why}.
     #[arg(long)]
     json: bool,
 }
@@ -109,8 +109,8 @@ struct Answer {
     matches: Vec<Candidate>,
 }
 
-/// How kernels may bring in operands that a unit does not hold: to nearest even; by dropping what is too much, as a unit
-/// does of itself and Triton was seen to rely on; by PTX's `cvt.rna`.
+/// How kernels may bring in operands that a unit does not hold: to nearest even; by dropping what is too much, as a
+/// unit does of itself and Triton was seen to rely on; by PTX's `cvt.rna`.
 const ROUNDINGS: [Rounding; 3] = [Rounding::NearestEven, Rounding::TowardZero, Rounding::NearestAway];
 
 pub(crate) fn run(args: &Args) -> Outcome {

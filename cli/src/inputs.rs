@@ -49,8 +49,8 @@ pub(crate) struct Operands {
     /// rounded to nearest even) [default: rne]
     #[arg(long, value_name = "ROUNDING")]
     pub(crate) round: Option<Rounding>,
-    /// What becomes of values beyond the unit's formats: inf (or the NaN of formats without one; an error where there is neither) or
-    /// saturate (infinities, too). Files in the unit's own formats are taken as they are
+    /// What becomes of values beyond the unit's formats: inf (or the NaN of formats without one; an error where there
+    /// is neither) or saturate (infinities, too). Files in the unit's own formats are taken as they are
     #[arg(long, value_parser = overflow, default_value = "inf")]
     overflow: Overflow,
     /// Threads; 0 for all there are. The result never depends on it

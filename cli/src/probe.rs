@@ -15,8 +15,9 @@ use std::time::Duration;
 /// "cannot tell" where none can. Exit status 1 if nothing
 /// can be told, because the unit is no sum of products or answers the same input in different ways.
 ///
-/// Of a command, `model` says at the end whether all of it is explained by one model of the library's family, as `fit` finds
-/// it in less time: of a unit that follows other rules, a property is true of the inputs that show it and may not be of others.
+/// Of a command, `model` says at the end whether all of it is explained by one model of the library's family, as `fit`
+/// finds it in less time: of a unit that follows other rules, a property is true of the inputs that show it and may not
+/// be of others.
 #[derive(clap::Args)]
 #[command(override_usage = usage("probe"), after_help = "\
 Examples:

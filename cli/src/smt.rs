@@ -65,8 +65,8 @@ Examples:
         timeout: f64,
         /// Print JSON
         ///
-        /// {equal, input, line, first, second, terms, minimal, seconds, solver}; where they are equal, `how`; where that stays
-        /// open, `equal` is null and `tried` says what was tried.
+        /// {equal, input, line, first, second, terms, minimal, seconds, solver}; where they are equal, `how`; where
+        /// that stays open, `equal` is null and `tried` says what was tried.
         #[arg(long)]
         json: bool,
     },
@@ -91,8 +91,8 @@ Examples:
         timeout: f64,
         /// Print JSON
         ///
-        /// {question, solver, units: [{unit, findings: [{sought, seconds, outcome, input, line, results: [{by, d, value}]}]}]};
-        /// `outcome` is `found`, `none, proved` or {open}. Without a question: [{name, text, units}].
+        /// {question, solver, units: [{unit, findings: [{sought, seconds, outcome, input, line, results: [{by, d,
+        /// value}]}]}]}; `outcome` is `found`, `none, proved` or {open}. Without a question: [{name, text, units}].
         #[arg(long)]
         json: bool,
     },

@@ -11,8 +11,8 @@ use std::io::Write;
 /// List the units: every base instruction of every architecture.
 ///
 /// wgmma and tcgen05 instructions are listed with one M and N that stand for all legal ones. Not listed: units of your
-/// own (see `gemmulate --help`), and Algorithm 1 of Valpey et al. (valpey/volta, valpey/turing, valpey/ampere). Exit status 1
-/// if no unit is of the kind asked for.
+/// own (see `gemmulate --help`), and Algorithm 1 of Valpey et al. (valpey/volta, valpey/turing, valpey/ampere). Exit
+/// status 1 if no unit is of the kind asked for.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

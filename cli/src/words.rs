@@ -164,7 +164,8 @@ fn nan(unit: &Unit, rule: NanRule) -> String {
     )
 }
 
-/// What infinities and NaN decide, large products among them where these are `limited`, with what is to be said of them.
+/// What infinities and NaN decide, large products among them where these are `limited`, with what is to be said of
+/// them.
 fn special(unit: &Unit, rule: NanRule, limited: Option<&str>) -> String {
     let limit = limited.map_or(String::new(), |more| format!("Products of 2^128 and more are infinities{more}. "));
     let nan = nan(unit, rule);

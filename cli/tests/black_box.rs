@@ -166,7 +166,8 @@ fn answer(unit: &Unit, input: &Value) -> String {
     format!("{:x}", unit.dot_add_bits(&codes(&input["a"]), &codes(&input["b"]), code(&input["c"])).unwrap())
 }
 
-/// Of a box with a rule of its own (no positive result of 2 or less ends with 5) `probe` does not say that its rows explain all.
+/// Of a box with a rule of its own (no positive result of 2 or less ends with 5) `probe` does not say that its rows
+/// explain all.
 #[test]
 fn a_child_of_no_model_is_said_to_have_none() {
     let unit = "ampere/mma.m16n8k8.f32.f16.f16.f32";

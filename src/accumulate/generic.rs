@@ -37,8 +37,8 @@ pub enum CPosition {
 
 /// An accumulator with every known property as a parameter (after Khattak and Mikaitis IV-C).
 ///
-/// What is not named is as in Hopper's sums to f32, in blocks of 16 ([`GenericDot::default`]): NVIDIA's f16 results are rounded to nearest
-/// even (`out=rne`). In names of units it is `dot`:
+/// What is not named is as in Hopper's sums to f32, in blocks of 16 ([`GenericDot::default`]): NVIDIA's f16 results are
+/// rounded to nearest even (`out=rne`). In names of units it is `dot`:
 ///
 /// ```
 /// use gemmulate::prelude::*;

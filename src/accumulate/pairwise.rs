@@ -8,8 +8,8 @@ use crate::round::Rounding;
 use crate::special::NanRule;
 use crate::trace::{Event, Observer, Trace};
 
-/// GPS(G): products in D's format (f32 on hardware) RNE, summed pairwise in groups of G, each group added to d in order;
-/// subnormal operands are read as +0 and subnormal results become zeros of their sign.
+/// GPS(G): products in D's format (f32 on hardware) RNE, summed pairwise in groups of G, each group added to d in
+/// order; subnormal operands are read as +0 and subnormal results become zeros of their sign.
 ///
 /// Source: MMA-Sim IV-B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

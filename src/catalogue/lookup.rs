@@ -149,8 +149,8 @@ fn find_anywhere(instruction: &str, name: &str) -> Result<Unit, Error> {
     }
 }
 
-/// The error of a name whose first word is no GPU or architecture known here, before what is an instruction of others: a
-/// unit of these is not meant.
+/// The error of a name whose first word is no GPU or architecture known here, before what is an instruction of others:
+/// a unit of these is not meant.
 fn unknown_architecture(lower: &str, name: &str) -> Option<Error> {
     let (gpu, instruction) = lower.split_once([' ', '/'])?;
     // A slip of the pen, unless it is another number.

@@ -231,9 +231,9 @@ impl<'a, D: Format> Gemm<'a, D> {
         simd::choice(self.unit, self.isa, usize::MAX)
     }
 
-    /// The kernel for a product of M, N and K, of matrices of the unit's own formats that stand row by row. Few rows may have
-    /// another kernel than many, for packing B is most of the work then; many rows by few columns may be computed as few rows
-    /// by many columns; and the products of a few tiles of 16 x 8 tile by tile.
+    /// The kernel for a product of M, N and K, of matrices of the unit's own formats that stand row by row. Few rows
+    /// may have another kernel than many, for packing B is most of the work then; many rows by few columns may be
+    /// computed as few rows by many columns; and the products of a few tiles of 16 x 8 tile by tile.
     pub fn kernel_for(&self, size: [usize; 3]) -> KernelChoice {
         let [m, n, k] = size;
         let (unit, out) = (self.unit, self.wanted().unwrap_or(self.unit.d));
@@ -261,8 +261,8 @@ impl<'a, D: Format> Gemm<'a, D> {
         self.run_as::<D>(a, b)
     }
 
-    /// Computes D for two quantised operands: their codes, their block scales, and their tensor scales as the factors of
-    /// [`Gemm::scale_a`] and [`Gemm::scale_b`].
+    /// Computes D for two quantised operands: their codes, their block scales, and their tensor scales as the factors
+    /// of [`Gemm::scale_a`] and [`Gemm::scale_b`].
     ///
     /// ```
     /// use gemmulate::prelude::*;

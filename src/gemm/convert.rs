@@ -1,7 +1,7 @@
 //! Numbers to codes and back, for loops over many: of most formats without a branch.
 //!
-//! [`FormatSpec::encode_f64`] and [`FormatSpec::to_f64`] say what comes of them. By way of f64, which holds the numbers of
-//! every format; so one rounding is all.
+//! [`FormatSpec::encode_f64`] and [`FormatSpec::to_f64`] say what comes of them. By way of f64, which holds the numbers
+//! of every format; so one rounding is all.
 
 use super::epilogue::Wide;
 use crate::format::{FormatSpec, Overflow, Specials};
@@ -29,7 +29,8 @@ pub(crate) struct Narrowing {
     cut: u32,
     /// What f64's exponent field is too large by, at the place of the format's.
     rebias: i64,
-    /// The smallest normal number, as f64's code; below it, this added rounds to a whole number of the format's last places.
+    /// The smallest normal number, as f64's code; below it, this added rounds to a whole number of the format's last
+    /// places.
     normal: i64,
     rounder: f64,
     /// The largest finite magnitude.
@@ -46,8 +47,8 @@ pub(crate) struct Narrowing {
 }
 
 impl Narrowing {
-    /// For a format, if it is of the usual kind: signed, with subnormal numbers, of fewer fraction bits than f64. Where it
-    /// has neither infinities nor NaN, too large numbers become its largest.
+    /// For a format, if it is of the usual kind: signed, with subnormal numbers, of fewer fraction bits than f64. Where
+    /// it has neither infinities nor NaN, too large numbers become its largest.
     pub(crate) fn new(to: &FormatSpec, overflow: Overflow, nan: u64) -> Option<Self> {
         let fraction = to.fraction_bits;
         if to.problem().is_some() || !to.signed || !to.subnormals || !(1..FRACTION).contains(&fraction) {
@@ -85,8 +86,8 @@ impl Narrowing {
         let bits = x.to_bits() as i64;
         // All ones where it is negative.
         let (magnitude, negative) = (bits & MAGNITUDE, bits >> 63);
-        // Half of the last place, less one bit where the place is even: a carry moves into the exponent as it should. (What
-        // a NaN makes here is not used.)
+        // Half of the last place, less one bit where the place is even: a carry moves into the exponent as it should.
+        // (What a NaN makes here is not used.)
         let moved = |x: i64| (x as u64 >> self.cut) as i64;
         let odd = moved(magnitude) & 1;
         let normal = moved(magnitude.wrapping_add((1 << (self.cut - 1)) - 1 + odd)) - self.rebias;
@@ -174,8 +175,8 @@ impl Rounded {
         let hidden = if field == 0 { 0 } else { 1 << FRACTION };
         let significand = magnitude & ((1 << FRACTION) - 1) | hidden;
         let field = field.max(1);
-        // Of subnormal numbers more is cut off. From 54 places on, however many, a significand is less than half of the last
-        // place that stays; 60 leave room for twice that half and a significand.
+        // Of subnormal numbers more is cut off. From 54 places on, however many, a significand is less than half of the
+        // last place that stays; 60 leave room for twice that half and a significand.
         let shift = i64::from(to.cut) + (self.low - field).max(0);
         let shift = shift.min(60) as u64;
         let half = ((1u64 << shift) >> 1) as i64;
@@ -238,7 +239,8 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// For a format, if it is signed, with IEEE's special values and subnormal numbers, within the usual exponents of f64.
+    /// For a format, if it is signed, with IEEE's special values and subnormal numbers, within the usual exponents of
+    /// f64.
     fn new(from: &FormatSpec) -> Option<Self> {
         let usual = from.problem().is_none() && from.signed && from.specials == Specials::Ieee && from.subnormals;
         if !usual || from.exponent_bits > 10 || !(0..=BIAS).contains(&i64::from(from.bias)) {
@@ -255,7 +257,8 @@ impl Fields {
         })
     }
 
-    /// The number of a code: by operations on normal numbers alone, which no processor is slow with and no mode changes.
+    /// The number of a code: by operations on normal numbers alone, which no processor is slow with and no mode
+    /// changes.
     #[inline(always)]
     fn number(self, code: u64) -> f64 {
         let code = (code >> self.ignored) as i64;
@@ -318,7 +321,8 @@ impl Widening {
     }
 }
 
-/// How numbers become D: to nearest even, beyond the largest number infinite where the format has that, NaN the vendor's.
+/// How numbers become D: to nearest even, beyond the largest number infinite where the format has that, NaN the
+/// vendor's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Storing {
     /// They are `W`'s own, with this code of NaN.

@@ -66,7 +66,8 @@ impl<W: Wide> Product<'_, W> {
         true
     }
 
-    /// A single row, without panels of B: each of its elements is used once. `false` where that is not the kernel's way.
+    /// A single row, without panels of B: each of its elements is used once. `false` where that is not the kernel's
+    /// way.
     fn one_row(&self, a: &Codes<'_>, k: &Range<usize>, columns: &Range<usize>, d: &mut [W::Lane]) -> bool {
         let strip = |(i, d): (usize, &mut [W::Lane])| {
             let from = columns.start + i * STRIP;
@@ -117,8 +118,8 @@ impl<W: Wide> Product<'_, W> {
     }
 }
 
-/// Rows of a band, at most `height` and at least half of it, of which the busiest of some threads has as few rows as can be:
-/// 1024 rows in bands of 96 are eleven, six of them one of two threads'.
+/// Rows of a band, at most `height` and at least half of it, of which the busiest of some threads has as few rows as
+/// can be: 1024 rows in bands of 96 are eleven, six of them one of two threads'.
 fn even_height(m: usize, height: usize, threads: usize) -> usize {
     // Kernels' register tiles divide it.
     let step = (height / 16).max(1);

@@ -79,8 +79,8 @@ pub(crate) struct Product<'a, W: Wide> {
 const STATE_BYTES: usize = 16 << 20;
 /// Panels in hand, at most.
 const PANEL_BYTES: usize = 24 << 20;
-/// The same where few lines of the other operand meet them: those of one tile in turn, which should stay in the second-level
-/// cache and are a quarter or half of them.
+/// The same where few lines of the other operand meet them: those of one tile in turn, which should stay in the
+/// second-level cache and are a quarter or half of them.
 const NEAR_BYTES: usize = 4 << 20;
 /// Of so few rows that a panel is read about as often as it is written.
 const NEAREST_BYTES: usize = 1 << 20;
@@ -362,7 +362,8 @@ impl<W: Wide> Product<'_, W> {
             }
         };
         debug_assert_eq!(down * across, tiles.len());
-        // Where there is one panel of A, each of B is met once: right after it was packed, in the same place as all others.
+        // Where there is one panel of A, each of B is met once: right after it was packed, in the same place as all
+        // others.
         let once = !threaded && down == 1;
         let columns = |j: usize| tiles[j].columns.clone();
         if k > 0 && !once {

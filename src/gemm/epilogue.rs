@@ -202,8 +202,8 @@ impl<W: Wide> Finish<'_, W> {
         unscaled && Self::is_one(self.alpha) && self.beta == W::default()
     }
 
-    /// `(scale_a scale_b) acc` where both are one number, else `scale_a (scale_b acc)`, each product rounded: of row `i`
-    /// from column `j` on.
+    /// `(scale_a scale_b) acc` where both are one number, else `scale_a (scale_b acc)`, each product rounded: of row
+    /// `i` from column `j` on.
     #[inline(always)]
     pub(crate) fn scale(&self, i: usize, j: usize, x: &mut [W]) {
         match self.tensor_scale() {

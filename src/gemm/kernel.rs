@@ -208,8 +208,8 @@ pub(crate) trait Kernel: Debug + Send + Sync {
     /// those of a row one after another, `ld` from row to row. At the start they are +0 and not read.
     fn direct(&self, _a: &Codes<'_>, _b: &Panel, _start: bool, _d: Lanes<'_>, _ld: usize) {}
 
-    /// Makes a whole row of D of a row of A and of B, where these are. `false`, and anything in D, where the kernel has a
-    /// better way.
+    /// Makes a whole row of D of a row of A and of B, where these are. `false`, and anything in D, where the kernel has
+    /// a better way.
     fn row_in_place(&self, _a: &Codes<'_>, _b: &Codes<'_>, _d: Lanes<'_>) -> bool {
         false
     }

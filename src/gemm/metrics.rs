@@ -243,8 +243,8 @@ pub struct Errors {
     pub max_abs: f64,
     /// Where that is first, row by row, if anything counts.
     pub max_abs_at: Option<[usize; 2]>,
-    /// max |d - r| in units of D's last place at r, which is that of an element near zero as a rule: cancellation leaves
-    /// few of its places right.
+    /// max |d - r| in units of D's last place at r, which is that of an element near zero as a rule: cancellation
+    /// leaves few of its places right.
     pub max_ulp: f64,
     /// Frobenius norm of D - R over that of R; of D - R alone where R is zero.
     pub relative_frobenius: f64,
@@ -252,8 +252,8 @@ pub struct Errors {
     pub rms: f64,
     /// Mean of d - r, with its sign.
     pub bias: f64,
-    /// Mean of r - d where r is positive and of d - r where it is negative: above 0 where results lie nearer to zero than
-    /// they should, which `bias` does not show of data as often negative as positive.
+    /// Mean of r - d where r is positive and of d - r where it is negative: above 0 where results lie nearer to zero
+    /// than they should, which `bias` does not show of data as often negative as positive.
     pub toward_zero: f64,
     /// Elements that are NaN or infinite in one of the two; the other numbers leave them out.
     pub special: usize,

@@ -336,8 +336,8 @@ impl Conversion {
             return Ok(());
         }
         let mut row = vec![0u64; columns];
-        // Most numbers need no look at what they are rounded to: no rounding takes a magnitude beyond the largest number, for
-        // that needs none. (Where there are no subnormal numbers there is no zero to round to.)
+        // Most numbers need no look at what they are rounded to: no rounding takes a magnitude beyond the largest
+        // number, for that needs none. (Where there are no subnormal numbers there is no zero to round to.)
         let largest = if self.to.subnormals { self.to.to_f64(self.to.max_code(false)) } else { -1.0 };
         let has_code = |x: f64| x.abs() <= largest && (self.to.signed || x.is_sign_positive());
         for i in 0..rows {

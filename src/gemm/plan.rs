@@ -35,7 +35,8 @@ pub enum Start {
 pub enum Slices {
     /// Slice after slice.
     Contiguous,
-    /// In turn: slice s of S takes blocks s, s + S, s + 2 S, ... (cuBLAS's xmma kernels, seen on an H100: docs/hardware.md).
+    /// In turn: slice s of S takes blocks s, s + S, s + 2 S, ... (cuBLAS's xmma kernels, seen on an H100:
+    /// docs/hardware.md).
     Interleaved,
 }
 

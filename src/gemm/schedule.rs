@@ -19,7 +19,8 @@ pub(crate) struct Schedule {
     pub(crate) tail: Tail,
     pub(crate) start: Start,
     pub(crate) slices: usize,
-    /// The elements of every slice of a split K but the last are a multiple of this: BK, unless the plan says otherwise.
+    /// The elements of every slice of a split K but the last are a multiple of this: BK, unless the plan says
+    /// otherwise.
     align: usize,
     /// Whether slices take the blocks in turn.
     interleaved: bool,
@@ -359,8 +360,8 @@ impl Schedule {
         cuts.extend(starts.map(|s| s - from));
     }
 
-    /// The elements of K of a region's pieces, or the numbers of slices that are interleaved, in the order in which they are
-    /// added up.
+    /// The elements of K of a region's pieces, or the numbers of slices that are interleaved, in the order in which
+    /// they are added up.
     pub(crate) fn pieces(&self, region: &Region, pieces: &mut Vec<Range<usize>>) {
         pieces.clear();
         if let (Some(tile), Some(workers)) = (region.tile, self.workers) {

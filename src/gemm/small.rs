@@ -74,7 +74,8 @@ pub(crate) enum Results<'a> {
     Halves(&'a mut [[u16; ROWS * COLUMNS]]),
 }
 
-/// A tile's codes of one operand: of formats of at most 16 bits, or of more, whose words take room only if there are any.
+/// A tile's codes of one operand: of formats of at most 16 bits, or of more, whose words take room only if there are
+/// any.
 #[derive(Debug)]
 struct Staged<const N: usize> {
     is_wide: bool,

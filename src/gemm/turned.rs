@@ -35,7 +35,8 @@ impl<D> Gemm<'_, D> {
         (wide && self.turns(request, [rows, columns, k], schedule, a.has_rows())).then_some([b, a])
     }
 
-    /// Whether a product of M, N and K goes by B^T and A^T, if its operands are codes: A's columns in one piece each, or not.
+    /// Whether a product of M, N and K goes by B^T and A^T, if its operands are codes: A's columns in one piece each,
+    /// or not.
     pub(super) fn turns(&self, request: &Request<'_>, [m, n, _]: [usize; 3], schedule: &Schedule, piece: bool) -> bool {
         let unit = self.unit;
         let tall = m >= ROWS && m / 4 >= n;
@@ -47,9 +48,9 @@ impl<D> Gemm<'_, D> {
     }
 }
 
-/// Up to how many columns a recipe's kernels gain by it, if A's are each in one piece or not: docs/performance.md, Columns, has
-/// what it comes of. (All recipes multiply elements, and block scales, which commutes, before they add; what an accumulator
-/// without one does, nobody knows.)
+/// Up to how many columns a recipe's kernels gain by it, if A's are each in one piece or not: docs/performance.md,
+/// Columns, has what it comes of. (All recipes multiply elements, and block scales, which commutes, before they add;
+/// what an accumulator without one does, nobody knows.)
 const fn most_columns(recipe: &Recipe, in_one_piece: bool) -> usize {
     match recipe {
         // Chains read A's rows where they lie, and have tiles of few columns.

@@ -109,8 +109,8 @@ impl Workspace {
 /// # Errors
 /// When the caller works in another pool and the system gives no thread to wait on.
 pub(super) fn within<R: Send>(pool: &ThreadPool, work: impl FnOnce() -> R + Send) -> Result<R, Error> {
-    // A thread of a pool does not wait for another pool: it takes up other jobs of its own, which may want what the caller
-    // holds, or products of their own, one within the other. So a thread of no pool waits in its place.
+    // A thread of a pool does not wait for another pool: it takes up other jobs of its own, which may want what the
+    // caller holds, or products of their own, one within the other. So a thread of no pool waits in its place.
     if rayon::current_thread_index().is_none() || pool.current_thread_index().is_some() {
         return Ok(pool.install(work));
     }
@@ -121,8 +121,8 @@ pub(super) fn within<R: Send>(pool: &ThreadPool, work: impl FnOnce() -> R + Send
     })
 }
 
-/// Whether there are threads that need not be asked for: those of the pool that the caller works in, or the global one's.
-/// Where the system gives no thread to start that with, rayon would panic at the first use.
+/// Whether there are threads that need not be asked for: those of the pool that the caller works in, or the global
+/// one's. Where the system gives no thread to start that with, rayon would panic at the first use.
 pub(super) fn has_current_pool() -> bool {
     static GLOBAL: OnceLock<bool> = OnceLock::new();
     // Who has started it before is answered without a source: only a system that gives no threads has one.

@@ -28,8 +28,8 @@ pub struct PublishedTest {
 
 /// What a test's authors conclude from a result: `block>=9`, `out=rz|rd`, `sticky=no`.
 ///
-/// It speaks of a parameter of the text form of units ([`Recipe`]), or of `extra-bits`, the fraction bits that sums keep
-/// beyond d's own. Words without `=` are kept, but nothing is known of their truth.
+/// It speaks of a parameter of the text form of units ([`Recipe`]), or of `extra-bits`, the fraction bits that sums
+/// keep beyond d's own. Words without `=` are kept, but nothing is known of their truth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conclusion {
     text: String,
@@ -257,7 +257,8 @@ fn operands(test: &PublishedTest, interface: &Interface) -> Result<(Vec<u64>, Ve
     Ok((a, b, code(&interface.c, test.c)?))
 }
 
-/// Runs tests on units, each test on each unit: a result for every conclusion that the authors draw from what the unit gives.
+/// Runs tests on units, each test on each unit: a result for every conclusion that the authors draw from what the unit
+/// gives.
 ///
 /// # Errors
 /// Never for units that can be made: lengths fit.

@@ -207,8 +207,8 @@ impl Bench {
         self.terms(terms).or_else(|| exponents().into_iter().flatten().find_map(|e| self.scaled(e)?.terms(terms)))
     }
 
-    /// An input with these terms, each product a number near 1, whose block's scales bring it where it belongs: products
-    /// of one block must be of one exponent.
+    /// An input with these terms, each product a number near 1, whose block's scales bring it where it belongs:
+    /// products of one block must be of one exponent.
     pub(crate) fn terms_in_blocks(&self, terms: &[(usize, bool, u128, i32)]) -> Option<Input> {
         let rule = self.interface.scale?;
         let mut input = self.zeros();

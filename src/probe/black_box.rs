@@ -33,8 +33,8 @@ impl Interface {
         self.scale.map_or(0, |s| self.k / s.block.max(1))
     }
 
-    /// Refuses what no unit can have, and more products than questions about them can be held of: functions that question
-    /// a box ask this first.
+    /// Refuses what no unit can have, and more products than questions about them can be held of: functions that
+    /// question a box ask this first.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_operands(self.k, &[self.a, self.b, self.c, self.d], self.scale)?;
         if self.k > MOST_PRODUCTS {

@@ -9,8 +9,9 @@ struct Line([u8; 64]);
 /// Lines of a page.
 const PAGE: usize = 4096 / size_of::<Line>();
 
-/// A reusable buffer aligned to cache lines. One of a page or more begins with a page: kernels go through panels by steps that
-/// divide a page, and where these lay on one by chance, some processes lost a tenth (docs/kernels.md, "Broad pieces").
+/// A reusable buffer aligned to cache lines. One of a page or more begins with a page: kernels go through panels by
+/// steps that divide a page, and where these lay on one by chance, some processes lost a tenth (docs/kernels.md, "Broad
+/// pieces").
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     lines: Vec<Line>,

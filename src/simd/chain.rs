@@ -1,5 +1,5 @@
-//! SFMA of formats that f32 holds, rounded in any way to any of them: `d = round(a_k b_k + d)` for k in order, by products
-//! and sums of f64. Where the machine's own FMA does it that is faster (`sfma`, `fma`).
+//! SFMA of formats that f32 holds, rounded in any way to any of them: `d = round(a_k b_k + d)` for k in order, by
+//! products and sums of f64. Where the machine's own FMA does it that is faster (`sfma`, `fma`).
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
@@ -48,8 +48,8 @@ impl Body for Chain {
 
     #[inline(always)]
     fn block<const NATIVE: bool, const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>, c: [f32; N]) -> [f32; N] {
-        // A loop for each rounding, which must not choose in it; and a copy, for what is behind a reference was gathered,
-        // lane by lane.
+        // A loop for each rounding, which must not choose in it; and a copy, for what is behind a reference was
+        // gathered, lane by lane.
         let encode = self.encode;
         match encode.rounding {
             ToInt::NearestEven => chain::<NATIVE, N, A>(k, c, encode, ToInt::NearestEven),

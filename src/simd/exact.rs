@@ -1,4 +1,5 @@
-//! Exact(G) (CDNA1, and units of one's own): the exact sum of a few products and c, rounded once. Error-free sums in f64.
+//! Exact(G) (CDNA1, and units of one's own): the exact sum of a few products and c, rounded once. Error-free sums in
+//! f64.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
@@ -50,8 +51,8 @@ fn body(unit: &Unit) -> Option<(Exact, Vec<Vec<usize>>, NanRule)> {
     let Some(Recipe::Generic(g)) = unit.recipe else { return None };
     let widths = |f: &FormatSpec| (f.exponent_bits, f.fraction_bits, f.bias, f.ignored_low_bits);
     let f32_out = widths(&unit.d) == widths(&F32) && g.output_bits.is_none_or(|bits| bits >= 23);
-    // Everything that an exact sum has beside its blocks, at the settings of Exact. No sum of multiples of f32's smallest
-    // number rounds to zero.
+    // Everything that an exact sum has beside its blocks, at the settings of Exact. No sum of multiples of f32's
+    // smallest number rounds to zero.
     let plain = GenericDot {
         exact: true,
         output_rounding: Rounding::NearestEven,
@@ -238,8 +239,8 @@ pub(super) fn rounded<const N: usize>(parts: ([f64; N], [f64; N]), c: [f32; N]) 
 
 /// The sum of products, however far apart, times a power of two, and c, rounded to odd.
 ///
-/// Numbers whose bits do not overlap, from the smallest on, whose sum is that of all terms so far: each new one is added
-/// to the smallest, what that leaves stays, and the sum goes on to the next (J. R. Shewchuk, Adaptive precision
+/// Numbers whose bits do not overlap, from the smallest on, whose sum is that of all terms so far: each new one is
+/// added to the smallest, what that leaves stays, and the sum goes on to the next (J. R. Shewchuk, Adaptive precision
 /// floating-point arithmetic, 1997: Grow-Expansion). No sum leaves f64's range.
 #[inline(always)]
 fn of_many<'a, const N: usize>(

@@ -86,8 +86,8 @@ fn params(g: &GenericDot, unit: &Unit) -> Option<Params> {
         // An infinity is one whatever its scale, 0 too; numbers that become f16 may become one.
         let finite = unit.a.specials != Specials::Ieee && unit.b.specials != Specials::Ieee && !g.via_f16;
         let multiplied = ignored && finite && holds(&unit.a) && holds(&unit.b) && f.fraction_bits <= 8;
-        // Everything is far inside f64's range: no product is lost beside the largest exponent, nor beside the lowest that
-        // alignment takes.
+        // Everything is far inside f64's range: no product is lost beside the largest exponent, nor beside the lowest
+        // that alignment takes.
         let (least, most) = (2 * (f.emin() - f.fraction_bits as i32), 2 * (f.max().exponent + 1));
         let top = 128.max(unit.a.max().exponent + unit.b.max().exponent + 2 + most).max(400);
         let inside = least - top >= -1000 && exact::last(unit) + least - top >= -1074 && top <= 900;

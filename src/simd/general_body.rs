@@ -132,8 +132,8 @@ impl Params {
 fn block<const NATIVE: bool, const N: usize, A: Side<N>>(k: &Block<'_, N, A>, c: [f32; N], p: &Params) -> [f32; N] {
     let products = if p.needs_exponents() { largest(k) } else { [0; N] };
     let c = if p.c_flush > 0.0 { flushed(c, p) } else { c };
-    // Far operands are as good as others: as e_max is at least `LOWEST`, what f32 rounds of a product is less than the truncation
-    // step. But some processors take long for them.
+    // Far operands are as good as others: as e_max is at least `LOWEST`, what f32 rounds of a product is less than the
+    // truncation step. But some processors take long for them.
     let never = if p.far { SPECIAL } else { SPECIAL | FAR };
     if p.chunk > 0 && k.flags & never == 0 {
         let done = narrow::<NATIVE, N, A>(k, c, products, p);

@@ -137,8 +137,8 @@ pub(super) struct Encode {
 }
 
 impl Encode {
-    /// Results in a format, of so many fraction bits if fewer than its own; of `ieee` ones those toward zero stop at the
-    /// largest number, and zeros keep their signs. None for stochastic rounding.
+    /// Results in a format, of so many fraction bits if fewer than its own; of `ieee` ones those toward zero stop at
+    /// the largest number, and zeros keep their signs. None for stochastic rounding.
     pub(super) fn new(d: &FormatSpec, rounding: Rounding, bits: Option<u32>, ieee: bool) -> Option<Self> {
         let bits = bits.map_or(d.fraction_bits, |bits| bits.min(d.fraction_bits)) as i32;
         let top = power(d.max().exponent);

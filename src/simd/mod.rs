@@ -208,8 +208,8 @@ fn environment() -> Option<Isa> {
     from_environment().unwrap_or_default()
 }
 
-/// Kernels made in `work` take operations on subnormal numbers to be slow on this processor or not, and two of its FMAs of
-/// 512 bits to begin in a cycle or one, whatever they do. For tests: the bits are the same.
+/// Kernels made in `work` take operations on subnormal numbers to be slow on this processor or not, and two of its FMAs
+/// of 512 bits to begin in a cycle or one, whatever they do. For tests: the bits are the same.
 #[doc(hidden)]
 pub fn assume_processor<R>(slow_subnormals: bool, two_multipliers: bool, work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]

@@ -22,7 +22,8 @@ macro_rules! memory {
     )* };
 }
 
-/// `apart`, which does work in a function of its own that is compiled for a set, if the work and all it calls is inlined.
+/// `apart`, which does work in a function of its own that is compiled for a set, if the work and all it calls is
+/// inlined.
 macro_rules! apart {
     ($features:literal) => {
         #[inline(always)]
@@ -40,8 +41,8 @@ macro_rules! apart {
 
 /// What a function makes of 0 to N - 1, for work that must be inlined.
 ///
-/// `core::array::from_fn` goes through functions of its own. Where the compiler leaves one of these by itself it has no set's
-/// features, and each operation in it becomes a call: fifty times as slow.
+/// `core::array::from_fn` goes through functions of its own. Where the compiler leaves one of these by itself it has no
+/// set's features, and each operation in it becomes a call: fifty times as slow.
 #[inline(always)]
 pub(super) fn array_of<T: Copy, const N: usize>(f: impl Fn(usize) -> T) -> [T; N] {
     const { assert!(N > 0) };

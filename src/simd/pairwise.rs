@@ -124,8 +124,8 @@ impl Pairwise {
     }
 }
 
-/// The same for groups of any size, the last of which may be smaller. Halves of the next power of two are pairs of pairs,
-/// where one that has no neighbour waits.
+/// The same for groups of any size, the last of which may be smaller. Halves of the next power of two are pairs of
+/// pairs, where one that has no neighbour waits.
 #[inline(always)]
 fn uneven<const FLUSH: bool, const N: usize, A: Side<N>>(
     k: &Block<'_, N, A>,
@@ -198,8 +198,8 @@ fn unless_flushed(x: f32, y: f32) -> f32 {
     if x.abs().to_bits() < flushed_beside(y) { 0f32.copysign(x) } else { x }
 }
 
-/// Products with magnitudes whose codes are below this are flushed: nearly all that are. Codes of magnitudes are their logarithms plus
-/// 127, too small by less than 0.09.
+/// Products with magnitudes whose codes are below this are flushed: nearly all that are. Codes of magnitudes are their
+/// logarithms plus 127, too small by less than 0.09.
 #[inline(always)]
 pub(super) fn flushed_beside(x: f32) -> u32 {
     /// Of a product of 2^-127, which is flushed even if it is 2^0.18 times as large.

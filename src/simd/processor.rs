@@ -1,5 +1,5 @@
-//! What no flag says of a processor and kernels would know: it is measured once. No result depends on it, for what is done
-//! about it gives the same bits.
+//! What no flag says of a processor and kernels would know: it is measured once. No result depends on it, for what is
+//! done about it gives the same bits.
 
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
@@ -34,9 +34,9 @@ pub(super) fn assuming<R>(assumed: Assumed, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Whether FMAs with subnormal operands and results are slow, for they take a microcode assist of a hundred cycles or more
-/// (Intel's; AMD's Zen 4 takes none): measured in some microseconds, or a tenth of a millisecond where they are; in f32, for
-/// f64 too.
+/// Whether FMAs with subnormal operands and results are slow, for they take a microcode assist of a hundred cycles or
+/// more (Intel's; AMD's Zen 4 takes none): measured in some microseconds, or a tenth of a millisecond where they are;
+/// in f32, for f64 too.
 pub(super) fn is_slow(proof: Avx2) -> bool {
     static MEASURED: OnceLock<bool> = OnceLock::new();
     let measured = || {
@@ -47,8 +47,8 @@ pub(super) fn is_slow(proof: Avx2) -> bool {
 }
 
 /// Whether two FMAs of 512 bits begin in a cycle (Zen 5; many of Intel's), and not one (Zen 4): measured in some
-/// microseconds. As many as there are stages, four, go one a cycle anywhere; only where two begin do sixteen take less than
-/// four times as long.
+/// microseconds. As many as there are stages, four, go one a cycle anywhere; only where two begin do sixteen take less
+/// than four times as long.
 pub(super) fn two_multipliers(proof: Avx512) -> bool {
     static MEASURED: OnceLock<bool> = OnceLock::new();
     let measured = || 3 * shortest(|| proof.fmas::<4>()) > shortest(|| proof.fmas::<16>());

@@ -77,8 +77,8 @@ pub(super) trait Body: Debug + Send + Sync {
     /// d of one block.
     fn block<const NATIVE: bool, const N: usize, A: Side<N>>(&self, k: &Block<'_, N, A>, c: [f32; N]) -> [f32; N];
 
-    /// Whether vectors of 512 bits gain where operations on them take two turns (Zen 4). Of short chains they do not: what
-    /// compilers make of the ends of steps is better in 256 bits.
+    /// Whether vectors of 512 bits gain where operations on them take two turns (Zen 4). Of short chains they do not:
+    /// what compilers make of the ends of steps is better in 256 bits.
     fn gains_by_width(&self) -> bool {
         true
     }
@@ -88,8 +88,8 @@ pub(super) trait Body: Debug + Send + Sync {
         false
     }
 
-    /// Whether beside finite operands an infinite state stays, as one of NaN does beside all. Steps of others must then be
-    /// flagged as special.
+    /// Whether beside finite operands an infinite state stays, as one of NaN does beside all. Steps of others must then
+    /// be flagged as special.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "asked by register tiles alone"))]
     fn infinity_stays(&self) -> bool {
         false

@@ -1,6 +1,6 @@
 //! Sixteen columns' codes at a position of K, read together on AVX2 with F16C (which AVX-512 has, too): what
-//! `decode::Fields` says of each of them, in a third to a half of its operations. Narrow formats become f16, which the processor
-//! converts, subnormal numbers included; exponents stay words of 16 bits.
+//! `decode::Fields` says of each of them, in a third to a half of its operations. Narrow formats become f16, which the
+//! processor converts, subnormal numbers included; exponents stay words of 16 bits.
 
 #![allow(unsafe_code, reason = "vector instructions")]
 
@@ -67,8 +67,8 @@ impl Sixteen {
             how = if how == how::NARROW { how::VIA_HALF } else { return None };
         }
         let tracks = matches!(how, how::UPPER | how::WHOLE) || reading.spans;
-        // What `row` has no operations for: only one of the two for numbers that are flushed and for zeros, either of f32's
-        // width, and zeros with an exponent, which the lowest exponent could not tell from small numbers.
+        // What `row` has no operations for: only one of the two for numbers that are flushed and for zeros, either of
+        // f32's width, and zeros with an exponent, which the lowest exponent could not tell from small numbers.
         let flushes_wide = reading.flush && how == how::WHOLE;
         if reading.flush != reading.positive_zero || flushes_wide || (tracks && reading.zeros_count) {
             return None;
@@ -97,9 +97,9 @@ impl Sixteen {
         })
     }
 
-    /// Reads a step's positions in some order, or as they come, for sixteen columns: `at` is where the step begins, and the
-    /// first column. Gives values, exponents and flags; none where some element is infinite or NaN, and then what has been
-    /// written means nothing.
+    /// Reads a step's positions in some order, or as they come, for sixteen columns: `at` is where the step begins, and
+    /// the first column. Gives values, exponents and flags; none where some element is infinite or NaN, and then what
+    /// has been written means nothing.
     ///
     /// Called where AVX2 and F16C are enabled, as it is inlined there.
     #[inline(always)]
@@ -135,8 +135,8 @@ impl Sixteen {
         }
     }
 
-    /// Reads codes that come in squares. `None`, too, where they are words of 32 bits and the format's are not, or the other way
-    /// round.
+    /// Reads codes that come in squares. `None`, too, where they are words of 32 bits and the format's are not, or the
+    /// other way round.
     ///
     /// # Safety
     /// AVX2 and F16C are enabled where it is called, and the squares are there.
@@ -208,8 +208,8 @@ impl Extent {
     }
 }
 
-/// Codes that come `N` vectors at a time, each of sixteen columns at a position, in one register as words of 16 bits or in
-/// two of 32.
+/// Codes that come `N` vectors at a time, each of sixteen columns at a position, in one register as words of 16 bits or
+/// in two of 32.
 pub(super) trait Squares<const N: usize> {
     /// Whether words have 32 bits.
     const WIDE: bool;

@@ -10,9 +10,9 @@ use core::arch::x86_64::*;
 /// Rows and columns of a square.
 pub(crate) const SIDE: usize = 8;
 
-/// Eight columns of one length, in as many whole squares as there are, as rows of words from the beginning of `into` on, `ld`
-/// apart; and asks for the lines of the columns that come `next`, too far apart for a processor to expect them. Returns the
-/// rows that there are then: none of codes wider than words.
+/// Eight columns of one length, in as many whole squares as there are, as rows of words from the beginning of `into`
+/// on, `ld` apart; and asks for the lines of the columns that come `next`, too far apart for a processor to expect
+/// them. Returns the rows that there are then: none of codes wider than words.
 ///
 /// # Panics
 /// When the columns are not of one length, or `into` is too short.
@@ -25,8 +25,8 @@ pub(crate) fn turn<T: Word>(columns: [&[T]; SIDE], next: [&[T]; SIDE], into: &mu
         if (i * size_of::<T>()).is_multiple_of(64) {
             next.iter().filter_map(|line| line.get(i)).for_each(|code| prefetch::<_MM_HINT_T0, _>(code));
         }
-        // SAFETY: `Word`s are plain unsigned integers, here of at most 32 bits. All columns have eight codes from `i` on, and `into`
-        // eight words of eight rows. SSE2 is part of x86-64.
+        // SAFETY: `Word`s are plain unsigned integers, here of at most 32 bits. All columns have eight codes from `i`
+        // on, and `into` eight words of eight rows. SSE2 is part of x86-64.
         unsafe { square(array_of(|j| columns[j].as_ptr().add(i)), into.as_mut_ptr().add(i * ld), ld) }
     }
     rows
@@ -43,8 +43,8 @@ pub(crate) fn turn_as_wide<T: Word>(columns: [&[T]; SIDE], into: &mut [T], ld: u
     assert!(columns.iter().all(|column| column.len() >= rows));
     assert!(rows == 0 || (ld >= SIDE && (rows - 1) * ld + SIDE <= into.len()));
     for i in (0..rows).step_by(SIDE) {
-        // SAFETY: `Word`s are plain unsigned integers, here of 16 or 32 bits. All columns have eight codes from `i` on, and `into`
-        // eight of eight rows. SSE2 is part of x86-64.
+        // SAFETY: `Word`s are plain unsigned integers, here of 16 or 32 bits. All columns have eight codes from `i` on,
+        // and `into` eight of eight rows. SSE2 is part of x86-64.
         unsafe {
             let (from, to) = (array_of(|j| columns[j].as_ptr().add(i)), into.as_mut_ptr().add(i * ld));
             if size_of::<T>() == 4 {

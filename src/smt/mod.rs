@@ -52,8 +52,8 @@ pub fn export(unit: &Unit, name: &str) -> Result<String, Error> {
 }
 
 /// The same, of constants: operands are declared as `a0 ..`, `b0 ..`, `c`, and the result is defined as `NAME`, to be
-/// constrained by further assertions. z3 4.8 reads this at once, where an application of [`export`]'s function can take it
-/// a minute and more (z3 5.4 and cvc5 read either).
+/// constrained by further assertions. z3 4.8 reads this at once, where an application of [`export`]'s function can take
+/// it a minute and more (z3 5.4 and cvc5 read either).
 ///
 /// ```
 /// use gemmulate::{Unit, smt};

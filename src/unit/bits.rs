@@ -32,7 +32,8 @@ impl Unit {
         self.with_dot(a, b, c, scale_a, scale_b, |dot| self.accumulator.dot_add(dot))
     }
 
-    /// One dot-add on codes, and what happened on the way ([`vectors::draw`](crate::vectors::draw) draws it for people).
+    /// One dot-add on codes, and what happened on the way ([`vectors::draw`](crate::vectors::draw) draws it for
+    /// people).
     ///
     /// # Errors
     /// When a slice has the wrong length.

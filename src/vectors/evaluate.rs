@@ -75,8 +75,8 @@ impl Evaluator {
         Ok(product(&**kernel, &self.unit, [a, b], c))
     }
 
-    /// The unit's d of each vector in turn, appended to `d`: [`Evaluator::eval`], up to four times as fast where the unit's
-    /// kernel evaluates vectors side by side.
+    /// The unit's d of each vector in turn, appended to `d`: [`Evaluator::eval`], up to four times as fast where the
+    /// unit's kernel evaluates vectors side by side.
     ///
     /// ```
     /// use gemmulate::{Unit, vectors::{Evaluator, Generator, Input}};

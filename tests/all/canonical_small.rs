@@ -176,7 +176,8 @@ impl<'a> Pair<'a> {
         self.recipes.map(|recipe| out.encode_result(&recipe.dot_add(&dot)))
     }
 
-    /// Panics at an input that tells the two apart: of all inputs, if those are at most `most`, or of as many at random.
+    /// Panics at an input that tells the two apart: of all inputs, if those are at most `most`, or of as many at
+    /// random.
     fn assert_same(&self, r: &mut Random, most: usize) {
         let mut input = [const { Vec::new() }; 4];
         let inputs = self.inputs();

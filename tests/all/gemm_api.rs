@@ -223,8 +223,8 @@ fn as_many_threads_work_as_were_asked_for() {
     }
 }
 
-/// A thread of a pool that waits for a product's own threads takes up nothing else meanwhile: what it took up might want what
-/// it holds.
+/// A thread of a pool that waits for a product's own threads takes up nothing else meanwhile: what it took up might
+/// want what it holds.
 #[test]
 fn products_within_a_pool_wait_for_their_own_threads() {
     let (a, b) = (Array2::<f32>::ones((100, 200)), Array2::<f32>::ones((200, 300)));
@@ -415,8 +415,8 @@ fn quantised_products_and_checkpoint_layouts() {
     }
 }
 
-/// Special values, subnormal numbers, formats without NaN, infinities or subnormals, and all roundings: element by element
-/// by [`FormatSpec::encode_f64`].
+/// Special values, subnormal numbers, formats without NaN, infinities or subnormals, and all roundings: element by
+/// element by [`FormatSpec::encode_f64`].
 #[test]
 fn quantisation_is_the_formats_own_encoding() {
     use gemmulate::format::{

@@ -1,5 +1,5 @@
-//! Pieces that somebody has to look at, among pieces that go by: round-down sums beside states far above the products, f16
-//! that overflow, row groups left out.
+//! Pieces that somebody has to look at, among pieces that go by: round-down sums beside states far above the products,
+//! f16 that overflow, row groups left out.
 
 use crate::problem::{Problem, isas};
 use crate::rng::Rng;
@@ -7,9 +7,9 @@ use gemmulate::accumulate::Recipe;
 use gemmulate::format::{FormatSpec, Specials};
 use gemmulate::prelude::*;
 
-/// States of `2^28` to `2^38` units of a step's last place, in some problems to `2^60`, often next to a power of two, beside sums of all sizes and
-/// signs: totals that do and do not leave c's binary order, from where sums leave 31 bits to where places are dropped. In
-/// some pieces only, or in all.
+/// States of `2^28` to `2^38` units of a step's last place, in some problems to `2^60`, often next to a power of two,
+/// beside sums of all sizes and signs: totals that do and do not leave c's binary order, from where sums leave 31 bits
+/// to where places are dropped. In some pieces only, or in all.
 #[test]
 fn states_far_above_the_products_are_the_references() {
     let mut rng = Rng(41);
@@ -35,8 +35,8 @@ fn states_far_above_the_products_are_the_references() {
     }
 }
 
-/// Each line's first number is 1 to 2, and no other is larger: then `2^-F` is a step's last place. Some lines have numbers near
-/// 2 of one sign, but for a step's last one.
+/// Each line's first number is 1 to 2, and no other is larger: then `2^-F` is a step's last place. Some lines have
+/// numbers near 2 of one sign, but for a step's last one.
 fn far(unit: &Unit, frac_bits: i32, rng: &mut Rng) -> Problem {
     let [m, n, steps] = [rng.pick(&[8, 8, 16, 40, 72]), 64, 1 + rng.below(4)];
     let (k, step) = (unit.shape.k * steps, unit.shape.k);
@@ -107,8 +107,9 @@ fn of_numbers(
 const SOME: [&dyn Fn([usize; 3]) -> f64; 2] =
     [&|[i, s, p]| ((i * 7 + s * 3 + p) % 13) as f64 - 5.5, &|[j, s, p]| ((j * 5 + s + p * 3) % 11) as f64 - 4.5];
 
-/// Totals next to a power of two, from `2^29` to `2^36` units of a step's last place: within a few of f32's last places, on both
-/// sides, where an exponent that was rounded is wrong. Sums of all sizes, with all of their places, that c makes such totals of.
+/// Totals next to a power of two, from `2^29` to `2^36` units of a step's last place: within a few of f32's last
+/// places, on both sides, where an exponent that was rounded is wrong. Sums of all sizes, with all of their places,
+/// that c makes such totals of.
 #[test]
 fn totals_next_to_powers_of_two_are_the_references() {
     let mut rng = Rng(53);
@@ -166,7 +167,8 @@ fn totals_next_to_powers_of_two_are_the_references() {
     }
 }
 
-/// States so far above the products that they are no f32 in units of a step's last place, or none but themselves are left of a sum.
+/// States so far above the products that they are no f32 in units of a step's last place, or none but themselves are
+/// left of a sum.
 #[test]
 fn states_beyond_f32_in_units_are_the_references() {
     for name in [
@@ -199,8 +201,8 @@ fn all_places_of_a_large_sum_count() {
     of_numbers(&unit, [8, 64, 1], [&a, &b], |_| 64.0).check(&isas());
 }
 
-/// Totals next to the middle between two f32, whose sums of products have places that are dropped, or are not: c just above or
-/// below a power of two, and a sum that takes the total across it or does not.
+/// Totals next to the middle between two f32, whose sums of products have places that are dropped, or are not: c just
+/// above or below a power of two, and a sum that takes the total across it or does not.
 #[test]
 fn places_dropped_next_to_a_tie_are_the_references() {
     let q = (-24.0_f64).exp2();
@@ -230,8 +232,8 @@ fn places_dropped_next_to_a_tie_are_the_references() {
     }
 }
 
-/// States of `2^40 q` or minus that in a single vector, whose totals are ties once places are dropped; before it may be a row group
-/// with a row below the window.
+/// States of `2^40 q` or minus that in a single vector, whose totals are ties once places are dropped; before it may be
+/// a row group with a row below the window.
 #[test]
 fn a_single_vector_far_above_the_products_is_the_references() {
     for (unit, below, negative) in
@@ -239,7 +241,8 @@ fn a_single_vector_far_above_the_products_is_the_references() {
     {
         let unit = Unit::find(&format!("cdna3/v_mfma_f32_32x32x8_{unit}")).unwrap();
         for (row, vector, steps) in (0..8).flat_map(|r| (0..4).flat_map(move |v| [(r, v, 1), (r, v, 2)])) {
-            // 2^24 q, a last place for a negative c, half of one, and what is dropped: 2^6 q above, or above minus that.
+            // 2^24 q, a last place for a negative c, half of one, and what is dropped: 2^6 q above, or above minus
+            // that.
             let a = |[i, _, p]: [usize; 3]| match p {
                 0 if below && i == 5 => (-45.0_f64).exp2(),
                 _ if below && i == 5 => 0.0,
@@ -352,9 +355,9 @@ fn an_f16_that_overflows_at_the_end_of_a_step_before_a_row_below_the_window_is_m
     }
 }
 
-/// One row at one step has what somebody has to look at: an f16 that overflows there, products that leave 31 bits, operands below
-/// the window, states far above the products. Before and after that steps go by; at a step's ends the row is in its first piece or
-/// its last.
+/// One row at one step has what somebody has to look at: an f16 that overflows there, products that leave 31 bits,
+/// operands below the window, states far above the products. Before and after that steps go by; at a step's ends the
+/// row is in its first piece or its last.
 #[test]
 fn any_row_of_any_step_may_need_a_look() {
     let mut rng = Rng(42);
@@ -430,8 +433,8 @@ fn a_row_below_the_window_alone_is_the_references() {
     }
 }
 
-/// A single f16 that overflows, in any vector of a row group's pieces, at a step after which others or none may follow in the
-/// same run.
+/// A single f16 that overflows, in any vector of a row group's pieces, at a step after which others or none may follow
+/// in the same run.
 #[test]
 fn a_single_f16_that_overflows_stays_infinite() {
     for unit in ["custom/m8n8k4.f16.f16.f16.f16/dot:block=4:F=23:out=rne", "hopper/mma.m16n8k16.f16.f16.f16.f16"] {
@@ -456,7 +459,8 @@ fn a_single_f16_that_overflows_stays_infinite() {
     }
 }
 
-/// Rows of zeros and of small numbers beside zeros as states: where a step's exponent is bounded below, and where zeros count.
+/// Rows of zeros and of small numbers beside zeros as states: where a step's exponent is bounded below, and where zeros
+/// count.
 #[test]
 fn rows_of_zeros_beside_zeros_are_the_references() {
     for l in [4, 8, 16, 32] {
@@ -478,8 +482,8 @@ fn rows_of_zeros_beside_zeros_are_the_references() {
     }
 }
 
-/// F16 that overflow at any step, to both sides, and what they meet later: products of the other sign, infinite operands (NaN then
-/// or not), rows below the window or of zeros, sums that leave 31 bits.
+/// F16 that overflow at any step, to both sides, and what they meet later: products of the other sign, infinite
+/// operands (NaN then or not), rows below the window or of zeros, sums that leave 31 bits.
 #[test]
 fn infinite_f16_meet_everything() {
     let mut rng = Rng(43);
@@ -507,8 +511,8 @@ fn infinite_f16_meet_everything() {
     }
 }
 
-/// A c that comes last: unit steps of one sum or several, one after another without anything to look at, and among them rows with
-/// such. And an f16 whose last place an addition to c decides.
+/// A c that comes last: unit steps of one sum or several, one after another without anything to look at, and among them
+/// rows with such. And an f16 whose last place an addition to c decides.
 #[test]
 fn a_c_that_comes_last_meets_everything() {
     let mut rng = Rng(47);

@@ -1,5 +1,5 @@
-//! All codes of B's format beside one row of A, which array code reads sixteen columns at a time (`simd/sixteen.rs`): each
-//! column has neighbours in the order of codes, so that none is too small to count.
+//! All codes of B's format beside one row of A, which array code reads sixteen columns at a time (`simd/sixteen.rs`):
+//! each column has neighbours in the order of codes, so that none is too small to count.
 
 use crate::problem::{Problem, isas};
 use crate::rng::Rng;
@@ -7,8 +7,8 @@ use gemmulate::format::{FormatSpec, Overflow};
 use gemmulate::prelude::*;
 
 /// A unit for each way that codes are read: f16 itself, narrow formats, those with exponents of f16, bf16, f32 with and
-/// without its lowest bits; subnormal numbers flushed, zeros with exponents, exponents far apart looked for; scales; blocks
-/// whose products come from here and there; and formats that are read in no such way.
+/// without its lowest bits; subnormal numbers flushed, zeros with exponents, exponents far apart looked for; scales;
+/// blocks whose products come from here and there; and formats that are read in no such way.
 const UNITS: [&str; 25] = [
     "hopper/mma.m16n8k16.f32.f16.f16.f32",
     "hopper/mma.m16n8k16.f32.bf16.bf16.f32",

@@ -89,8 +89,8 @@ fn edges_of_fda_kernels_are_the_references() {
     }
 }
 
-/// Panels whose largest numbers lie anywhere in a format, subnormal numbers and zeros among them: values are f32 on some
-/// sets, which have no room below a format's own exponents, and none for those of block scales.
+/// Panels whose largest numbers lie anywhere in a format, subnormal numbers and zeros among them: values are f32 on
+/// some sets, which have no room below a format's own exponents, and none for those of block scales.
 #[test]
 fn panels_of_any_magnitude_are_the_references() {
     let mut state = 3_u64;
@@ -141,8 +141,8 @@ fn panels_of_any_magnitude_are_the_references() {
     }
 }
 
-/// Numbers below f32's normal ones, beside such of the other operand that their product just counts, or just does not, where
-/// all others of the step cancel: on panels of f32 they are zeros.
+/// Numbers below f32's normal ones, beside such of the other operand that their product just counts, or just does not,
+/// where all others of the step cancel: on panels of f32 they are zeros.
 #[test]
 fn numbers_below_normal_f32_count_where_they_can() {
     let code = |e: i32| u64::from(if e < -126 { 1u32 << (7 + 126 + e) } else { ((e + 127) as u32) << 7 });

@@ -1,5 +1,5 @@
-//! Every fast kernel gives the reference's bits: all families of the catalogue and custom units, all kinds of input, each
-//! instruction set in turn.
+//! Every fast kernel gives the reference's bits: all families of the catalogue and custom units, all kinds of input,
+//! each instruction set in turn.
 
 use crate::problem::{Problem, isas};
 use gemmulate::accumulate::{SubnormalC, ZeroProducts};

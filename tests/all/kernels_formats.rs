@@ -150,7 +150,8 @@ fn units_of_unlisted_formats_are_the_references() {
     assert!(taken > 300 && fast > 100, "{fast} of {taken} units have a fast kernel");
 }
 
-/// Numbers below f16's normal ones that are normal in their own format: in f16 they end at the same place, with a larger exponent.
+/// Numbers below f16's normal ones that are normal in their own format: in f16 they end at the same place, with a
+/// larger exponent.
 #[test]
 fn operands_by_way_of_f16_below_its_normal_numbers() {
     for (exponent_bits, fraction_bits, bias) in [(5, 3, 16), (4, 4, 18), (3, 2, 20), (5, 8, 16), (4, 3, 15)] {
@@ -174,7 +175,8 @@ fn operands_by_way_of_f16_below_its_normal_numbers() {
     }
 }
 
-/// Sums beyond 31 bits whose subnormal numbers, normal in f16, have larger significands there than their fractions tell.
+/// Sums beyond 31 bits whose subnormal numbers, normal in f16, have larger significands there than their fractions
+/// tell.
 #[test]
 fn operands_by_way_of_f16_whose_sums_are_large() {
     let mine = FormatSpec {

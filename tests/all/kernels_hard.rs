@@ -74,8 +74,8 @@ fn exact_sums_hold_where_a_lost_product_decides() {
     }
 }
 
-/// Sums of more products than f64 has room for beside operands of half its bits: 40 of the largest are a tie, of which two
-/// others, of one unit in all, decide.
+/// Sums of more products than f64 has room for beside operands of half its bits: 40 of the largest are a tie, of which
+/// two others, of one unit in all, decide.
 #[test]
 fn exact_sums_of_many_products_hold_at_a_tie() {
     let unit = Unit::find("custom/m8n8k64.f32.f16.f16.f32/dot:block=64:exact=yes:out=rne:negative-zero=yes").unwrap();
@@ -176,8 +176,8 @@ fn exact_sums_hold_beside_subnormal_operands() {
         let name = ["cdna1/v_mfma_f32_32x32x4bf16", "cdna1/v_mfma_f32_16x16x2bf16"][round % 2];
         let unit = Unit::find(name).unwrap();
         let [m, n, k] = [17, 37, [64, 160, 192, 320][round % 4]];
-        // How rare subnormal operands and zeros are, how far exponents are apart, and how many fractions there are: with
-        // few of them sums meet zero again.
+        // How rare subnormal operands and zeros are, how far exponents are apart, and how many fractions there are:
+        // with few of them sums meet zero again.
         let (rare, zeros) = (random.pick(&[100, 30, 5, 2]), random.pick(&[0, 40, 6]));
         let (apart, fractions) = (random.pick(&[3, 9, 14, 17]), random.pick(&[1, 4, 128]));
         // With these, panels are multiplied by 2^-1, 2^16, 2^17, 2^26 and 2^-14.

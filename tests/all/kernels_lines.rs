@@ -27,8 +27,8 @@ const CUSTOM: [&str; 12] = [
     "custom/m8n8k16.f32.f16.f16.f32/pairwise:G=8",
 ];
 
-/// The finite code with this exponent field, or the nearest there is, a random sign, and a fraction of many ones, few, or
-/// any.
+/// The finite code with this exponent field, or the nearest there is, a random sign, and a fraction of many ones, few,
+/// or any.
 fn code(draw: &mut Rng, spec: &FormatSpec, field: i64) -> u64 {
     let place = spec.fraction_bits + spec.ignored_low_bits;
     let max = spec.max_code(false);
@@ -49,7 +49,8 @@ const fn sign_bit(spec: &FormatSpec) -> u64 {
     1 << (spec.exponent_bits + spec.fraction_bits + spec.ignored_low_bits)
 }
 
-/// The exponent field that a matrix's lines are about: that of one, any, within a third of all of it, or somewhat above.
+/// The exponent field that a matrix's lines are about: that of one, any, within a third of all of it, or somewhat
+/// above.
 fn middle(draw: &mut Rng, spec: &FormatSpec) -> i64 {
     let (one, all) = (i64::from(spec.bias), 1 << spec.exponent_bits);
     match draw.below(4) {

@@ -1,5 +1,5 @@
-//! Products aligned one by one, where what scales them is added to their codes: at the edges of what allows that, and with
-//! row groups that are left to others among those that are not.
+//! Products aligned one by one, where what scales them is added to their codes: at the edges of what allows that, and
+//! with row groups that are left to others among those that are not.
 
 use crate::problem::{Problem, isas};
 use crate::rng::Rng;
@@ -124,8 +124,8 @@ fn states_grow_past_f() {
     }
 }
 
-/// The largest significands of one sign, from states as large as allows adding to codes or none: what is reached at the end,
-/// beside zeros.
+/// The largest significands of one sign, from states as large as allows adding to codes or none: what is reached at the
+/// end, beside zeros.
 #[test]
 fn the_largest_states_in_so_many_steps() {
     for name in UNITS {

@@ -1,5 +1,5 @@
-//! Small products, tiles side by side, at the edges of what the words of four tiles are read as: each case makes something
-//! else of one tile, one side or one format. (`kernels` has all kinds of input.)
+//! Small products, tiles side by side, at the edges of what the words of four tiles are read as: each case makes
+//! something else of one tile, one side or one format. (`kernels` has all kinds of input.)
 
 use crate::problem::isas;
 use crate::rng::Rng;
@@ -213,8 +213,8 @@ fn largest_sums_of_small_tiles_are_the_references() {
     }
 }
 
-/// In any tile a row has significands whose products' sum, beside a state of almost 2 from the step before, just leaves 31 bits,
-/// or just does not.
+/// In any tile a row has significands whose products' sum, beside a state of almost 2 from the step before, just leaves
+/// 31 bits, or just does not.
 #[test]
 fn a_row_of_large_significands_may_be_in_any_tile() {
     for (k, depth) in [(16, 32), (16, 64), (32, 32)] {

@@ -161,8 +161,8 @@ fn round_down_sums_have_tiles_on_every_set() {
     }
 }
 
-/// CDNA3's floors where c is so large that they decide: sums at half of c's last place, or next to it. The same of two halves, in
-/// one step of few states, which kernels do apart, and in two of many.
+/// CDNA3's floors where c is so large that they decide: sums at half of c's last place, or next to it. The same of two
+/// halves, in one step of few states, which kernels do apart, and in two of many.
 #[test]
 fn round_down_floors_hold_beside_large_states() {
     let names = [
@@ -194,8 +194,8 @@ fn round_down_floors_hold_beside_large_states() {
     }
 }
 
-/// Totals of two halves whose last place is decided by what a kernel may drop too soon: sums at `2^29 q`, half a last place or a
-/// quarter beside states far above, by products of which all lines have the same.
+/// Totals of two halves whose last place is decided by what a kernel may drop too soon: sums at `2^29 q`, half a last
+/// place or a quarter beside states far above, by products of which all lines have the same.
 #[test]
 fn totals_of_halves_hold_on_their_last_place() {
     let long = |x: f64, sign: f64| {

@@ -162,8 +162,8 @@ fn a_state_overflows_where_a_run_of_steps_ends() {
     }
 }
 
-/// A product of bf16 whose numbers are what `number` says of A (0), row, step and place in it, or of B (1), column, step and
-/// place; c are small integers.
+/// A product of bf16 whose numbers are what `number` says of A (0), row, step and place in it, or of B (1), column,
+/// step and place; c are small integers.
 fn of_numbers(unit: &Unit, [m, n, steps]: [usize; 3], number: impl Fn([usize; 4]) -> f32) -> Problem {
     let (k, code) = (steps * unit.shape.k, |x: f32| u64::from(bf16::from_f32(x).to_bits()));
     let at = |of: usize, line: usize, p: usize| code(number([of, line, p / unit.shape.k, p % unit.shape.k]));
@@ -265,8 +265,8 @@ fn fused(rng: &mut Rng) -> Unit {
     Unit::find(&format!("custom/m8n8k{k}.{d}.{operands}.{d}/dot:block={block}{rest}")).unwrap()
 }
 
-/// Now and then states of either sign within eight places of the largest, columns that make sums grow from step to step,
-/// and a row of zeros in some steps.
+/// Now and then states of either sign within eight places of the largest, columns that make sums grow from step to
+/// step, and a row of zeros in some steps.
 fn harder(p: &mut Problem, rng: &mut Rng) {
     let ([m, _, k], of) = (p.size, rng.pick(&[0, 0, 30, 300]));
     let (unit, largest) = (p.unit.clone(), p.unit.c.max_code(false));

@@ -62,8 +62,8 @@ fn check<A: Format, B: Format, D: Format>(name: &str) {
     }
 }
 
-/// Tiles of nothing but the largest numbers of two exponents, one of each row and column being smaller and one zero, in all
-/// pairs of exponents and with signs that take turns: what is just exact, and just not.
+/// Tiles of nothing but the largest numbers of two exponents, one of each row and column being smaller and one zero, in
+/// all pairs of exponents and with signs that take turns: what is just exact, and just not.
 fn check_largest<A: Format, B: Format, D: Format>(name: &str) {
     let unit = Unit::find(name).unwrap();
     let most = if unit.c == unit.d { 64 / unit.shape.k * unit.shape.k } else { unit.shape.k };

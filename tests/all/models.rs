@@ -104,16 +104,16 @@ fn fit_tells_the_floor_of_units_that_flush_results() {
     }
 }
 
-/// A floor three places from that of a known design, which only a lone product just below the smallest result shows: other
-/// floors that nothing tells from the model's come first.
+/// A floor three places from that of a known design, which only a lone product just below the smallest result shows:
+/// other floors that nothing tells from the model's come first.
 #[test]
 fn fit_asks_at_the_floors_about_its_own() {
     let rules = "block=1:F=25:align=rd:e_zero=emin-4:subnormal-c=normalised:out=ru:flush-in=yes:negative-zero=yes";
     fits(&Unit::find(&format!("custom/m1n1k2.f16.f16.f16.f16/dot:{rules}")).unwrap());
 }
 
-/// All answers are those of exact sums but where a lone product is above half the smallest result by less than the floor
-/// cuts: an exact sum has no floor whose neighbours could be asked about.
+/// All answers are those of exact sums but where a lone product is above half the smallest result by less than the
+/// floor cuts: an exact sum has no floor whose neighbours could be asked about.
 #[test]
 fn fit_asks_exact_sums_about_low_floors() {
     let rules = "block=1:F=36:align=rd:e_zero=emin-5:c=late:out=rne:flush-in=yes:limit=yes:negative-zero=yes:nan=quiet";

@@ -100,7 +100,8 @@ fn subnormals_are_flushed_in_or_out() {
     }
 }
 
-/// Two terms that are aligned first are not one exact sum, rounded: the smaller one may lose more than the larger gains.
+/// Two terms that are aligned first are not one exact sum, rounded: the smaller one may lose more than the larger
+/// gains.
 #[test]
 fn two_terms_that_are_aligned_need_not_be_monotonic() {
     for (unit, lower, higher) in [
@@ -360,8 +361,8 @@ fn sums_that_are_not_rounded_are_not_called_monotonic() {
     assert!(found.starts_with("cannot tell"), "{found}");
 }
 
-/// CDNA3's sum of products and c, with what is below its last bit cut off and not rounded down: 32 bits are kept beside c,
-/// and then 31 of the total, rounded down. Together that is 31, rounded down above c and to nearest below it.
+/// CDNA3's sum of products and c, with what is below its last bit cut off and not rounded down: 32 bits are kept beside
+/// c, and then 31 of the total, rounded down. Together that is 31, rounded down above c and to nearest below it.
 #[test]
 fn what_is_kept_beside_c_may_depend_on_the_sign() {
     let truncated = |unit: &Unit, x: &Input| {
@@ -387,7 +388,8 @@ fn what_is_kept_beside_c_may_depend_on_the_sign() {
     assert_eq!(rounding, format!("rz (products), rz (c), {}", beside("rz or rd", "rna or rnd")));
 }
 
-/// Products cut to 24 bits among themselves, their sum by `join` beside c, which is cut to 24 bits or (late) kept whole.
+/// Products cut to 24 bits among themselves, their sum by `join` beside c, which is cut to 24 bits or (late) kept
+/// whole.
 struct Joined(Unit, bool, fn(f64, i32) -> f64);
 
 impl BlackBox for Joined {
@@ -412,8 +414,8 @@ fn joined(unit: &Unit, x: &Input, late: bool, join: fn(f64, i32) -> f64) -> u64 
     u64::from(((c + join(dot, all)) as f32).to_bits())
 }
 
-/// Whatever the rounding with which a sum of products joins c, it is told by bits above and below a tie; and that there is
-/// none, if c shifts nothing out.
+/// Whatever the rounding with which a sum of products joins c, it is told by bits above and below a tie; and that there
+/// is none, if c shifts nothing out.
 #[test]
 fn how_products_join_c_is_told_by_sums_on_both_sides_of_a_tie() {
     fn at_30(dot: f64, largest: i32, round: fn(f64) -> f64) -> f64 {
@@ -460,8 +462,8 @@ fn results_of_few_bits_are_no_width_beside_a_late_c() {
     }
 }
 
-/// Sixteen products of a block are summed and the sum aligned by what is left of it, nothing if they cancel: c is not added
-/// to the sum of all.
+/// Sixteen products of a block are summed and the sum aligned by what is left of it, nothing if they cancel: c is not
+/// added to the sum of all.
 #[test]
 fn c_is_not_called_late_beside_groups_that_cancel() {
     let normalised = |unit: &Unit, x: &Input| {

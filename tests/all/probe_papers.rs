@@ -234,8 +234,8 @@ const CDNA: [(&str, &[(&str, &str)]); 18] = [
         "cdna2/v_mfma_f32_32x32x4bf16_1k",
         &[("tree", "(c + ((p0 + p1) + (p2 + p3)))"), ("subnormals", "flushed to zero")],
     ),
-    // FDRDA: products cut toward zero, c down, both at 24 bits; beside a larger c the sum of products is cut at 32 and the
-    // whole at 31; products of 2^128 overflow.
+    // FDRDA: products cut toward zero, c down, both at 24 bits; beside a larger c the sum of products is cut at 32 and
+    // the whole at 31; products of 2^128 overflow.
     (
         "cdna3/v_mfma_f32_32x32x8_f16",
         &[

@@ -95,8 +95,8 @@ impl Problem {
         let both = |first| isas.iter().flat_map(move |isa| [(isa, false, first), (isa, true, first)]);
         for (&isa, narrow, first) in both(true).chain(both(false)) {
             let kernel = assume_processor(true, true, || Gemm::on(&self.unit).isa(isa).kernel_for(self.size));
-            // Chains of FMA, aligned sums and panels in f32 do something about slow subnormal numbers, integer dot products and
-            // array code about two multipliers.
+            // Chains of FMA, aligned sums and panels in f32 do something about slow subnormal numbers, integer dot
+            // products and array code about two multipliers.
             let two = match kernel.name {
                 "aligned, f32 lanes" | "exact, f64 lanes" | "exact" => true,
                 "fda-i32" | "fda-f32" | "round-down-i32" => isa == Isa::Avx2,

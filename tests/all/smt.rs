@@ -315,7 +315,8 @@ fn units_that_cannot_be_compared_are_refused() {
     assert!(error.contains("single fused dot-add"), "{error}");
 }
 
-/// A solver that closes its output without reading its input is not waited for, and neither it nor what it started lives on.
+/// A solver that closes its output without reading its input is not waited for, and neither it nor what it started
+/// lives on.
 #[test]
 #[cfg(target_os = "linux")]
 fn solvers_that_hang_leave_nothing_behind() {

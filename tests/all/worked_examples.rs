@@ -1,5 +1,5 @@
-//! The examples of `docs/numerics.md`, as computed with exact rational arithmetic by a separate program; of section 8, from
-//! `c rounded to D first` on, by hand, or as decided there.
+//! The examples of `docs/numerics.md`, as computed with exact rational arithmetic by a separate program; of section 8,
+//! from `c rounded to D first` on, by hand, or as decided there.
 
 use gemmulate::Unit;
 

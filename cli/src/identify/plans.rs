@@ -75,8 +75,8 @@ pub(super) fn usual(units: &[Unit], reads_c: bool, narrow: bool) -> Vec<Plan> {
     plans
 }
 
-/// Orders in which slices may arrive: up to 4, all that differ (the first two commute, unless D starts at beta C); else up
-/// and down.
+/// Orders in which slices may arrive: up to 4, all that differ (the first two commute, unless D starts at beta C); else
+/// up and down.
 fn arrivals(slices: usize, reads_c: bool) -> Vec<Vec<usize>> {
     let up: Vec<usize> = (0..slices).collect();
     if slices > 4 {

@@ -192,7 +192,8 @@ pub(crate) fn multiply(unit: &Unit, a: &Side, b: &Side, c: &[u64]) -> Result<Vec
 }
 
 /// How an element lies in its container in a register: fp6 in the low bits of a byte, fp4 in bits 5:2 of it (figures of
-/// the document; CUTLASS shifts e2m1 left by two for SM120, and fp6 not) for `.kind::f8f6f4` and `.kind::mxf8f6f4`. What is beside must be zero.
+/// the document; CUTLASS shifts e2m1 left by two for SM120, and fp6 not) for `.kind::f8f6f4` and `.kind::mxf8f6f4`.
+/// What is beside must be zero.
 pub(crate) fn from_container(format: &str, container: u64) -> Result<u64, Fault> {
     let (shift, bits) = match format {
         "e3m2" | "e2m3" => (0, 6),

@@ -127,5 +127,6 @@ pub(crate) struct Kernel {
     pub params: Vec<(usize, usize)>,
 }
 
-/// Shared memory does not start at address 0, so that no kernel relies on it; on a GPU the system takes the first kilobyte.
+/// Shared memory does not start at address 0, so that no kernel relies on it; on a GPU the system takes the first
+/// kilobyte.
 pub(crate) const SHARED_BASE: usize = 1024;

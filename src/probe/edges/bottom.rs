@@ -40,8 +40,8 @@ impl Edges {
         }
     }
 
-    /// A product that is less than the smallest result, or half of it, by hardly more than is cut at the floor, or greater
-    /// by less than that, or by no more than products can be; alone, or beside one that is cut to nothing.
+    /// A product that is less than the smallest result, or half of it, by hardly more than is cut at the floor, or
+    /// greater by less than that, or by no more than products can be; alone, or beside one that is cut to nothing.
     fn nearly_a_result(&mut self, input: &mut Input, negative: bool) {
         let Interface { d, k, .. } = self.bench.interface;
         let mut place = self.random.below(k as u64) as usize;
@@ -115,8 +115,8 @@ impl Edges {
         }
     }
 
-    /// Products of one step, all of exponents below the floor, and what the floor and a lower one leave of them is a small
-    /// result, or half of one, and one last bit more or less.
+    /// Products of one step, all of exponents below the floor, and what the floor and a lower one leave of them is a
+    /// small result, or half of one, and one last bit more or less.
     pub(super) fn tied_at_floor(&mut self, input: &mut Input, negative: bool) {
         let Interface { a, b, d, .. } = self.bench.interface;
         let wide: Vec<usize> = (0..self.blocks.len()).filter(|&n| self.blocks[n].len() > 1).collect();

@@ -23,7 +23,8 @@ impl Edges {
         (normal(&a, negative, ea, x), normal(&b, false, eb, y))
     }
 
-    /// Operands of all their bits whose product is an odd multiple of 2^e, and as little more or less as a few tries find.
+    /// Operands of all their bits whose product is an odd multiple of 2^e, and as little more or less as a few tries
+    /// find.
     pub(super) fn hardly_beside(&mut self, negative: bool, e: i32) -> Option<(u64, u64)> {
         let Interface { a, b, .. } = self.bench.interface;
         let few = if self.random.one_in(2) { 1 } else { 4 };
@@ -67,8 +68,8 @@ impl Edges {
         self.put_at(input, place.unwrap_or(k), negative, lead, Rest::Nothing);
     }
 
-    /// The largest sum of a step: products just below four times their exponent, beside c or an earlier sum of that size
-    /// with a bit where alignment begins to cut. Narrow ones round nothing else.
+    /// The largest sum of a step: products just below four times their exponent, beside c or an earlier sum of that
+    /// size with a bit where alignment begins to cut. Narrow ones round nothing else.
     pub(super) fn brimming(&mut self, input: &mut Input, at: Spot) {
         let Spot { step, negative, lead, rest } = at;
         let end = lead - self.pick(|s| &s.gaps) + self.random.range(-1, 1);
@@ -93,8 +94,8 @@ impl Edges {
         }
     }
 
-    /// c, and products of the other sign that leave little of it: that total is cut further down than the sum of products
-    /// beside c is, which a small product shows.
+    /// c, and products of the other sign that leave little of it: that total is cut further down than the sum of
+    /// products beside c is, which a small product shows.
     pub(super) fn c_undone(&mut self, input: &mut Input, at: Spot) {
         let Spot { step, negative, lead, .. } = at;
         let mut places = self.blocks[step].clone();

@@ -83,8 +83,8 @@ impl Edges {
         }
     }
 
-    /// A sum just beside a tie, or beside a result: by the last bit of a product, or by one bit beside a product that is
-    /// a tie itself.
+    /// A sum just beside a tie, or beside a result: by the last bit of a product, or by one bit beside a product that
+    /// is a tie itself.
     pub(super) fn beside_tie(&mut self, input: &mut Input, lead: i32) {
         // Just below a power of two the results lie twice as close.
         let Interface { a, b, .. } = self.bench.interface;
@@ -374,8 +374,8 @@ impl Edges {
         places[self.random.below(places.len() as u64) as usize]
     }
 
-    /// A product of all the bits there are, one of its last bits short of a tie, and a term that lacks a last bit or has
-    /// one too many to make the tie: alignment by the product's exponent, or by that it has normalised, decides.
+    /// A product of all the bits there are, one of its last bits short of a tie, and a term that lacks a last bit or
+    /// has one too many to make the tie: alignment by the product's exponent, or by that it has normalised, decides.
     pub(super) fn nearly_tied(&mut self, input: &mut Input, at: Spot) {
         let Interface { a, b, .. } = self.bench.interface;
         let half = self.result_bit(at.lead) - 1;

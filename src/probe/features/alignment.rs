@@ -115,9 +115,8 @@ fn measure(lab: &mut Lab<'_>, beside: [usize; 2], place: usize) -> Result<Measur
     let (k, scaled) = (lab.bench.interface.k, lab.bench.interface.scale.is_some());
     let floor = smallest(lab, place)?;
     let x = largest(lab, beside.contains(&k));
-    // Where c reaches that far, X = 1: groups summed in fixed point keep what is below their
-    // scales' exponent, whatever the products' is. They are of few powers of two: where there are more, X is large, above
-    // a floor among them.
+    // Where c reaches that far, X = 1: groups summed in fixed point keep what is below their scales' exponent, whatever
+    // the products' is. They are of few powers of two: where there are more, X is large, above a floor among them.
     let one = if product_high - product_low > 16 { product_high.min(60) } else { 0.clamp(product_low, product_high) };
     let near = if place == k && floor <= one - WIDEST - 2 { one.min(x) } else { x };
     let mut at = |x: i32| explained(lab, beside, place, (x, floor), Bench::terms);
@@ -203,8 +202,8 @@ fn telling(asked: &[Question], seen: Vec<Observation>) -> Vec<Observation> {
     seen.into_iter().skip(from).take(16).collect()
 }
 
-/// `fraction_bits`, `extra_alignment_bits`, `alignment_rounding` and `sticky`; and `interleave` again, where sums are of
-/// groups.
+/// `fraction_bits`, `extra_alignment_bits`, `alignment_rounding` and `sticky`; and `interleave` again, where sums are
+/// of groups.
 pub(super) fn features(lab: &mut Lab<'_>, site: &Site, all: &mut Vec<Feature>) -> Result<Widths, Error> {
     let k = lab.bench.interface.k;
     let p = &site.products;
@@ -290,8 +289,8 @@ fn narrower_groups(
     let other = measure(lab, [beside, to], at)?;
     let more = groups::narrower(lab, &apart, bits)?.is_some();
     let own: Vec<usize> = products.iter().copied().filter(|i| !apart.contains(i)).collect();
-    // Else the first three products are of several groups, and what was measured among them is the other rule; or a group
-    // keeps more bits than the whole.
+    // Else the first three products are of several groups, and what was measured among them is the other rule; or a
+    // group keeps more bits than the whole.
     let is_group = !other.0.is_empty() && groups::narrower(lab, &own, bits)?.is_none();
     if let Some(interleave) = all.iter_mut().find(|f| f.name == "interleave") {
         let by_parity = apart.iter().all(|i| i % 2 == 1) && 2 * apart.len() == products.len();

@@ -30,17 +30,17 @@ enum Cut {
     Sum,
 }
 
-/// c, its magnitude in units of its last place, and up to three products: magnitudes and exponents, less than zero if they
-/// take away from the first.
+/// c, its magnitude in units of its last place, and up to three products: magnitudes and exponents, less than zero if
+/// they take away from the first.
 struct Question {
     c: (bool, u128),
     negative: bool,
     products: Vec<(i128, i32)>,
 }
 
-/// Sums of one, two or three products in units of 2^half: powers of two up to 2^p; one and a bit more or less that is up to
-/// `below` places lower, or three of a place below that; and, for a third place, one and two such bits, which tell what is
-/// cut of each from what is cut of their sum.
+/// Sums of one, two or three products in units of 2^half: powers of two up to 2^p; one and a bit more or less that is
+/// up to `below` places lower, or three of a place below that; and, for a third place, one and two such bits, which
+/// tell what is cut of each from what is cut of their sum.
 fn sums(p: i32, half: i32, below: i32, places: usize) -> Vec<Vec<(i128, i32)>> {
     let single = (0..=p).rev().map(|up| vec![(1, half + up)]);
     let tails = (1..=below).flat_map(|n| [(1, half - n), (-1, half - n), (3, half - n - 1), (-3, half - n - 1)]);
@@ -63,8 +63,8 @@ struct Answers {
 }
 
 impl Answers {
-    /// Asks for products at these places, which among themselves keep `own` bits; none if c alone is not what it is. Products
-    /// that are a result before c comes (`late`) must be one that is exact.
+    /// Asks for products at these places, which among themselves keep `own` bits; none if c alone is not what it is.
+    /// Products that are a result before c comes (`late`) must be one that is exact.
     fn to(lab: &mut Lab<'_>, places: &[usize], own: i32, late: bool) -> Result<Option<Self>, Error> {
         let i = lab.bench.interface;
         let p = i.d.fraction_bits as i32;
@@ -109,8 +109,8 @@ impl Answers {
         of(false) && of(true)
     }
 
-    /// Whether c, even or odd, of this sign becomes the even one and so many units of its last place, by products of its
-    /// sign; not if that was not asked.
+    /// Whether c, even or odd, of this sign becomes the even one and so many units of its last place, by products of
+    /// its sign; not if that was not asked.
     fn gives(&self, negative: bool, odd: u128, products: &[(i128, i32)], units: u128) -> bool {
         let even = 3 << (self.d.fraction_bits - 1);
         let asked = |q: &Question| q.c == (negative, even + odd) && q.negative == negative && q.products == products;
@@ -157,8 +157,8 @@ impl Answers {
         self.asked.iter().filter(|(q, _)| of(q)).all(|(q, o)| self.result(q, width, cut) == o.d)
     }
 
-    /// Every width that explains what was asked with such questions; without a sticky bit if there are any: with one, few
-    /// bits leave what all would.
+    /// Every width that explains what was asked with such questions; without a sticky bit if there are any: with one,
+    /// few bits leave what all would.
     fn widths(&self, of: impl Fn(&Question) -> bool + Copy) -> Vec<Width> {
         let all = (1..=WIDEST).flat_map(|bits| roundings().map(move |rounding| (bits, rounding)));
         let all = all.flat_map(|(bits, rounding)| [false, true].map(|sticky| Width { bits, rounding, sticky }));
@@ -178,8 +178,9 @@ impl Answers {
     }
 }
 
-/// How products are cut beside a larger c, if not in one of these `ways`; told where results are rounded to nearest even: c
-/// and half of its last place is a tie, which one more bit takes away from c, or gives back to it, as long as it is kept.
+/// How products are cut beside a larger c, if not in one of these `ways`; told where results are rounded to nearest
+/// even: c and half of its last place is a tie, which one more bit takes away from c, or gives back to it, as long as
+/// it is kept.
 pub(super) fn below_c(lab: &mut Lab<'_>, site: &Site, ways: &[Width]) -> Result<(Places, Vec<Observation>), Error> {
     let i = lab.bench.interface;
     let nothing = || Ok((Vec::new(), Vec::new()));

@@ -171,7 +171,8 @@ fn tiny_sums(lab: &Lab<'_>, site: &Site, with_c: bool, models: &[Model]) -> (Vec
             }
         }
     }
-    // Terms that cancel leave a last bit where they are cut in one direction, others none where a sticky bit stands for each.
+    // Terms that cancel leave a last bit where they are cut in one direction, others none where a sticky bit stands for
+    // each.
     sums.extend((bottom - 45..bottom).flat_map(|e| [e, e - 1].map(|less| vec![(false, 1, e), (true, 1, less)])));
     let smallest_c = if lab.flushes.addend { c.emin() } else { last_bit(&c) };
     let powers = (smallest_c..=c.emin()).map(|e| (1, e));

@@ -88,8 +88,8 @@ const MOST: usize = 128;
 /// Sign, magnitude and exponent.
 type Tail = (bool, u128, i32);
 
-/// What two products beside X leave, each `tail`, if they are aligned each for itself or in one sum before: the codes that
-/// the possible widths give.
+/// What two products beside X leave, each `tail`, if they are aligned each for itself or in one sum before: the codes
+/// that the possible widths give.
 struct Outcome {
     tail: Tail,
     apart: Vec<u64>,
@@ -133,8 +133,8 @@ impl Outcome {
 /// X in c or a product, and -X in a product unless X stays; those among which tails may be.
 type Home = (Vec<(usize, bool)>, Vec<usize>);
 
-/// Says in `interleave` which products of a sum are summed in groups that are aligned as wide as the whole: two of half the
-/// last unit, each lost beside X in another place, leave one together.
+/// Says in `interleave` which products of a sum are summed in groups that are aligned as wide as the whole: two of half
+/// the last unit, each lost beside X in another place, leave one together.
 pub(super) fn equal(lab: &mut Lab<'_>, site: &Site, ways: &[Width], all: &mut [Feature]) -> Result<(), Error> {
     let (k, p) = (lab.bench.interface.k, &site.products);
     let Some(bits) = one(ways.iter().map(|w| w.bits)) else { return Ok(()) };
@@ -199,8 +199,8 @@ pub(super) fn equal(lab: &mut Lab<'_>, site: &Site, ways: &[Width], all: &mut [F
     Ok(())
 }
 
-/// Says in `interleave` which k are summed exactly before they meet: two products, each half of the last unit that X - X
-/// leaves of others, leave one together. `ways` say how far below X that is.
+/// Says in `interleave` which k are summed exactly before they meet: two products, each half of the last unit that X -
+/// X leaves of others, leave one together. `ways` say how far below X that is.
 pub(super) fn scaled(lab: &mut Lab<'_>, site: &Site, ways: &[Width], all: &mut [Feature]) -> Result<(), Error> {
     let k = lab.bench.interface.k;
     let Some(bits) = one(ways.iter().map(|w| w.bits)) else { return Ok(()) };

@@ -62,8 +62,8 @@ pub(super) fn features(
 /// Inputs at the edges of a model of additions.
 const AT_EDGES: usize = 4000;
 
-/// Whether additions of two terms are of exact sums, each rounded once, as far as inputs show: some model that adds so gives
-/// all answers. Others align first, and what the smaller term loses may be more than the larger one gains.
+/// Whether additions of two terms are of exact sums, each rounded once, as far as inputs show: some model that adds so
+/// gives all answers. Others align first, and what the smaller term loses may be more than the larger one gains.
 fn rounds_exact_sums(lab: &mut Lab<'_>, seen: &[Observation]) -> Result<bool, Error> {
     let interface = lab.bench.interface;
     let inputs: Vec<Input> = seen.iter().map(|o| o.input.clone()).collect();

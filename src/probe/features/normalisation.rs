@@ -104,8 +104,8 @@ pub(super) fn partial_sums(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> R
     Ok((cannot(why), Vec::new()))
 }
 
-/// Terms that are added two at a time: each addition rounds and normalises if some order of 1 + u, 1 and -1.5, or of 1, 1,
-/// u and -1.5, loses the last bit u after a carry (Khattak and Mikaitis IV-A2). That none does proves nothing.
+/// Terms that are added two at a time: each addition rounds and normalises if some order of 1 + u, 1 and -1.5, or of 1,
+/// 1, u and -1.5, loses the last bit u after a carry (Khattak and Mikaitis IV-A2). That none does proves nothing.
 fn sums_of_two(lab: &mut Lab<'_>) -> Result<Answer, Error> {
     let k = lab.bench.interface.k;
     let p = lab.bench.interface.d.fraction_bits as i32;
@@ -142,8 +142,8 @@ fn order_matters(seen: Vec<Observation>, want: Option<u64>) -> Option<Answer> {
     seen.iter().any(|o| o.d == want).then(|| (lost.into(), seen.into_iter().take(6).collect()))
 }
 
-/// Terms in every order at the first places, and 2^e at another one. What comes by way of another sum must be a result, or
-/// it is rounded there.
+/// Terms in every order at the first places, and 2^e at another one. What comes by way of another sum must be a result,
+/// or it is rounded there.
 fn in_every_order(
     lab: &mut Lab<'_>,
     places: &[usize],

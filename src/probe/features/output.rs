@@ -227,7 +227,8 @@ fn products_exact(lab: &mut Lab<'_>, site: &Site, widths: &Widths) -> Result<Ans
     let want = exact(&i.d, false, tail, -ma - mb);
     let value = match (seen.len(), want) {
         (2, Some(want)) if seen[0].d == want => true.into(),
-        // The head may be 2 and more times its exponent's power, so that its own exponent, as another term, is higher by one.
+        // The head may be 2 and more times its exponent's power, so that its own exponent, as another term, is higher
+        // by one.
         (2, Some(_)) if widths.bits().is_none_or(|f| f < ma + mb + 1) => {
             cannot("alignment may keep fewer bits than a product has")
         }

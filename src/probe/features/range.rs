@@ -29,9 +29,9 @@ pub(super) fn features(
 
 type Answer = (Finding, Vec<Observation>);
 
-/// Subnormal a, b and c, and subnormal results of normal operands (Fasi 3.1.1), these at the last k: a later sum of a chain
-/// would read them as its c. A lone c that is lost may be so as operand or as result; beside a normal product it is normal
-/// with it. The lab takes note of what is flushed.
+/// Subnormal a, b and c, and subnormal results of normal operands (Fasi 3.1.1), these at the last k: a later sum of a
+/// chain would read them as its c. A lone c that is lost may be so as operand or as result; beside a normal product it
+/// is normal with it. The lab takes note of what is flushed.
 pub(super) fn subnormals(lab: &mut Lab<'_>) -> Result<Feature, Error> {
     let i = lab.bench.interface;
     // Half the smallest normal number (MMA-Sim III-F): the smallest subnormal may be lost to a

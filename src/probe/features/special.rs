@@ -84,8 +84,8 @@ struct Case {
     at: Vec<(usize, Input)>,
 }
 
-/// NaN, infinite and zero operands of both sides and signs at every k; infinities of both signs that meet, as products and
-/// as c; NaN scales.
+/// NaN, infinite and zero operands of both sides and signs at every k; infinities of both signs that meet, as products
+/// and as c; NaN scales.
 fn cases(lab: &Lab<'_>) -> Vec<Case> {
     let i = lab.bench.interface;
     let nan = |f: &FormatSpec| f.nan_code(NanRule::Quiet);

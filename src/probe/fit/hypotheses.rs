@@ -61,8 +61,9 @@ impl Hypotheses {
         }
     }
 
-    /// The models of the one non-generic family that explains the middle of the range, or of several, or of other widths
-    /// than known designs have, that explain all answers. Where all sums are exact, the generic family says that better.
+    /// The models of the one non-generic family that explains the middle of the range, or of several, or of other
+    /// widths than known designs have, that explain all answers. Where all sums are exact, the generic family says that
+    /// better.
     fn one_family(&self, interface: &Interface, answers: &[Case]) -> Vec<Recipe> {
         let mut found = self.families(interface, 0);
         let family = |r: &Recipe| core::mem::discriminant(r);
@@ -109,8 +110,8 @@ impl Hypotheses {
         nearly.into_iter().map(polish).find(|(_, refuted)| *refuted == 0).map(|(recipe, _)| recipe)
     }
 
-    /// CDNA3's families with any three widths and any reach of c that explain the middle of the range; the first few, and
-    /// of these first those that explain most answers. So many are tested.
+    /// CDNA3's families with any three widths and any reach of c that explain the middle of the range; the first few,
+    /// and of these first those that explain most answers. So many are tested.
     fn families_of_every_width(&self, interface: &Interface, answers: &[Case], tests: usize) -> Vec<Recipe> {
         if self.odd {
             return Vec::new();

@@ -118,9 +118,9 @@ impl core::fmt::Debug for Lab<'_> {
 /// Finds the model of `target`.
 ///
 /// # Errors
-/// When the box fails to answer, or answers the same input in different ways (every answer that refutes
-/// a model is asked for again), or is too slow to have a first model in time. A box outside the library's family is no error: the result then
-/// has mismatches and a counterexample.
+/// When the box fails to answer, or answers the same input in different ways (every answer that refutes a model is
+/// asked for again), or is too slow to have a first model in time. A box outside the library's family is no error: the
+/// result then has mismatches and a counterexample.
 pub fn fit(target: &mut dyn BlackBox, options: &FitOptions) -> Result<Fit, Error> {
     let mut known = KnownNans::new(target);
     let found = fit_known(&mut known, options)?;
@@ -226,8 +226,8 @@ impl Lab<'_> {
         Ok(middle)
     }
 
-    /// Whether the box answers the same terms with the other sign with the same sum with the other sign, which no design
-    /// does that rounds down.
+    /// Whether the box answers the same terms with the other sign with the same sum with the other sign, which no
+    /// design does that rounds down.
     fn is_odd(&mut self, middle: &[Case]) -> Result<bool, Error> {
         let Interface { a, c, d, .. } = self.interface;
         let other_sign = |format: FormatSpec, code: u64| match format.decode(code).is_zero() || !format.signed {

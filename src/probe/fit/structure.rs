@@ -221,8 +221,8 @@ pub(crate) fn last_kept(target: &mut dyn BlackBox) -> Result<Option<LastKept>, E
     Ok(None)
 }
 
-/// Makes an input whose only term, at this place, has its last bit at 2^e, below the smallest product of normal powers of
-/// two; with e, and d's code of the term.
+/// Makes an input whose only term, at this place, has its last bit at 2^e, below the smallest product of normal powers
+/// of two; with e, and d's code of the term.
 type Tiny = fn(&Bench, usize, i32) -> Option<(i32, Input, u64)>;
 
 /// 2^e, of operands that are written with the smallest exponents there are.

@@ -203,8 +203,8 @@ impl Generator {
         self.terms_at(&places, with_c)
     }
 
-    /// Products of one sign at all places, none much smaller than others, and no c: normal numbers, sums of as many bits as
-    /// such sums have.
+    /// Products of one sign at all places, none much smaller than others, and no c: normal numbers, sums of as many
+    /// bits as such sums have.
     pub(crate) fn one_sign(&mut self) -> Input {
         let (low, high) = self.bench.common_range();
         let k = self.bench.interface.k;

@@ -111,8 +111,9 @@ impl Reach {
             }
     }
 
-    /// Whether a floor at `e` cuts nothing that a result shows: the terms that may all be below it are one, or a product
-    /// and an addend, and what of them has bits that it cuts is rounded in one way or is too small to show but its sign.
+    /// Whether a floor at `e` cuts nothing that a result shows: the terms that may all be below it are one, or a
+    /// product and an addend, and what of them has bits that it cuts is rounded in one way or is too small to show but
+    /// its sign.
     pub(in super::super) fn hides_floor(&self, x: &GenericDot, i: &Interface, e: i32) -> bool {
         use Rounding::{AwayFromZero, Down, TowardZero, Up};
         if self.sticky_hides_floor(x, i, e) {
@@ -154,8 +155,8 @@ impl Reach {
         most <= beside.map_or(turn, |c| turn.min(c.last)) && (keeps_sign || (on_results && no_sign && !x.negative_zero))
     }
 
-    /// Whether of two terms at most one is cut at a floor at `e` where a result shows, a sticky bit standing for what is
-    /// cut: two terms that both have bits below that place are so small that their sum is flushed.
+    /// Whether of two terms at most one is cut at a floor at `e` where a result shows, a sticky bit standing for what
+    /// is cut: two terms that both have bits below that place are so small that their sum is flushed.
     fn sticky_hides_floor(&self, x: &GenericDot, i: &Interface, e: i32) -> bool {
         let cut = e.saturating_sub(x.frac_bits as i32);
         let stands = x.sticky && x.alignment == Rounding::TowardZero && cut <= i.d.emin() - rounded(x, i);

@@ -87,8 +87,8 @@ fn lone_products(x: &mut GenericDot, interface: &Interface, blocks: usize, reaso
     }
 }
 
-/// A product alone in its block that only the floor cuts, where the smallest results end: the cut is the output's rounding,
-/// which larger products, having no more bits than results, do not know.
+/// A product alone in its block that only the floor cuts, where the smallest results end: the cut is the output's
+/// rounding, which larger products, having no more bits than results, do not know.
 fn lone_at_last_result(x: &mut GenericDot, interface: &Interface, blocks: usize, reasons: &mut Vec<Reason>) {
     let reach = Reach::new(x, blocks, interface);
     let (emin, kept) = (interface.d.emin(), x.output_bits.unwrap_or(interface.d.fraction_bits) as i32);

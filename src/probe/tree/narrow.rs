@@ -94,9 +94,9 @@ impl Carry {
     }
 }
 
-/// c, whose last bit is as low as sums keep, and X carry: where the sum is rounded or aligned again before -1.5 X comes,
-/// that bit is lost. If -1.5 X comes first or with them it is kept. So each two products tell which comes first, and
-/// which share a sum.
+/// c, whose last bit is as low as sums keep, and X carry: where the sum is rounded or aligned again before -1.5 X
+/// comes, that bit is lost. If -1.5 X comes first or with them it is kept. So each two products tell which comes first,
+/// and which share a sum.
 fn by_carries(target: &mut dyn BlackBox, bench: &Bench) -> Result<Result<SummationTree, Cannot>, Error> {
     let i = bench.interface;
     let (k, p) = (i.k, i.d.fraction_bits as i32);
@@ -195,8 +195,8 @@ fn by_carries(target: &mut dyn BlackBox, bench: &Bench) -> Result<Result<Summati
     Ok(Ok(SummationTree { root, loses: true, evidence, steps }))
 }
 
-/// Whether a tiny c outlives X and -X of one sum, by every product beside the first: none of both where some say so; none
-/// where it need not be tiny enough.
+/// Whether a tiny c outlives X and -X of one sum, by every product beside the first: none of both where some say so;
+/// none where it need not be tiny enough.
 fn is_late(
     target: &mut dyn BlackBox,
     bench: &Bench,
@@ -206,7 +206,8 @@ fn is_late(
     /// No sum of products is known to keep more.
     const FAR: i32 = 64;
     let i = bench.interface;
-    // Of a c that is lost alone, its loss says nothing: it is the smallest that is not, above a floor or what is flushed.
+    // Of a c that is lost alone, its loss says nothing: it is the smallest that is not, above a floor or what is
+    // flushed.
     let alone = |e: i32| Some((e, bench.terms(&[(i.k, false, 1, e)])?, bench.d(false, 1, e)?));
     let asked: Vec<_> = (i.c.emin().max(i.d.emin()).max(x - 100)..x - 2).filter_map(alone).collect();
     let inputs: Vec<Input> = asked.iter().map(|(_, input, _)| input.clone()).collect();

@@ -280,8 +280,8 @@ unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(
     }
 }
 
-/// The products of two rows by two vectors, from the `v`-th of 16 columns on, added up. Returns the pieces whose sums may
-/// have left 31 bits.
+/// The products of two rows by two vectors, from the `v`-th of 16 columns on, added up. Returns the pieces whose sums
+/// may have left 31 bits.
 ///
 /// # Safety
 /// As `rest_of_group`, and `by` is filled; `row`, below `MR`, and `v`, below `16 / LANES`, are even, `t` is below

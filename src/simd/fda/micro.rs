@@ -44,24 +44,25 @@ pub(super) trait Micro: Copy {
     const NATIVE: bool;
 
     /// Up to `steps` FDA steps of row groups of 8 by 64 columns for operands within the window and states within range,
-    /// after another. `skip` has a mask for each group, bit `4 row + vector`, of pieces to be
-    /// left as they are. Ends soon after a step in which it becomes larger: then it has also those left for the wide kernel,
-    /// and those that are done and have an infinite f16, unless the result says that any may have one; or, where it says that
-    /// pieces are behind, those with something of either kind among the steps that they lack.
+    /// after another. `skip` has a mask for each group, bit `4 row + vector`, of pieces to be left as they are. Ends
+    /// soon after a step in which it becomes larger: then it has also those left for the wide kernel, and those that
+    /// are done and have an infinite f16, unless the result says that any may have one; or, where it says that pieces
+    /// are behind, those with something of either kind among the steps that they lack.
     ///
     /// There is a step at least; `q.tiny` is what holds for any of them.
     ///
     /// # Safety
-    /// `p` points into panels of at least these steps and to `MR` rows of state, for every group, `GROUPS` at most and up to
-    /// `NR / 16` vectors of columns; B's panels and states are aligned to 64 bytes.
+    /// `p` points into panels of at least these steps and to `MR` rows of state, for every group, `GROUPS` at most and
+    /// up to `NR / 16` vectors of columns; B's panels and states are aligned to 64 bytes.
     unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance;
 
-    /// Whole unit steps whose c comes last, of `Fda::streams_units`: `steps` FDA steps, `per` of them a unit step. Sums from 0
-    /// on, and additions of them to `c`, whose NaNs stay. `p`'s states do not count; what they are afterwards is not said.
+    /// Whole unit steps whose c comes last, of `Fda::streams_units`: `steps` FDA steps, `per` of them a unit step. Sums
+    /// from 0 on, and additions of them to `c`, whose NaNs stay. `p`'s states do not count; what they are afterwards is
+    /// not said.
     ///
     /// # Safety
-    /// As `steps_fast`, for so many groups and all columns, none of whose operands is special, at risk or below its window;
-    /// `per` divides `steps`. `c` has as many states as `p`, in the same allocation.
+    /// As `steps_fast`, for so many groups and all columns, none of whose operands is special, at risk or below its
+    /// window; `per` divides `steps`. `c` has as many states as `p`, in the same allocation.
     unsafe fn units_fast<const OUT: u8>(
         self,
         _p: &Step,
@@ -74,8 +75,8 @@ pub(super) trait Micro: Copy {
         unreachable!("no stream of such units");
     }
 
-    /// `steps_fast` for one group by integer dot products, where `fixed` chose them: the mask, and how many pieces had to be
-    /// done again.
+    /// `steps_fast` for one group by integer dot products, where `fixed` chose them: the mask, and how many pieces had
+    /// to be done again.
     ///
     /// # Safety
     /// As `steps_fast`; the integers of both panels are there.

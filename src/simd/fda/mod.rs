@@ -70,7 +70,8 @@ use std::sync::{Arc, OnceLock};
 const MR: usize = 8;
 /// Row groups of `MR` whose states are kept together while the steps go by.
 const GROUPS: usize = 4;
-/// Steps of fewer products are aligned one by one on AVX-512, too; of four those rounded toward zero to all bits of f32.
+/// Steps of fewer products are aligned one by one on AVX-512, too; of four those rounded toward zero to all bits of
+/// f32.
 const FEW: usize = 8;
 /// Columns of a micro-tile: four vectors of 16.
 const NR: usize = 64;
@@ -163,7 +164,8 @@ struct Fda {
     via_f16: bool,
     /// FDAs from +0 over the blocks of a unit step, then an IEEE addition of c.
     c_last: bool,
-    /// And unit steps one after another are a stream without a way back to memory (`stream::broad`), of 8 or 16 products.
+    /// And unit steps one after another are a stream without a way back to memory (`stream::broad`), of 8 or 16
+    /// products.
     streams_units: bool,
     /// Sums of a step fit 22 bits, so f32 accumulators do.
     narrow: bool,
@@ -229,8 +231,8 @@ impl Reach {
         let plain = spec.signed && spec.subnormals && spec.storage_bits <= 32 && (1..=8).contains(&spec.exponent_bits);
         let (mut emin, emax) = (spec.emin(), spec.max().exponent);
         if via_f16 {
-            // Every number must be one of f16's, exactly, and subnormal there only where it is here: last places are told by
-            // exponents.
+            // Every number must be one of f16's, exactly, and subnormal there only where it is here: last places are
+            // told by exponents.
             if spec.fraction_bits > 10 || emax > 15 || emin < F16.emin() || emin - (spec.fraction_bits as i32) < -24 {
                 return None;
             }
@@ -300,8 +302,8 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
     // What an infinite f16 is multiplied by must not be 0.
     let kind = (out == out::F16_RNE && f >= 2) || (out == out::F32_RZ && keep == -1);
     let streams_units = wide && g.c == CPosition::Last && matches!(block, 8 | 16) && kind;
-    // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings, and
-    // integers save less than their step costs. Of four only `few`'s two passes are faster than broad pieces
+    // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings,
+    // and integers save less than their step costs. Of four only `few`'s two passes are faster than broad pieces
     // (docs/kernels.md), and these round toward zero to f32. Beside streams of unit steps integers gain nothing at 8
     // products, nor where many steps truncate.
     let far_apart = unit.a.exponent_bits.min(unit.b.exponent_bits) > 4;
@@ -408,8 +410,8 @@ impl Fda {
         self.narrow || self.aligned
     }
 
-    /// Packs columns of B from where they are: while a step's codes are near they become numbers. `false` where all have to
-    /// be looked at before, or those of a position are not together.
+    /// Packs columns of B from where they are: while a step's codes are near they become numbers. `false` where all
+    /// have to be looked at before, or those of a position are not together.
     fn pack_view<T: Word>(&self, panel: &mut Panel, view: &View<'_, T>) -> bool {
         let (Set::Avx512(_), Some(top), Some(_)) = (self.set, pack::own_top(self, &self.unit.b), view.rows()) else {
             return false;

@@ -213,8 +213,8 @@ fn fits(fda: &Fda, spec: &FormatSpec) -> bool {
     emax - emin + room < WINDOW
 }
 
-/// The exponent that byte 127 stands for: the format's own top, or, where its exponents do not fit the window or products are
-/// aligned one by one, the data's.
+/// The exponent that byte 127 stands for: the format's own top, or, where its exponents do not fit the window or
+/// products are aligned one by one, the data's.
 #[inline(always)]
 fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
     if let Some(top) = own_top(fda, spec) {
@@ -234,8 +234,8 @@ fn top_exponent(fda: &Fda, spec: &FormatSpec, codes: &[u32]) -> i32 {
     }
     let best = rest.iter().map(|&code| magnitude(code)).chain(largest).fold(0, u32::max);
     let top = (best >> spec.fraction_bits).max(1) as i32 - spec.bias;
-    // How products aligned one by one are scaled depends on how large they can be. That they are small helps nothing, and
-    // far below 1 the fast kernel would not take them.
+    // How products aligned one by one are scaled depends on how large they can be. That they are small helps nothing,
+    // and far below 1 the fast kernel would not take them.
     if fits(fda, spec) { top.max(spec.max().exponent.min(0)) } else { top }
 }
 
@@ -387,9 +387,9 @@ impl Fda {
         }
     }
 
-    /// Zeros for a row that is not there. Nobody wants its results, but they must not be slow. (On f64
-    /// accumulators their sign does not follow B's, so that states gain a unit for every negative number of B. That these
-    /// become large costs time only where F is tiny.)
+    /// Zeros for a row that is not there. Nobody wants its results, but they must not be slow. (On f64 accumulators
+    /// their sign does not follow B's, so that states gain a unit for every negative number of B. That these become
+    /// large costs time only where F is tiny.)
     fn clear_row(&self, row: usize, to: &mut Packed) {
         let l = self.block;
         for s in 0..to.steps {
@@ -417,8 +417,8 @@ impl Fda {
         self.order.is_sorted()
     }
 
-    /// Packs columns of B, `codes[p * columns + column]`, of which `stage` makes those of a unit step right before they are
-    /// wanted, if they are not there: then `top` is known.
+    /// Packs columns of B, `codes[p * columns + column]`, of which `stage` makes those of a unit step right before they
+    /// are wanted, if they are not there: then `top` is known.
     ///
     /// # Safety
     /// The instructions are there.

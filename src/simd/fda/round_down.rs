@@ -4,16 +4,16 @@
 //! without c: an integer `s` in units of `q = 2^(e_dot - F)`. (5) to (7): while c and the total are below `2^32 q` no
 //! floor takes a bit of the sum of products or of the total (`select` checks the widths), and the floor of c, at the
 //! coarser of q and its own last place, is the one at q. So `d = RNE(s + floor(c / q)) q`: a conversion rounding down,
-//! an integer addition, a conversion to nearest. From `2^30 q` on, where the sum may leave i32, in units of 2q, what that
-//! cuts off the sum of products setting the last bit: totals are `2^26 q` at least, so that it lies below the one that
-//! decides how d is rounded. From `3 * 2^30 q` on, where totals may reach `2^32 q`, floors are taken in f64, or as
+//! an integer addition, a conversion to nearest. From `2^30 q` on, where the sum may leave i32, in units of 2q, what
+//! that cuts off the sum of products setting the last bit: totals are `2^26 q` at least, so that it lies below the one
+//! that decides how d is rounded. From `3 * 2^30 q` on, where totals may reach `2^32 q`, floors are taken in f64, or as
 //! below.
 //!
-//! From `2^30 q` on c is a whole number of q with 24 bits, and so is a sum of at most `2^29 q` once it is rounded to odd
-//! at `2^5 q`; the last place of a d of `2^30 q` or more is `2^7 q` at least, so that their f32 sum to nearest is the
-//! total rounded once. What a total drops from `2^32 q` on is cut off the sum first: five places at most while c is below
-//! `2^35 q`. How many they are the total's exponent says. That of an f32 sum toward zero is good enough, for it is wrong
-//! only next to a power of two, to which all of these totals are rounded; that of one to nearest is not.
+//! From `2^30 q` on c is a whole number of q with 24 bits, and so is a sum of at most `2^29 q` once it is rounded to
+//! odd at `2^5 q`; the last place of a d of `2^30 q` or more is `2^7 q` at least, so that their f32 sum to nearest is
+//! the total rounded once. What a total drops from `2^32 q` on is cut off the sum first: five places at most while c is
+//! below `2^35 q`. How many they are the total's exponent says. That of an f32 sum toward zero is good enough, for it
+//! is wrong only next to a power of two, to which all of these totals are rounded; that of one to nearest is not.
 //!
 //! `avx512` has accumulators of f64, and floors in f64; `stream::broad` totals in f32 for one sum of 4 or 8 products.
 //! `halves` has two sums, and totals in f32 wherever c is, two places below the total's last one instead of `2^5 q`.
@@ -90,7 +90,8 @@ pub(super) fn kernel(unit: &Unit, isa: Isa) -> Option<Fda> {
     }
     // Sums have at most 44 bits below the exponent of c, so that totals have 45 below their own.
     let magic = |bits: u32| 1.5 * power(52 - bits.min(50) as i32);
-    // Totals drop all places that sums do (a total is at least half of such a c), and sums have 24 bits in units of 32 q.
+    // Totals drop all places that sums do (a total is at least half of such a c), and sums have 24 bits in units of 32
+    // q.
     let total = r.total_bits.filter(|bits| *bits < r.sum_bits);
     let short = most <= (1 << 29) << (unit.a.fraction_bits + unit.b.fraction_bits);
     let floors = Floors {

@@ -1,11 +1,11 @@
-//! The FMA loop of the AVX2 kernel with f32 accumulators, and of products aligned one by one the end of a step, or all of
-//! it from products on, in assembly: the only code that runs under a changed rounding mode.
+//! The FMA loop of the AVX2 kernel with f32 accumulators, and of products aligned one by one the end of a step, or all
+//! of it from products on, in assembly: the only code that runs under a changed rounding mode.
 //!
-//! AVX2 has no rounding mode per instruction. The blocks here, but for products alone, set MXCSR to round toward zero, with
-//! exceptions masked, do all that needs it for 8 rows by 64 columns, half or several times as many, and set MXCSR back to what it
-//! was. Compiled code therefore never runs under another mode than the one it may rely on, and the two
-//! writes are spread over some hundred operations. They are VEX-encoded: the old encoding costs some 200 cycles
-//! where upper halves of registers are in use.
+//! AVX2 has no rounding mode per instruction. The blocks here, but for products alone, set MXCSR to round toward zero,
+//! with exceptions masked, do all that needs it for 8 rows by 64 columns, half or several times as many, and set MXCSR
+//! back to what it was. Compiled code therefore never runs under another mode than the one it may rely on, and the two
+//! writes are spread over some hundred operations. They are VEX-encoded: the old encoding costs some 200 cycles where
+//! upper halves of registers are in use.
 
 #![allow(unsafe_code, reason = "assembly")]
 
@@ -87,9 +87,9 @@ pub(super) unsafe fn sums_f32<const UNROLL: usize>(
     vectors: usize,
 ) {
     let mut control = Control::new(length, vectors);
-    // SAFETY: reads and writes panels, buffers and `control` within their bounds, as the caller promises. MXCSR's control
-    // bits are on exit what they were on entry, as the language asks (the flags of exceptions may be left set), and between
-    // its two writes there are only the instructions below, which want the mode they run under.
+    // SAFETY: reads and writes panels, buffers and `control` within their bounds, as the caller promises. MXCSR's
+    // control bits are on exit what they were on entry, as the language asks (the flags of exceptions may be left set),
+    // and between its two writes there are only the instructions below, which want the mode they run under.
     unsafe {
         asm!(
             "vstmxcsr [{ctl} + 4]",
@@ -198,14 +198,14 @@ struct Aligned {
     pairs: u32,
 }
 
-/// Where 16 columns have rows of their own (`aligned/small.rs`): bytes from those of 16 columns to the next ones', and the same
-/// of the columns' values.
+/// Where 16 columns have rows of their own (`aligned/small.rs`): bytes from those of 16 columns to the next ones', and
+/// the same of the columns' values.
 pub(super) const APART: [usize; 2] = [4 * MR * DEPTH, 4 * 16 * DEPTH];
 
-/// What becomes of a product, one after another: it is multiplied, the one before scaled, the third before truncated, the
-/// fifth before added up, so that no operation waits for the one right before it, and few of one kind follow one another, for
-/// each kind has its own ports. Products of a row by 32 columns, of vectors 0 to 3 for each position of K, go through six
-/// registers in turn: the first in the list is the next one's, the last the one before's.
+/// What becomes of a product, one after another: it is multiplied, the one before scaled, the third before truncated,
+/// the fifth before added up, so that no operation waits for the one right before it, and few of one kind follow one
+/// another, for each kind has its own ports. Products of a row by 32 columns, of vectors 0 to 3 for each position of K,
+/// go through six registers in turn: the first in the list is the next one's, the last the one before's.
 macro_rules! aligned_products {
     ($($k:literal)*) => {
         aligned_products!(@first ["ymm8" "ymm9" "ymm10" "ymm11" "ymm12" "ymm13"]; $($k)*)
@@ -305,13 +305,14 @@ pub(super) unsafe fn mode() -> u32 {
     mode
 }
 
-/// Steps of products aligned one by one, from what they are scaled by to results: so many rows by so many times 32 columns, of
-/// 64. `by` are powers of two, `2^(F - e_max)`, or, to `SHIFT`, their exponent fields less that of 1. Of `TILES` 16 columns have
-/// rows of their own, `APART`.
+/// Steps of products aligned one by one, from what they are scaled by to results: so many rows by so many times 32
+/// columns, of
+/// 64. `by` are powers of two, `2^(F - e_max)`, or, to `SHIFT`, their exponent fields less that of 1. Of `TILES` 16
+///     columns have rows of their own, `APART`.
 ///
 /// # Safety
-/// AVX2 is there; `L` is 4, 8 or 16, `rows` not 0, `pairs` 1 or 2. There are as many of all, `b` by 16 columns; it, `by` and
-/// `states` are aligned to 32 bytes.
+/// AVX2 is there; `L` is 4, 8 or 16, `rows` not 0, `pairs` 1 or 2. There are as many of all, `b` by 16 columns; it,
+/// `by` and `states` are aligned to 32 bytes.
 #[inline]
 pub(super) unsafe fn products_and_ends<const L: usize, const SHIFT: bool, const TILES: bool>(
     size: [usize; 2],
@@ -364,9 +365,9 @@ unsafe fn aligned<const L: usize, const SHIFT: bool, const TILES: bool, const EN
     };
     debug_assert!(rows > 0 && matches!(pairs, 1 | 2));
     debug_assert!(matches!(L, 4 | 8 | 16));
-    // SAFETY: reads and writes within bounds, as the caller promises. MXCSR's control bits are on exit what they were on
-    // entry; flags of exceptions since `mode` was read are lost, which the language allows. The integers and scaled products
-    // are the same under every mode.
+    // SAFETY: reads and writes within bounds, as the caller promises. MXCSR's control bits are on exit what they were
+    // on entry; flags of exceptions since `mode` was read are lost, which the language allows. The integers and scaled
+    // products are the same under every mode.
     unsafe {
         asm!(
             ".if {ends}",
@@ -453,8 +454,8 @@ unsafe fn aligned<const L: usize, const SHIFT: bool, const TILES: bool, const EN
     }
 }
 
-/// Integers `sums` rounded to f32 times the f32 whose code is `down` less `by`, for 8 rows by 64 columns. Three operations
-/// for what takes seven where magnitudes are prepared for rounding to nearest.
+/// Integers `sums` rounded to f32 times the f32 whose code is `down` less `by`, for 8 rows by 64 columns. Three
+/// operations for what takes seven where magnitudes are prepared for rounding to nearest.
 ///
 /// # Safety
 /// AVX2 is there. There are as many of each, aligned to 32 bytes.

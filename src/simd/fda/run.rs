@@ -29,7 +29,8 @@ struct Work {
     scratch: Scratch,
     lines: Lines,
     decoded: Decoded,
-    /// Pieces of this tile and those before for which integer dot products were in vain, less as many as cost what they gain.
+    /// Pieces of this tile and those before for which integer dot products were in vain, less as many as cost what they
+    /// gain.
     balance: i32,
 }
 
@@ -283,7 +284,8 @@ impl<M: Micro> TileRun<'_, M> {
     unsafe fn walk<const OUT: u8>(&mut self, fdas: Range<usize>) {
         let groups = self.size[0].div_ceil(MR);
         let tiny = |flags: &[u8]| flags.iter().rev().fold(0, |m, flags| m << 1 | u8::from(flags & TINY != 0));
-        // Steps up to `calm` have nothing to be settled beforehand, but for operands below the window in groups of a mask.
+        // Steps up to `calm` have nothing to be settled beforehand, but for operands below the window in groups of a
+        // mask.
         let (mut s, mut calm, mut below) = (fdas.start, fdas.start, 0);
         while s < fdas.end {
             let (flags, mut redo) = (self.flags(s, groups), [0; GROUPS]);
@@ -425,7 +427,8 @@ impl<M: Micro> TileRun<'_, M> {
         self.work.tile.0[..live].copy_from_slice(&self.work.c.0[..live]);
     }
 
-    /// Unit steps from the first of these on in which there is nothing to look at, as one stream where there is one. How many steps.
+    /// Unit steps from the first of these on in which there is nothing to look at, as one stream where there is one.
+    /// How many steps.
     ///
     /// # Safety
     /// As `dispatch`.

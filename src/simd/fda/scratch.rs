@@ -106,8 +106,8 @@ const fn and_shift(e: i16, shift: i32) -> i16 {
     if e == NO_EXPONENT { e } else { e + shift as i16 }
 }
 
-/// The exponent of a line's block scale at a step, 0 without. (Of a NaN any will do that can be added: its results are NaN by
-/// rule (S), whatever the sums are.)
+/// The exponent of a line's block scale at a step, 0 without. (Of a NaN any will do that can be added: its results are
+/// NaN by rule (S), whatever the sums are.)
 #[inline(always)]
 fn shift(packed: &Packed, line: usize, lines: usize, s: usize) -> i32 {
     if packed.shifts.is_empty() || line >= lines { 0 } else { packed.shifts[line * packed.steps + s].max(-200) }

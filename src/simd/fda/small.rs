@@ -7,8 +7,9 @@
 //! shift and comparison counts four times. Tiles in which anything is special, far or too large are left
 //! to the ordinary kernel.
 //!
-//! A's f64 values are made while products are summed: of the words, where all are usual (normal and within the window), or
-//! of the highest words of values, which take the words' place then (`rows`). Else they have a panel, as f32 values and all of B's do.
+//! A's f64 values are made while products are summed: of the words, where all are usual (normal and within the window),
+//! or of the highest words of values, which take the words' place then (`rows`). Else they have a panel, as f32 values
+//! and all of B's do.
 //!
 //! Which row is which lane is left to the shuffles that are cheapest: rows 0, 2, 1, 3 and so on are the even lanes,
 //! rows 8, 10, 9, 11 and so on the odd ones. A's panel keeps columns as they come, four positions of K side by side
@@ -64,8 +65,8 @@ mod rows {
 #[repr(align(64))]
 struct Words([u64; 8]);
 
-/// The words of a group: those of each position of A, the rows of the even lanes and of the odd ones (or highest words of
-/// values in their place, `rows`); and of each four positions of B, two columns after two.
+/// The words of a group: those of each position of A, the rows of the even lanes and of the odd ones (or highest words
+/// of values in their place, `rows`); and of each four positions of B, two columns after two.
 #[derive(Debug)]
 struct Read {
     rows: [[Words; 2]; DEPTH],
@@ -262,8 +263,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Looks for Inf and NaN in the largest words of A and of B; returns the fields of the exponents that byte 127 stands
-    /// for.
+    /// Looks for Inf and NaN in the largest words of A and of B; returns the fields of the exponents that byte 127
+    /// stands for.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn weigh(&mut self, rows: __m512i, columns: __m512i) -> [i32; 2] {
         let [a, b] = self.decoders;

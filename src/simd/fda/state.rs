@@ -34,7 +34,8 @@ fn f32_to_f16(x: f32, nan: u32) -> u32 {
 #[inline(always)]
 pub(super) fn round_f16(x: f32) -> f32 {
     let mag = x.abs();
-    // Adding 1.5 * 2^23 units of the last kept place rounds to it. (Of large numbers, infinities and NaN this is not used.)
+    // Adding 1.5 * 2^23 units of the last kept place rounds to it. (Of large numbers, infinities and NaN this is not
+    // used.)
     let e = ((mag.to_bits() >> 23) as i32 - 127).max(-14);
     let magic = f32::from_bits(((e - 10 + 23 + 127) as u32) << 23 | 1 << 22);
     let rounded = if mag >= 65520.0 { f32::INFINITY } else { (mag + magic) - magic };

@@ -40,8 +40,8 @@ pub(super) struct Step {
     pub(super) c: *mut f32,
     /// Vectors of 16 columns that matter.
     pub(super) vectors: usize,
-    /// f32 values from those of one vector's columns to the next one's: of the rows that meet them, none where all vectors
-    /// have the same rows; and of B. For products aligned one by one.
+    /// f32 values from those of one vector's columns to the next one's: of the rows that meet them, none where all
+    /// vectors have the same rows; and of B. For products aligned one by one.
     pub(super) apart: [usize; 2],
 }
 
@@ -111,7 +111,8 @@ pub(super) struct Consts {
     /// -1 keeps 23 fraction bits, 0xFFFF_FC00 13.
     pub(super) keep: i32,
     pub(super) e_zero: i32,
-    /// All ones where a zero c counts with its format's lowest exponent: of the fast kernels' exponents `floor_field` says that.
+    /// All ones where a zero c counts with its format's lowest exponent: of the fast kernels' exponents `floor_field`
+    /// says that.
     pub(super) zero_c: i32,
     /// Lowest f32 exponent field the fast kernel scales by: e_zero's, or one that no exact result can notice, as no
     /// product but zeros has a lower one. Where a zero c counts with f16's lowest exponent, so does every step.
@@ -130,9 +131,9 @@ impl Consts {
         Self { tiny: self.tiny >> g, ..*self }
     }
 
-    /// The exponent field from which on up a state begins: where all products are zero it then has the largest exponent.
-    /// Such a step's field is `floor_field` or, zeros having byte 0 beside the other operand's, up to the largest
-    /// product's exponent. What a step leaves may be smaller: that is a multiple of what all products are.
+    /// The exponent field from which on up a state begins: where all products are zero it then has the largest
+    /// exponent. Such a step's field is `floor_field` or, zeros having byte 0 beside the other operand's, up to the
+    /// largest product's exponent. What a step leaves may be smaller: that is a multiple of what all products are.
     pub(super) const fn lowest(&self) -> u32 {
         let floor = if self.narrow {
             83

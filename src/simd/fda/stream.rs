@@ -1,20 +1,21 @@
 //! The steps of a tile's row groups as one stream of pieces, 4 rows by 16 columns each (AVX-512, f64 accumulators).
 //!
-//! In the words of SPEC's FDA: `largest` is the products' part of e_max (step 3), `begin` takes c into it and truncates c
-//! (step 4), `products` truncates and adds products as floors (4, 5), `end` makes floors of negative ones truncations by
-//! their number, adds c (5) and encodes (6).
+//! In the words of SPEC's FDA: `largest` is the products' part of e_max (step 3), `begin` takes c into it and truncates
+//! c (step 4), `products` truncates and adds products as floors (4, 5), `end` makes floors of negative ones truncations
+//! by their number, adds c (5) and encodes (6).
 //!
 //! A piece's FMAs keep a processor's two multipliers busy, while Zen 4 and 5 do nearly everything else on other ports.
-//! Work overlaps only where it stands close together: a window holds some sixty vector operations, a piece has hundreds.
-//! So between the products of a piece the one before is finished, row by row, the next one is begun, and the next row
-//! group's e_max is looked for, or that of the next steps' first. FMAs are in assembly since compilers take the order for
-//! a matter of taste.
+//! Work overlaps only where it stands close together: a window holds some sixty vector operations, a piece has
+//! hundreds. So between the products of a piece the one before is finished, row by row, the next one is begun, and the
+//! next row group's e_max is looked for, or that of the next steps' first. FMAs are in assembly since compilers take
+//! the order for a matter of taste.
 //!
 //! Measured on Zen 4, in FMAs of 512 bits that could have been done meanwhile: a store costs one and a half; `vprolvd`,
-//! `vpopcntd`, multiplications and comparisons into masks one; additions, logic, shuffles, shifts by a constant, `vrangeps`
-//! and conversions between f32 and integers none, up to one for each FMA. A number broadcast by `vbroadcastsd` costs
-//! two thirds, by `vpbroadcastq` nothing. So nothing is kept in memory between a piece and the next; and two pieces, the
-//! upper and the lower rows of a pair, take turns for a run of steps, their states in registers until its end:
+//! `vpopcntd`, multiplications and comparisons into masks one; additions, logic, shuffles, shifts by a constant,
+//! `vrangeps` and conversions between f32 and integers none, up to one for each FMA. A number broadcast by
+//! `vbroadcastsd` costs two thirds, by `vpbroadcastq` nothing. So nothing is kept in memory between a piece and the
+//! next; and two pieces, the upper and the lower rows of a pair, take turns for a run of steps, their states in
+//! registers until its end:
 //!
 //! ```text
 //! a piece's FMAs   upper, step 0      lower, 0   upper, 1   ...   lower, last
@@ -22,8 +23,8 @@
 //! and begins       lower, 0: loaded   upper, 1   lower, 1         the next pair's upper, 0: loaded
 //! ```
 //!
-//! Whole row groups go in larger pieces (`broad`); this is for fewer than 64 columns, where pieces are to be left, and for
-//! steps of other lengths.
+//! Whole row groups go in larger pieces (`broad`); this is for fewer than 64 columns, where pieces are to be left, and
+//! for steps of other lengths.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
 
@@ -134,8 +135,8 @@ impl Wanted {
     }
 }
 
-/// `steps_fast` for f64 accumulators, for steps of `L` products, or with 0 of any number; `CHECK` where sums of products
-/// could leave 31 bits.
+/// `steps_fast` for f64 accumulators, for steps of `L` products, or with 0 of any number; `CHECK` where sums of
+/// products could leave 31 bits.
 ///
 /// # Safety
 /// As `steps_fast`.
@@ -153,13 +154,14 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
     if count == 0 {
         return Advance::by(steps);
     }
-    // States are stored at the end of a run only. A piece that some step of the run leaves to others, or whose f16 became
-    // infinite, keeps its states from before the run, and is behind. A single step stores infinities, as `Micro` says.
+    // States are stored at the end of a run only. A piece that some step of the run leaves to others, or whose f16
+    // became infinite, keeps its states from before the run, and is behind. A single step stores infinities, as `Micro`
+    // says.
     let single = steps == 1;
     let mut unchanged = [0; GROUPS];
     unchanged[..skip.len()].copy_from_slice(skip);
-    // e_max of this group and the next, step by step and row by row, as exponent fields; one more for who looks for none,
-    // and one for the least of all of the next.
+    // e_max of this group and the next, step by step and row by row, as exponent fields; one more for who looks for
+    // none, and one for the least of all of the next.
     let mut largest = [const { MaybeUninit::<__m512i>::uninit() }; 2 * RUN * MR + 2];
     let largest = largest.as_mut_ptr().cast::<__m512i>();
     // Pointers may pass the last step, but are not read from there.
@@ -228,9 +230,9 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                 }
                 let mut fields = here_max;
                 for s in 0..run {
-                    // One of the pair. `$change`: the other one is at an end of the run. Then the result of the piece before
-                    // goes to `$put`, but for rows to `$leave`, and the piece to come reads its c at `$get`; otherwise the
-                    // one's result is the other's c, in registers.
+                    // One of the pair. `$change`: the other one is at an end of the run. Then the result of the piece
+                    // before goes to `$put`, but for rows to `$leave`, and the piece to come reads its c at `$get`;
+                    // otherwise the one's result is the other's c, in registers.
                     macro_rules! piece {
                         ($half:literal, $change:expr, $put:expr, $leave:expr, $get:expr, $fields:expr, $t:expr) => {{
                             let offset = if CHECK { OFFSET.into() } else { 0 };
@@ -251,7 +253,8 @@ pub(super) unsafe fn steps<const OUT: u8, const CHECK: bool, const L: usize>(
                             if $change {
                                 let leave: u32 = $leave;
                                 let lost = infinite::<OUT>(&states) & !leave;
-                                // SAFETY: states of the piece before, which `get` has read; before the first all are left.
+                                // SAFETY: states of the piece before, which `get` has read; before the first all are
+                                // left.
                                 unsafe { put($put, &states, if single { leave } else { leave | lost }) };
                                 if lost != 0 {
                                     skip[before.group] |= lost << before.bit(1 - $half);

@@ -1,5 +1,5 @@
-//! The FDA step for all finite operands and states in plain code: SPEC section 3, steps 3 to 6, by the letter, for F up to
-//! 25.
+//! The FDA step for all finite operands and states in plain code: SPEC section 3, steps 3 to 6, by the letter, for F up
+//! to 25.
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
 

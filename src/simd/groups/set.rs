@@ -61,7 +61,8 @@ pub(super) trait Set: Copy + Debug + Send + Sync + 'static {
     /// `x + y`, toward zero or to nearest; a zero is +0.
     fn add<const ZERO: bool>(self, x: Self::F32, y: Self::F32) -> Self::F32;
 
-    /// Half a vector of f32 as f64, and back, rounded toward zero or to nearest: magnitudes are f32's normal ones, or 0.
+    /// Half a vector of f32 as f64, and back, rounded toward zero or to nearest: magnitudes are f32's normal ones, or
+    /// 0.
     ///
     /// # Safety
     /// As `load_bytes`.

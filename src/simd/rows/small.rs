@@ -1,5 +1,5 @@
-//! Small products by array code: one tile of 16 x 8 after another, with the rows of A in the lanes and the columns of B as
-//! the rows that are gone through, so that every lane has work.
+//! Small products by array code: one tile of 16 x 8 after another, with the rows of A in the lanes and the columns of B
+//! as the rows that are gone through, so that every lane has work.
 
 use super::{Body, PackRows, Rows};
 use crate::gemm::kernel::{Kernel, Lanes, Panel, Staged};

@@ -1,6 +1,7 @@
-//! Chains whose FMAs round toward zero, up or down, on whole register tiles: AVX-512 says so in each instruction, AVX2 by
-//! the processor's rounding mode. And, on AVX-512, chains whose results are f16 or bf16: an FMA is rounded down and up, to
-//! two neighbours of f32, one of which is odd; where it is not exact, that one, rounded again, is the narrow result.
+//! Chains whose FMAs round toward zero, up or down, on whole register tiles: AVX-512 says so in each instruction, AVX2
+//! by the processor's rounding mode. And, on AVX-512, chains whose results are f16 or bf16: an FMA is rounded down and
+//! up, to two neighbours of f32, one of which is odd; where it is not exact, that one, rounded again, is the narrow
+//! result.
 
 use super::MR;
 use crate::format::{BF16, F16, FormatSpec};
@@ -217,9 +218,9 @@ macro_rules! avx2 {
                 return;
             }
             let mut control = [directed(how).mxcsr(), 0];
-            // SAFETY: reads `a` as the caller promises, `b` and `d` within bounds: rows of 64 bytes. MXCSR is on exit what
-            // it was on entry, as the language asks, and between its two writes there are only the instructions below,
-            // which want the mode they run under.
+            // SAFETY: reads `a` as the caller promises, `b` and `d` within bounds: rows of 64 bytes. MXCSR is on exit
+            // what it was on entry, as the language asks, and between its two writes there are only the instructions
+            // below, which want the mode they run under.
             unsafe {
                 asm!(
                     "vstmxcsr [{control} + 4]",

@@ -256,7 +256,8 @@ macro_rules! sfma {
                 for row in at.chunks(ld).take(rows) {
                     row[..columns].chunks($lanes).for_each(|states| prefetch::<_MM_HINT_ET0, _>(states.as_ptr()));
                 }
-                // Columns that are not there are at 1 and stay there; rows that are not there do what the last one does, from 1.
+                // Columns that are not there are at 1 and stay there; rows that are not there do what the last one
+                // does, from 1.
                 let mut sums = [[1.0; Self::NR]; MR];
                 for (sums, at) in sums.iter_mut().zip(at.chunks(ld)).take(rows) {
                     for (sum, c) in sums[..columns].iter_mut().zip(at) {
@@ -582,8 +583,8 @@ macro_rules! sfma {
     };
 }
 
-// Name, proof, set; types of numbers and codes; lanes, vectors across a micro-tile, columns of a tile; variants of `Lanes`
-// and of `Codes`; format and name; vectors.
+// Name, proof, set; types of numbers and codes; lanes, vectors across a micro-tile, columns of a tile; variants of
+// `Lanes` and of `Codes`; format and name; vectors.
 #[rustfmt::skip]
 sfma!(Sfma32Avx512, Avx512, "avx512f", f32, u32, 16, [1 2 3] 4, 256, Narrow, U32, F32, "f32", f32x16);
 #[rustfmt::skip]

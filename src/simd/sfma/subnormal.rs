@@ -4,13 +4,13 @@
 //! zero, it is far below half of the sum's last place. So each subnormal number is replaced by the smallest normal one
 //! of its sign, operands are scaled by powers of two to magnitudes below 1, and the chains run as always:
 //!
-//! - Products of all other operands are multiples of a number q, and so is every sum of them, rounded or not. `Scales` sees
-//!   to it that q is so large that a sum of at least q absorbs the replaced products as it does the true ones, and that
-//!   neither sum is ever subnormal or overflows.
+//! - Products of all other operands are multiples of a number q, and so is every sum of them, rounded or not. `Scales`
+//!   sees to it that q is so large that a sum of at least q absorbs the replaced products as it does the true ones, and
+//!   that neither sum is ever subnormal or overflows.
 //! - A sum that is zero when such a product comes becomes subnormal itself, since all magnitudes are below 1: the
 //!   processor's sticky flags say that this happened. Then the tile is done again, with the operands as they are.
-//! - Chains start at zero. Their first steps are done one by one, without those products, until no sum is zero: `begin`.
-//!   A product that never came may have decided a tie among the first of the others; that is done again too.
+//! - Chains start at zero. Their first steps are done one by one, without those products, until no sum is zero:
+//!   `begin`. A product that never came may have decided a tie among the first of the others; that is done again too.
 
 #![allow(clippy::needless_range_loop, reason = "a loop over lanes indexes several rows")]
 
@@ -51,7 +51,8 @@ macro_rules! real {
 
             #[inline(always)]
             fn exponents(of: &[Self]) -> Option<[i32; 2]> {
-                // By codes: comparing numbers would set the flags. Of them the upper 32 bits, which all sets can compare.
+                // By codes: comparing numbers would set the flags. Of them the upper 32 bits, which all sets can
+                // compare.
                 const FIELD: u32 = (<$ty>::INFINITY.to_bits() >> (<$bits>::BITS - 32)) as u32;
                 const ONE: u32 = (<$ty>::MIN_POSITIVE.to_bits() >> (<$bits>::BITS - 32)) as u32;
                 let (mut high, mut low) = (0, u32::MAX);

@@ -150,8 +150,8 @@ struct Run<'a, F: Family> {
     scratch: &'a mut F::Scratch,
 }
 
-/// Whether an attempt that may be in vain is worth it: after every other failure in a row it is made half as often. (Two
-/// kinds of attempt share one.)
+/// Whether an attempt that may be in vain is worth it: after every other failure in a row it is made half as often.
+/// (Two kinds of attempt share one.)
 #[derive(Debug, Default)]
 struct Hope {
     /// Attempts to leave out, and how many the next failure adds.
@@ -213,8 +213,8 @@ impl Resting {
         }
     }
 
-    /// Those that a step with these flags does not change: without `SPECIAL` its operands are finite, or the family makes no
-    /// difference (its infinities do not stay).
+    /// Those that a step with these flags does not change: without `SPECIAL` its operands are finite, or the family
+    /// makes no difference (its infinities do not stay).
     const fn at(&self, flags: u8) -> u8 {
         self.0[(flags & SPECIAL != 0) as usize]
     }

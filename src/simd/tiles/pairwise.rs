@@ -144,8 +144,8 @@ impl Family for Pairs {
 /// Steps that are done at once before a look whether rows have become NaN.
 const TOGETHER: usize = 2;
 
-/// d = d + group, group by group of `G` products, all of which may be too large or flushed, as may their sums. After so many
-/// products d is `read` as a c: -0 as +0.
+/// d = d + group, group by group of `G` products, all of which may be too large or flushed, as may their sums. After so
+/// many products d is `read` as a c: -0 as +0.
 ///
 /// # Safety
 /// As `Family::hard`; `k` is a multiple of `G`, and `width` at most `NR`.

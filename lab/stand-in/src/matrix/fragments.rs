@@ -170,9 +170,9 @@ pub(crate) fn scale_b_column(lane: usize, thread_id: usize) -> Option<usize> {
     (thread == thread_id).then_some(group)
 }
 
-/// 9.7.15.5.1.1, Figures 149, 151 and 153 (CuTe: `CLayout_64xN`, ((4,8,4),(2,2,N/8)):((128,1,16),(64,8,512)), column-major):
-/// D of `wgmma.m64nN`, of lane 0..127 of the warpgroup. Warp w holds rows
-/// 16w to 16w + 15 as `mma.m16n8` does, eight columns after eight columns.
+/// 9.7.15.5.1.1, Figures 149, 151 and 153 (CuTe: `CLayout_64xN`, ((4,8,4),(2,2,N/8)):((128,1,16),(64,8,512)),
+/// column-major): D of `wgmma.m64nN`, of lane 0..127 of the warpgroup. Warp w holds rows 16w to 16w + 15 as `mma.m16n8`
+/// does, eight columns after eight columns.
 pub(crate) fn d_wgmma(lane: usize, i: usize) -> Place {
     let (row, column) = c_m16n8(lane % 32, i % 4);
     (lane / 32 * 16 + row, i / 4 * 8 + column)

@@ -39,8 +39,8 @@ impl Descriptor {
     }
 
     /// K-major, no swizzling (9.7.15.5.1.2.1.3): ((8, m), (T, 2k)) : ((1T, SBO), (1, LBO)) in elements of which T make
-    /// 16 bytes. A row's byte `at` along K: eight rows of 16 bytes form a core matrix; SBO leads to the next eight rows, LBO
-    /// to the next 16 bytes along K.
+    /// 16 bytes. A row's byte `at` along K: eight rows of 16 bytes form a core matrix; SBO leads to the next eight
+    /// rows, LBO to the next 16 bytes along K.
     fn address(self, row: usize, at: usize) -> u64 {
         let (row, at) = (row as u64, at as u64);
         self.start + row % 8 * 16 + row / 8 * self.stride + at / 16 * self.leading + at % 16

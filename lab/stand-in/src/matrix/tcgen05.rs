@@ -1,5 +1,5 @@
-//! `tcgen05` and the `mbarrier` that tells of its completion (9.7.16, 9.7.13.15). Stores to tensor memory, loads from it and
-//! matrix instructions take effect when the kernel waited for them, and no earlier.
+//! `tcgen05` and the `mbarrier` that tells of its completion (9.7.16, 9.7.13.15). Stores to tensor memory, loads from
+//! it and matrix instructions take effect when the kernel waited for them, and no earlier.
 
 mod instruction;
 
@@ -130,8 +130,8 @@ impl Tensor {
         Ok(())
     }
 
-    /// `tcgen05.ld` and `.st` of shape `.32x32b` (9.7.16.2.3.1.1): thread t of the warp has lane t of the warp's quarter
-    /// (9.7.16.8.1: warp w of a warpgroup reaches lanes 32w to 32w + 31), register r column r.
+    /// `tcgen05.ld` and `.st` of shape `.32x32b` (9.7.16.2.3.1.1): thread t of the warp has lane t of the warp's
+    /// quarter (9.7.16.8.1: warp w of a warpgroup reaches lanes 32w to 32w + 31), register r column r.
     fn transfer(
         &mut self,
         parts: &[&str],

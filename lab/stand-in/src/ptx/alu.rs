@@ -113,8 +113,8 @@ fn float(parts: &[&str], of: Type) -> Option<Function> {
         return None;
     }
     Some(match *parts {
-        // Without a modifier: to nearest even as well (9.7.3.3). ptxas may fuse such an `add` with a `mul` that has no modifier
-        // either; the products here have one.
+        // Without a modifier: to nearest even as well (9.7.3.3). ptxas may fuse such an `add` with a `mul` that has no
+        // modifier either; the products here have one.
         ["add", "rn", _] | ["add", _] => Box::new(move |x| bits(f(x[0]) + f(x[1]))),
         ["mul", "rn", _] => Box::new(move |x| bits(f(x[0]) * f(x[1]))),
         ["fma", "rn", _] => Box::new(move |x| bits(f(x[0]).mul_add(f(x[1]), f(x[2])))),

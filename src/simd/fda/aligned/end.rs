@@ -4,8 +4,8 @@ use super::{Places, REST, Vectors};
 use crate::simd::fda::step::{Consts, EXP32, Step};
 use crate::simd::fda::{MR, NR, out};
 
-/// The results of all pieces but those of `skip`, of sums that were scaled by powers of two, or to `shift` by what is added to
-/// exponent fields. Returns `skip`, and those with an infinite f16.
+/// The results of all pieces but those of `skip`, of sums that were scaled by powers of two, or to `shift` by what is
+/// added to exponent fields. Returns `skip`, and those with an infinite f16.
 ///
 /// # Safety
 /// As `super::rest_of_group`; `by` is filled, and so are the sums of all vectors there are, and with `PAIRS` their
@@ -110,8 +110,8 @@ unsafe fn end_at<S: Vectors, const OUT: u8, const PAIRS: bool, const N: usize>(
 fn encode<S: Vectors, const OUT: u8, const N: usize>(set: S, sum: [S::V; N], q: &Consts) -> [S::V; N] {
     let mut x = sum;
     if OUT != out::F32_RNE {
-        // The first bit that f32 has no place for decides how a magnitude is rounded: without it, toward zero. It stands
-        // 24 places below the leading one; what else goes would be cut off.
+        // The first bit that f32 has no place for decides how a magnitude is rounded: without it, toward zero. It
+        // stands 24 places below the leading one; what else goes would be cut off.
         for x in &mut x {
             *x = set.abs(*x);
         }

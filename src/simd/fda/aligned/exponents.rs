@@ -5,8 +5,8 @@ use crate::simd::fda::step::{Consts, Step};
 use crate::simd::fda::{MR, NR};
 use core::ops::Range;
 
-/// The exponent fields of the largest of products `ks`, for 8 rows by 64 columns; returns the pieces in which an operand
-/// below the window might matter.
+/// The exponent fields of the largest of products `ks`, for 8 rows by 64 columns; returns the pieces in which an
+/// operand below the window might matter.
 ///
 /// # Safety
 /// As `super::group`; the step has products `ks`, and where `L` is 4 or 8 no others.
@@ -54,8 +54,8 @@ unsafe fn stored<S: Vectors, const L: usize, const LOOK: u8>(
 ) -> u32 {
     let (mut doubt, mut least) = (0, set.splat(!0));
     if L == 4 || L == 8 {
-        // So few of B that registers hold them. A loop that is not unrolled is faster where the rest of a step is short: a
-        // hundredth of all at L = 4 on Zen 5.
+        // So few of B that registers hold them. A loop that is not unrolled is faster where the rest of a step is
+        // short: a hundredth of all at L = 4 on Zen 5.
         debug_assert!(ks.len() == L);
         for i in 0..core::hint::black_box(NR / 4 / S::LANES) {
             let d = i * S::LANES;
@@ -96,8 +96,8 @@ unsafe fn stored<S: Vectors, const L: usize, const LOOK: u8>(
     doubt
 }
 
-/// The exponent fields of bytes, and in which of the four places some operand below the window might matter. Where all are
-/// looked at together, the least bytes are noted instead.
+/// The exponent fields of bytes, and in which of the four places some operand below the window might matter. Where all
+/// are looked at together, the least bytes are noted instead.
 #[inline(always)]
 fn fields<S: Vectors, const LOOK: u8>(set: S, q: &Consts, best: S::V, least: &mut S::V) -> (S::V, u32) {
     let doubt = if LOOK == look::EACH { below_window(set, best) } else { 0 };
@@ -123,8 +123,8 @@ fn below_window<S: Vectors>(set: S, best: S::V) -> u32 {
     below & 0xF
 }
 
-/// `exponents` of four rows, from `row` on, by two vectors, from the `d`-th of 16 words on: byte `4 j + t` of word `j` is of
-/// column `16 t + j`.
+/// `exponents` of four rows, from `row` on, by two vectors, from the `d`-th of 16 words on: byte `4 j + t` of word `j`
+/// is of column `16 t + j`.
 ///
 /// # Safety
 /// `p` points into panels of a step that has products `ks`, B's exponents aligned to 64 bytes; it has `L` products, or

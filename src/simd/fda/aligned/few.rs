@@ -1,7 +1,8 @@
 //! Steps of few products on AVX-512, for F up to 25: what `aligned` does in passes, here in registers; of four
 //! products, whose results are rounded toward zero to all bits of f32, in two passes.
 //!
-//! Where a step has eight products or more, or four and other results, f64 accumulators (`stream`) take fewer operations.
+//! Where a step has eight products or more, or four and other results, f64 accumulators (`stream`) take fewer
+//! operations.
 
 use super::super::avx512::{RZ, is_cut, max_exponents, powers};
 use super::super::finish::{finish, overflowed, start};
@@ -92,8 +93,8 @@ unsafe fn shifts_suffice(p: &Step, q: &Consts, groups: usize, steps: usize) -> b
     _mm512_cmpgt_epu32_mask(large, _mm512_set1_epi32((2 * most.to_bits()) as i32)) == 0
 }
 
-/// A step of 8 rows by 64 columns. Returns the pieces left as they were. `SHIFT`, which is wrong where `shifts_suffice` said
-/// no: products and states are scaled by adding to their exponent fields.
+/// A step of 8 rows by 64 columns. Returns the pieces left as they were. `SHIFT`, which is wrong where `shifts_suffice`
+/// said no: products and states are scaled by adding to their exponent fields.
 ///
 /// # Safety
 /// As `four`, for this step of a group.
@@ -194,8 +195,8 @@ unsafe fn group<const OUT: u8>(p: &Step, q: &Consts, mut skip: u32) -> u32 {
     let (l, zero) = (q.block, _mm512_setzero_si512());
     // What a product is multiplied by is this less `1.5 * 2^e_max`, as codes.
     let up = _mm512_set1_epi32(((254 + q.frac_bits) << 23) + (1 << 22));
-    // The piece before ends while the next one begins: its sums, where they began, and the rows that stay as they were. At
-    // first there is none.
+    // The piece before ends while the next one begins: its sums, where they began, and the rows that stay as they were.
+    // At first there is none.
     let (mut before, mut sums, mut tops, mut leave, mut bit) = (p.c, [zero; ROWS], [zero; ROWS], !0, 0);
     let mut infinite = 0;
     for row in (0..MR).step_by(ROWS) {

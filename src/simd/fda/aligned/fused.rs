@@ -1,6 +1,6 @@
-//! Steps from products to results in one loop of assembly (`round_to_zero.rs`), for some row groups together: the rounding
-//! mode is changed once for them. On Zen 5 that takes some 15 cycles each way, and six times that in some builds
-//! (docs/kernels.md).
+//! Steps from products to results in one loop of assembly (`round_to_zero.rs`), for some row groups together: the
+//! rounding mode is changed once for them. On Zen 5 that takes some 15 cycles each way, and six times that in some
+//! builds (docs/kernels.md).
 
 use super::{Buffers, MR, NR, Places, Vectors, begin, end, exponents, rest_of_group};
 use crate::simd::decode::f32_power;
@@ -13,8 +13,8 @@ use core::ops::Range;
 /// So many steps are worth a look at all states.
 const SHIFTS: usize = 8;
 
-/// So many row groups at a time: a tile's states, 16 KiB, and what four groups' are scaled by, 8 KiB, leave room for a step's
-/// panels in 32 KiB of first-level cache.
+/// So many row groups at a time: a tile's states, 16 KiB, and what four groups' are scaled by, 8 KiB, leave room for a
+/// step's panels in 32 KiB of first-level cache.
 const TOGETHER: usize = 4;
 
 /// What products and states of such row groups are scaled by.
@@ -38,9 +38,10 @@ pub(super) fn shifts_suffice_for_halves(q: &Consts) -> bool {
     top.max(15) <= q.frac_bits && (q.frac_bits + 1..=127 + q.frac_bits).contains(&floor)
 }
 
-/// Up to which magnitude of states products and states can be scaled by adding `F - e_max` to their exponent fields, in so
-/// many steps, instead of multiplying: any port can do that. Where there is such a magnitude, `F - e_max` is not negative, so
-/// that no field becomes negative; and at most 126, so that zeros, and what is below f32's normal numbers, stay below 1.
+/// Up to which magnitude of states products and states can be scaled by adding `F - e_max` to their exponent fields, in
+/// so many steps, instead of multiplying: any port can do that. Where there is such a magnitude, `F - e_max` is not
+/// negative, so that no field becomes negative; and at most 126, so that zeros, and what is below f32's normal numbers,
+/// stay below 1.
 pub(super) fn most_for_shifts(q: &Consts, steps: usize) -> Option<f32> {
     // e_zero may be above F.
     if steps < SHIFTS || i32::from(q.floor_field) > 127 + q.frac_bits {
@@ -49,8 +50,8 @@ pub(super) fn most_for_shifts(q: &Consts, steps: usize) -> Option<f32> {
     let top = 127 - i32::from(q.bias_sub);
     // At least F - 126: no step is scaled by a lower field (`consts_of`), and F is 25 at most.
     debug_assert!(i32::from(q.floor_field) > q.frac_bits);
-    // States stay below `2^F`, but for what is rounded here, and so do products, which are below `2^(e + 2)`: up to twice that
-    // neither has an exponent above F.
+    // States stay below `2^F`, but for what is rounded here, and so do products, which are below `2^(e + 2)`: up to
+    // twice that neither has an exponent above F.
     let most = f32_power(q.frac_bits) - (steps * q.block) as f32 * f32_power(top + 2);
     (most >= 0.0).then_some(most)
 }
@@ -148,8 +149,9 @@ unsafe fn together<S: Vectors, const L: usize>(
     }
 }
 
-/// A step of tiles side by side (`small.rs`), from exponents to results. Returns the pieces in which an operand below the window
-/// might matter, and those with an infinite f16; their results mean nothing, nor do those of a fourth tile that is not there.
+/// A step of tiles side by side (`small.rs`), from exponents to results. Returns the pieces in which an operand below
+/// the window might matter, and those with an infinite f16; their results mean nothing, nor do those of a fourth tile
+/// that is not there.
 ///
 /// # Safety
 /// As `super::group`, but panels and states have room for four tiles, rows and columns of one `round_to_zero::APART`

@@ -257,8 +257,8 @@ fn finish<S: Vectors, const SUMS: usize>(
     (sum, set.max_positive(magnitude[0], magnitude[1]))
 }
 
-/// `finish` where totals may be f32 sums, which takes more operations but leaves no c below `2^35 q` to `finish_far`: of few products
-/// e_dot is often low. Beside a c of `1.5 * 2^30 q` totals are `2^30 q` or more, below they fit i32.
+/// `finish` where totals may be f32 sums, which takes more operations but leaves no c below `2^35 q` to `finish_far`:
+/// of few products e_dot is often low. Beside a c of `1.5 * 2^30 q` totals are `2^30 q` or more, below they fit i32.
 #[inline(always)]
 fn finish_in_f32<S: Vectors>(set: S, sums: [(S::V, S::V); 2], c: [S::V; 2], floors: &Floors) -> ([S::V; 2], S::V) {
     let ([sum, by], low) = ([[sums[0].0, sums[1].0], [sums[0].1, sums[1].1]], set.splat(31));
@@ -270,8 +270,8 @@ fn finish_in_f32<S: Vectors>(set: S, sums: [(S::V, S::V); 2], c: [S::V; 2], floo
         below[i] = set.float(set.add(sum[i], set.floor(units[i])));
     }
     for i in 0..2 {
-        // The exponent of an f32 sum to nearest may be too large, but not if less is added than there is, against c's sign rounded
-        // to what f32 holds: then only where the total rounds to that power of two, too.
+        // The exponent of an f32 sum to nearest may be too large, but not if less is added than there is, against c's
+        // sign rounded to what f32 holds: then only where the total rounds to that power of two, too.
         let negative = set.and(set.greater(set.splat(0), c[i]), low);
         let less = set.without(low, set.add(sum[i], negative));
         e_total[i] = set.right::<24>(set.left::<1>(set.add_f32(set.float(less), units[i])));
@@ -291,24 +291,25 @@ fn finish_in_f32<S: Vectors>(set: S, sums: [(S::V, S::V); 2], c: [S::V; 2], floo
     (d, set.max_positive(magnitude[0], magnitude[1]))
 }
 
-/// `d` with the results of (5) to (7) in lanes where c is at least `3 * 2^30 q`, and so a total `2^31 q`: the f32 sum of c and of
-/// the sum rounded to odd two places below the total's last one. Then it has 24 bits, for sums are below `2^30 q`, and c is a
-/// multiple of twice that place. What floors of the sum and the total take is cut off the sum before.
+/// `d` with the results of (5) to (7) in lanes where c is at least `3 * 2^30 q`, and so a total `2^31 q`: the f32 sum
+/// of c and of the sum rounded to odd two places below the total's last one. Then it has 24 bits, for sums are below
+/// `2^30 q`, and c is a multiple of twice that place. What floors of the sum and the total take is cut off the sum
+/// before.
 #[inline(always)]
 fn finish_far<S: Vectors>(set: S, (sum, by): (S::V, S::V), c: S::V, d: S::V, floors: &Floors) -> S::V {
     let sign = set.splat(1 << 31);
     let field = |x| set.right::<24>(set.left::<1>(x));
     let units = set.mul(c, by);
     let magnitude = set.without(sign, units);
-    // The total's exponent is that of a sum toward zero of two such numbers, which is right but next to a power of two, to which
-    // these totals round all the same.
-    // Without the first bit that f32 has no place for rounding to nearest is toward zero (`end::encode`).
+    // The total's exponent is that of a sum toward zero of two such numbers, which is right but next to a power of two,
+    // to which these totals round all the same. Without the first bit that f32 has no place for rounding to nearest is
+    // toward zero (`end::encode`).
     let size = set.abs(sum);
     let cut = set.float(set.with_sign(set.without(set.right::<24>(size), size), sum));
     let total = set.add_f32(units, cut);
     let rest = set.sub_f32(cut, set.sub_f32(total, units));
-    // With the other sign it was rounded away from zero. (Where it is 0 the exponent may become that below of a power of two, which
-    // the total is within `2^6 q` of.)
+    // With the other sign it was rounded away from zero. (Where it is 0 the exponent may become that below of a power
+    // of two, which the total is within `2^6 q` of.)
     let away = set.right::<31>(set.or(set.without(rest, total), set.without(total, rest)));
     let e_total = field(set.sub(total, away));
     let lost = |e, kept: u8| set.sub_bytes(e, set.splat(127 + u32::from(kept)));

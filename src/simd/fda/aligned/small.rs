@@ -1,8 +1,9 @@
 //! Small products with products aligned one by one: up to four tiles of 16 x 8 side by side (AVX2).
 //!
-//! As in `fda/small.rs` the operands change roles: a tile's 16 rows of A are a piece's columns, its 8 columns of B the rows of
-//! a row group. The passes of a step are those of large products, for they ask of the rows only a word for each product, the
-//! byte of which that adds to a column's exponents is its tile's; and values, of which each tile hands them its own.
+//! As in `fda/small.rs` the operands change roles: a tile's 16 rows of A are a piece's columns, its 8 columns of B the
+//! rows of a row group. The passes of a step are those of large products, for they ask of the rows only a word for each
+//! product, the byte of which that adds to a column's exponents is its tile's; and values, of which each tile hands
+//! them its own.
 
 mod read;
 mod turned;
@@ -115,8 +116,8 @@ impl<const N: usize> Side<N> {
         unsafe { by.sixteen.read_squares(squares, to) }
     }
 
-    /// Exponents within the window that ends at `top` as bytes up to 127; 0 for zeros and for what is below. Whether there may
-    /// be any of these.
+    /// Exponents within the window that ends at `top` as bytes up to 127; 0 for zeros and for what is below. Whether
+    /// there may be any of these.
     #[inline(always)]
     fn put_bytes(&mut self, by: &Reader, n: usize, tiles: usize, [low, top]: [i32; 2]) -> bool {
         if by.top.is_some() {
@@ -205,7 +206,8 @@ impl Reader {
         if self.top.is_some() { 0 } else { LOW }
     }
 
-    /// The exponent that byte 127 stands for, the format's largest or the data's; before it the data's smallest, if that counts.
+    /// The exponent that byte 127 stands for, the format's largest or the data's; before it the data's smallest, if
+    /// that counts.
     fn span(&self, extent: Extent) -> [i32; 2] {
         match self.top {
             Some(top) => [top, top],

@@ -135,9 +135,10 @@ pub(in crate::simd::fda) trait Vectors: Copy {
         0
     }
 
-    /// From what products and states are multiplied by, `by`, or to `shift` them what is added to their codes, to results
-    /// rounded toward zero: a step of `L` products, 4, 8 or 16, of so many rows, but not 0, by so many times 32 columns, 1 or 2,
-    /// of 64. Of `TILES` 16 columns have rows of their own, `round_to_zero::APART`. `mode` is `Self::mode`'s.
+    /// From what products and states are multiplied by, `by`, or to `shift` them what is added to their codes, to
+    /// results rounded toward zero: a step of `L` products, 4, 8 or 16, of so many rows, but not 0, by so many times 32
+    /// columns, 1 or 2, of 64. Of `TILES` 16 columns have rows of their own, `round_to_zero::APART`. `mode` is
+    /// `Self::mode`'s.
     ///
     /// # Safety
     /// There are as many of each, `by` and `states` aligned to 32 bytes; results are normal numbers, or 0.
@@ -183,8 +184,8 @@ pub(in crate::simd::fda) trait Vectors: Copy {
         less
     }
 
-    /// Integers `sums`, rounded toward zero to f32, times the f32 whose code is `down` less `by`, for 8 rows by 64 columns:
-    /// where the set has a way that is worth its while for so many at once. Returns whether it has.
+    /// Integers `sums`, rounded toward zero to f32, times the f32 whose code is `down` less `by`, for 8 rows by 64
+    /// columns: where the set has a way that is worth its while for so many at once. Returns whether it has.
     ///
     /// # Safety
     /// There are as many of each, aligned to 32 bytes; products are normal numbers, or 0.

@@ -146,7 +146,8 @@ pub(in super::super) struct Room {
     lows: *mut u8,
     tops: *mut i32,
     units: *mut i32,
-    /// Whether the first `PLACES` fraction bits of numbers tell their last places. (A's go row by row only where they do.)
+    /// Whether the first `PLACES` fraction bits of numbers tell their last places. (A's go row by row only where they
+    /// do.)
     quick: bool,
 }
 
@@ -346,8 +347,8 @@ impl Fda {
         Some(Room { pairs, lows: lows.cast(), tops, units, quick: true })
     }
 
-    /// A row of A from its numbers, in the FDAs' order, which are `2^down` times what they should be; `low` is the field of
-    /// the lowest exponent. No block scale of the row is NaN.
+    /// A row of A from its numbers, in the FDAs' order, which are `2^down` times what they should be; `low` is the
+    /// field of the lowest exponent. No block scale of the row is NaN.
     ///
     /// # Safety
     /// The instructions are there, `room` is what `begin_rows_fixed` made in `to` for more rows than `row`, and nobody
@@ -563,8 +564,8 @@ impl Fda {
         }
     }
 
-    /// `columns_fixed` from numbers that are `2^down` times what they should be, whose lowest exponent has field `low`. What
-    /// a byte holds is found for 64 columns at once.
+    /// `columns_fixed` from numbers that are `2^down` times what they should be, whose lowest exponent has field `low`.
+    /// What a byte holds is found for 64 columns at once.
     ///
     /// # Safety
     /// As there.

@@ -1,7 +1,7 @@
 //! Panels in f32 for AVX2 and SSE2: values, exponent bytes and flags, and for f32 accumulators signs.
 //!
-//! Where products are aligned one by one, signs are in the values, and zeros and special operands are 0 of either sign. For f32
-//! accumulators values are finished (`Finish`).
+//! Where products are aligned one by one, signs are in the values, and zeros and special operands are 0 of either sign.
+//! For f32 accumulators values are finished (`Finish`).
 
 #![allow(unsafe_code, reason = "loads and stores of vectors")]
 

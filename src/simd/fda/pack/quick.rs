@@ -1,6 +1,6 @@
-//! Numbers by the processor's own conversions, for AVX-512: codes become f32, whose exponents and signs are those of all that
-//! is ordinary. Columns of B and rows of A are packed so, and integers of these. A step with something else, an infinity say,
-//! is left to others (`Columns::slowly`, `Rows::parts`).
+//! Numbers by the processor's own conversions, for AVX-512: codes become f32, whose exponents and signs are those of
+//! all that is ordinary. Columns of B and rows of A are packed so, and integers of these. A step with something else,
+//! an infinity say, is left to others (`Columns::slowly`, `Rows::parts`).
 
 use super::super::{Fda, NR};
 use super::rows::{put_wide, put_words};
@@ -45,7 +45,8 @@ pub(super) struct Quick {
     values: Finish,
 }
 
-/// From numbers to values: multiplied, not below a magnitude, and with a bit added. All are f32's, too, where panels are.
+/// From numbers to values: multiplied, not below a magnitude, and with a bit added. All are f32's, too, where panels
+/// are.
 #[derive(Clone, Copy, Debug)]
 struct Finish {
     scale: f64,
@@ -62,8 +63,8 @@ pub(super) struct Scales {
 }
 
 impl Quick {
-    /// For a format whose byte 127 stands for exponent `top`, or for that beside a block scale of `2^most`, the largest.
-    /// Values are multiplied by `2^scale`, and perhaps enlarged.
+    /// For a format whose byte 127 stands for exponent `top`, or for that beside a block scale of `2^most`, the
+    /// largest. Values are multiplied by `2^scale`, and perhaps enlarged.
     pub(super) fn new(
         fda: &Fda,
         spec: &FormatSpec,
@@ -122,8 +123,8 @@ impl Quick {
         })
     }
 
-    /// Looks at 16 numbers, those of vector `t`: at their fields, joined to those of others, and signs, and whether some are
-    /// not ordinary.
+    /// Looks at 16 numbers, those of vector `t`: at their fields, joined to those of others, and signs, and whether
+    /// some are not ordinary.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn look(&self, x: __m512, t: usize, fields: __m512i) -> (__m512i, [__mmask16; 2]) {
@@ -189,7 +190,8 @@ impl Quick {
         [value(_mm512_castps512_ps256(x), factors[0]), value(_mm512_extractf32x8_ps::<1>(x), factors[1])]
     }
 
-    /// Windowed exponents of 64 columns from their fields, bytes in the order of exponents, and which are below the window.
+    /// Windowed exponents of 64 columns from their fields, bytes in the order of exponents, and which are below the
+    /// window.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn exponents(&self, fields: __m512i, scales: Option<&Scales>) -> (__m512i, __mmask64) {
@@ -248,8 +250,8 @@ impl Quick {
         }
     }
 
-    /// Looks at 16 numbers of a row beside a block scale of such an exponent: windowed exponents, signs, and which are not
-    /// ordinary or below the window.
+    /// Looks at 16 numbers of a row beside a block scale of such an exponent: windowed exponents, signs, and which are
+    /// not ordinary or below the window.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn row(&self, x: __m512, shift: Option<i32>) -> (__m512i, [__mmask16; 2]) {
@@ -264,8 +266,8 @@ impl Quick {
         (_mm512_maskz_mov_epi32(there & inside, windowed), [_mm512_movepi32_mask(bits), odd])
     }
 
-    /// Which of 16 numbers' significands, as integers of so many bits beside the leading one, are no larger than `most`; those
-    /// of subnormal numbers as if these were normal.
+    /// Which of 16 numbers' significands, as integers of so many bits beside the leading one, are no larger than
+    /// `most`; those of subnormal numbers as if these were normal.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn small(&self, x: __m512, most: i32, bits: u32) -> __mmask16 {

@@ -49,8 +49,8 @@ impl Rows<'_> {
         self.parts(row, done..k, codes, to);
     }
 
-    /// The quick way, where this panel can go it: where vectors hold whole FDAs with one block scale, or are parts of one, and
-    /// those whose significands might be a risk are told by how many are small.
+    /// The quick way, where this panel can go it: where vectors hold whole FDAs with one block scale, or are parts of
+    /// one, and those whose significands might be a risk are told by how many are small.
     #[inline]
     fn quick_for(&self, to: &Packed) -> Option<&Quick> {
         let (l, risk) = (self.fda.block, self.fda.may_risk());
@@ -60,8 +60,8 @@ impl Rows<'_> {
         self.quick.as_ref().filter(|_| fits)
     }
 
-    /// FDAs of L products from code `from` on, which 16 lanes hold whole, or half of one, as long as all is ordinary. Returns
-    /// from which code on that is not so; what is there in the panels is to be written anew.
+    /// FDAs of L products from code `from` on, which 16 lanes hold whole, or half of one, as long as all is ordinary.
+    /// Returns from which code on that is not so; what is there in the panels is to be written anew.
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn quickly<const L: usize>(

@@ -37,7 +37,8 @@ impl Case<'_> {
     }
 }
 
-/// Panels of every FDA and round-down unit of the catalogue, and of formats that none of them has, for kernels of a set.
+/// Panels of every FDA and round-down unit of the catalogue, and of formats that none of them has, for kernels of a
+/// set.
 fn each_case(isa: Isa, mut check: impl FnMut(Case<'_>)) {
     let mut state = 1u64;
     let mut below = |n: u64| {

@@ -135,8 +135,8 @@ unsafe fn quarter(
     }
 }
 
-/// (3) and (4) Sums of the products, in units of q: accumulators that begin at `1.5 * 2^e_dot`, moved to where q is their last
-/// place; floors become truncations by the negative count.
+/// (3) and (4) Sums of the products, in units of q: accumulators that begin at `1.5 * 2^e_dot`, moved to where q is
+/// their last place; floors become truncations by the negative count.
 ///
 /// # Safety
 /// As `quarter`.
@@ -191,8 +191,8 @@ fn finish(sum: __m512i, top: __m512i, c: __m512, q: &Consts) -> (__m512, __mmask
     rounded(sum, units, _mm512_abs_ps(units), !0, unit(top, q))
 }
 
-/// `d = RNE(sum + floor(c / q)) q`, of c in units of q, which is 0 where it is not `reached`. Where c is large, in units of 2q with
-/// what that cuts off in the last place, and where it is too large for that too: a mask of lanes.
+/// `d = RNE(sum + floor(c / q)) q`, of c in units of q, which is 0 where it is not `reached`. Where c is large, in
+/// units of 2q with what that cuts off in the last place, and where it is too large for that too: a mask of lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) fn rounded(

@@ -1,9 +1,10 @@
-//! GFDRDA for AVX-512: the sums of even and of odd k, which panels have as the first and the second half of a step, one after
-//! the other, 4 rows by 32 columns each.
+//! GFDRDA for AVX-512: the sums of even and of odd k, which panels have as the first and the second half of a step, one
+//! after the other, 4 rows by 32 columns each.
 //!
-//! More than half of a step's operations are not its products, and they overlap with these only where they stand close together
-//! (`stream`). So a visit to 4 rows by 32 columns at a step does other things between its products: it finishes the visit before,
-//! a vector after an eighth of them, looks for e_max of two rows of the row group to come, and begins the visit after it.
+//! More than half of a step's operations are not its products, and they overlap with these only where they stand close
+//! together (`stream`). So a visit to 4 rows by 32 columns at a step does other things between its products: it
+//! finishes the visit before, a vector after an eighth of them, looks for e_max of two rows of the row group to come,
+//! and begins the visit after it.
 //!
 //! ```text
 //! FMAs        even k of visit i                       odd k of visit i
@@ -36,7 +37,8 @@ const TOO_LARGE: f32 = (1_u32 << 31) as f32;
 
 /// The highest byte of each lane.
 const HIGHEST: __mmask64 = 0x8888_8888_8888_8888;
-/// How many visits are finished wherever c is, after one in which more than so many vectors had some far above its products.
+/// How many visits are finished wherever c is, after one in which more than so many vectors had some far above its
+/// products.
 const WARY: usize = 64;
 const MANY: usize = 3;
 /// So many vectors of a visit are done one by one.
@@ -68,7 +70,8 @@ struct Visit {
 }
 
 impl Visit {
-    /// To the first of `visits`, of a row group's step `p`: the upper and the lower rows by 32 columns, then by the others.
+    /// To the first of `visits`, of a row group's step `p`: the upper and the lower rows by 32 columns, then by the
+    /// others.
     #[inline]
     const fn new(p: &Step, l: usize, visits: u32, skip: u32) -> Self {
         let visit = visits.trailing_zeros() as usize;
@@ -248,7 +251,8 @@ pub(super) unsafe fn steps<const L: usize>(p: &Step, q: &Consts, skip: &mut [u32
     steps
 }
 
-/// Some visits to one row group: too few for one to do another's work. Where few vectors of one are wanted, these one by one.
+/// Some visits to one row group: too few for one to do another's work. Where few vectors of one are wanted, these one
+/// by one.
 ///
 /// # Safety
 /// As `steps`, for one row group at one step.
@@ -326,9 +330,9 @@ unsafe fn vector<const L: usize>(visit: &Visit, q: &Consts, largest: &Largest, b
     }
 }
 
-/// (3) and (4) Accumulators of the products of half `H`, which begin at `1.5 * 2^e_dot`, moved to where q is their last place: of
-/// even columns, and of odd ones. After each eighth of the products something else is done, and the largest exponents of other
-/// rows are looked for.
+/// (3) and (4) Accumulators of the products of half `H`, which begin at `1.5 * 2^e_dot`, moved to where q is their last
+/// place: of even columns, and of odd ones. After each eighth of the products something else is done, and the largest
+/// exponents of other rows are looked for.
 ///
 /// # Safety
 /// The values of the visit's 4 rows and 32 columns are there, B's aligned to 64 bytes, and what `search` wants.
@@ -361,12 +365,12 @@ const fn eighth(part: usize, positions: usize) -> Range<usize> {
     part * positions / UNITS..(part + 1) * positions / UNITS
 }
 
-/// The products of the `U`-th eighth of half `H`'s positions of K, cut off: `fma` rounding toward zero. In assembly, since
-/// compilers take the order of instructions for a matter of taste, and count addresses up.
+/// The products of the `U`-th eighth of half `H`'s positions of K, cut off: `fma` rounding toward zero. In assembly,
+/// since compilers take the order of instructions for a matter of taste, and count addresses up.
 ///
 /// # Safety
-/// `a` points to the first row's numbers, `l` from one row to the next, `b` to 16 columns', `16 l` from them to the others,
-/// aligned to 64 bytes.
+/// `a` points to the first row's numbers, `l` from one row to the next, `b` to 16 columns', `16 l` from them to the
+/// others, aligned to 64 bytes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn products<const L: usize, const H: usize, const U: usize>(
@@ -465,8 +469,8 @@ struct Search {
     best: [[__m512i; 2]; 2],
 }
 
-/// The `U`-th eighth of the positions at which they are looked for. They are added four bytes at once, which are 127 at most: none
-/// carries.
+/// The `U`-th eighth of the positions at which they are looked for. They are added four bytes at once, which are 127 at
+/// most: none carries.
 ///
 /// # Safety
 /// The exponents of `l` positions are there, two rows' of A, one after the other, and B's, aligned to 64 bytes.
@@ -547,8 +551,8 @@ unsafe fn begin(visit: &Visit, u: usize, largest: &Largest, part: usize, to: &mu
     };
 }
 
-/// (5) The halves' sums of vector `u` rounded down against the larger exponent, where the count of negative products makes
-/// truncations of floors; and `1.5` times its power of two.
+/// (5) The halves' sums of vector `u` rounded down against the larger exponent, where the count of negative products
+/// makes truncations of floors; and `1.5` times its power of two.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn join(u: usize, sums: &Halves, from: &Begun) -> (__m512i, __m512i) {
@@ -561,9 +565,9 @@ fn join(u: usize, sums: &Halves, from: &Begun) -> (__m512i, __m512i) {
     (_mm512_add_epi32(of(0), of(1)), top)
 }
 
-/// Results of vector `u` in some columns: with c, (6) and (7), `d = RNE(sum + floor(c / q)) q`, or without it where it is out of
-/// reach; in units of 2q where c is large. Leaves columns as they are whose c is so far above the products that totals could lose
-/// places, and returns the others.
+/// Results of vector `u` in some columns: with c, (6) and (7), `d = RNE(sum + floor(c / q)) q`, or without it where it
+/// is out of reach; in units of 2q where c is large. Leaves columns as they are whose c is so far above the products
+/// that totals could lose places, and returns the others.
 ///
 /// # Safety
 /// The vector's states are there, aligned to 64 bytes.
@@ -609,9 +613,10 @@ unsafe fn end_anywhere(visit: &Visit, u: usize, lanes: __mmask16, sums: &Halves,
 
 /// A result, wherever c is; `units` is c in units of q.
 ///
-/// From 2^31 on a total is the f32 sum of c and of the sum rounded to odd, as `round_down` says, but two places below the
-/// total's last one: then it has 24 bits, for sums are below 2^30, and c is a multiple of twice that place. Its exponent is that of
-/// an f32 sum toward zero, which is right but next to a power of two, to which such totals round all the same.
+/// From 2^31 on a total is the f32 sum of c and of the sum rounded to odd, as `round_down` says, but two places below
+/// the total's last one: then it has 24 bits, for sums are below 2^30, and c is a multiple of twice that place. Its
+/// exponent is that of an f32 sum toward zero, which is right but next to a power of two, to which such totals round
+/// all the same.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn anywhere(sum: __m512i, units: __m512, unit: __m512, c: __m512, q: &Consts) -> __m512 {

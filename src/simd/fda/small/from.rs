@@ -15,8 +15,8 @@ pub(super) fn extended(x: __m512i, enlarge: i64) -> __m512d {
     _mm512_castsi512_pd(_mm512_ternarylogic_epi64::<OR_AND>(enlarge, x, word))
 }
 
-/// How values are made of words at the tops of their lanes, none of them subnormal or zero: moved down, masked, and this
-/// added.
+/// How values are made of words at the tops of their lanes, none of them subnormal or zero: moved down, masked, and
+/// this added.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
     pub(super) down: i64,

@@ -54,8 +54,8 @@ impl Columns for FromPanel {
     }
 }
 
-/// The step: A's panel is the one for tiles, its exponents have a byte for each, its values and signs stand tile after tile,
-/// from the first's on in `p`. B's f64 values are those of `columns`. Returns pieces that are to be done again as
+/// The step: A's panel is the one for tiles, its exponents have a byte for each, its values and signs stand tile after
+/// tile, from the first's on in `p`. B's f64 values are those of `columns`. Returns pieces that are to be done again as
 /// `steps_fast`, of which one stands for a tile.
 ///
 /// # Safety

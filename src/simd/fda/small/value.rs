@@ -40,8 +40,8 @@ pub(super) trait Value: Plain {
     /// AVX-512F, DQ and VL are there.
     unsafe fn store<const LANES: bool>(to: &mut [Self; 16], parts: [__m512d; 2]);
 
-    /// Stores 16 values of each tile, `stride` times 16 apart, given as highest words of the even and the odd ones (`LANES`)
-    /// or of the first and the second ones.
+    /// Stores 16 values of each tile, `stride` times 16 apart, given as highest words of the even and the odd ones
+    /// (`LANES`) or of the first and the second ones.
     ///
     /// # Safety
     /// AVX-512F, BW, DQ and VL are there.

@@ -1,10 +1,10 @@
 //! Tiles in which no step cuts anything off: integer dot products, of all K at once (AVX-512 VNNI).
 //!
-//! A tile's numbers are integers in units of the last place of the least of them. Where 16 bits hold them, no product is
-//! large enough for truncation to take what the least ones count in, and every sum between two FDAs is a number of the
-//! unit's result, these FDAs are one exact sum, rounded once. All of that is known of the tile's least and largest codes,
-//! but for the sums between FDAs, which are looked at. (Packed panels have units for each line, and bounds for groups of
-//! products: `fixed`. A tile is too small for that to be worth it.)
+//! A tile's numbers are integers in units of the last place of the least of them. Where 16 bits hold them, no product
+//! is large enough for truncation to take what the least ones count in, and every sum between two FDAs is a number of
+//! the unit's result, these FDAs are one exact sum, rounded once. All of that is known of the tile's least and largest
+//! codes, but for the sums between FDAs, which are looked at. (Packed panels have units for each line, and bounds for
+//! groups of products: `fixed`. A tile is too small for that to be worth it.)
 //!
 //! A lane of 64 bits has four products of a column of B, and a row of A is broadcast to all: D comes row by row.
 
@@ -150,7 +150,8 @@ impl Whole {
             return None;
         }
         let every = fda.looks_after()?;
-        // Of round-down sums, the floor of c takes the fewest bits; what must hold of the others `round_down::select` knows.
+        // Of round-down sums, the floor of c takes the fewest bits; what must hold of the others `round_down::select`
+        // knows.
         let frac_bits = match &fda.round_down {
             Some(sums) if !sums.takes_exact_c() => return None,
             Some(_) => fda.frac_bits.min(24),
@@ -161,8 +162,8 @@ impl Whole {
         if floor - frac_bits as i32 > exponent {
             return None;
         }
-        // Beside a c of fewer bits than F has, and of no more than results keep, nothing is cut off either. What f32 holds
-        // goes to f16 in one rounding.
+        // Beside a c of fewer bits than F has, and of no more than results keep, nothing is cut off either. What f32
+        // holds goes to f16 in one rounding.
         let kept = if fda.out == out::F16_RNE { 24 } else { 24 - fda.keep.trailing_zeros() };
         let bits = if fda.out == out::F16_RNE { kept } else { kept.min(frac_bits) };
         // Results of f16 are no exact sums, and c is added to another f32 where it comes last.
@@ -338,8 +339,8 @@ impl Whole {
 
 impl Fda {
     /// Products of four after which a sum between FDAs must be looked at, so that it is seen there or is the sum of two
-    /// lanes' that are: FDAs of products side by side, or pairs of FDAs that take turns in pairs of products. `None` for
-    /// other orders.
+    /// lanes' that are: FDAs of products side by side, or pairs of FDAs that take turns in pairs of products. `None`
+    /// for other orders.
     fn looks_after(&self) -> Option<usize> {
         let of = |s: usize| &self.order[s * self.block..][..self.block];
         let whole = |s: usize| of(s).iter().all(|k| k / self.block == s);

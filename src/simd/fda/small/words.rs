@@ -115,8 +115,8 @@ impl Decoder {
         plain && fits && spec.specials != Specials::NanNegativeZero
     }
 
-    /// Whether magnitudes from `least` on are usual: normal and within the window, which begins at `low`; or any that can
-    /// be made as words.
+    /// Whether magnitudes from `least` on are usual: normal and within the window, which begins at `low`; or any that
+    /// can be made as words.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     pub(super) fn is_usual(&self, least: __m512i, low: i16) -> bool {
@@ -124,9 +124,9 @@ impl Decoder {
         self.upper.is_some() || _mm512_cmplt_epu16_mask(least, from) == 0
     }
 
-    /// The exponents of words as bytes, 0 for zeros and those below the window, which begins at `low`: of each 128 bits,
-    /// the first vector's and the second's. With `ALL`, words may be unusual (where values can be made as words they may
-    /// always).
+    /// The exponents of words as bytes, 0 for zeros and those below the window, which begins at `low`: of each 128
+    /// bits, the first vector's and the second's. With `ALL`, words may be unusual (where values can be made as words
+    /// they may always).
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn exponents<const ALL: bool>(&self, x: [__m512i; 2], low: i16, seen: &mut Seen) -> __m512i {
@@ -213,8 +213,8 @@ impl Decoder {
         Some(highest)
     }
 
-    /// Stores 16 values of each tile, `stride` times 16 apart, given as the even and the odd ones (`LANES`) or as the first
-    /// and the second ones: usual words, or any where values can be made as words.
+    /// Stores 16 values of each tile, `stride` times 16 apart, given as the even and the odd ones (`LANES`) or as the
+    /// first and the second ones: usual words, or any where values can be made as words.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn put<V: Value, const LANES: bool>(

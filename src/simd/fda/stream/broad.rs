@@ -1,15 +1,17 @@
 //! Steps of row groups as a stream of pieces of 4 rows by 32 columns.
 //!
-//! A processor that does two FMAs of 512 bits a cycle (Zen 5) needs as many sums under way as two multipliers have stages,
-//! eight; `stream`'s pieces have just these, and every delay of one is lost. Here there are sixteen, and where a piece begins
-//! waits for it in memory. What counts then is the number of instructions: a Zen 5 gets five or six a cycle from its cache of
-//! decoded ones, and fewer where code is long and straight. So one function of some 2 to 9 KiB, made for one kind of results
-//! and one length of steps, does piece after piece (`piece`), step after step, until something has to be looked at: the first
-//! infinite f16, a sum beyond 31 bits, exponents near operands below the window, or, where results are rounded down, a c far
-//! above the products. With one such FMA a cycle (Zen 4) this is faster, too, if by less.
+//! A processor that does two FMAs of 512 bits a cycle (Zen 5) needs as many sums under way as two multipliers have
+//! stages, eight; `stream`'s pieces have just these, and every delay of one is lost. Here there are sixteen, and where
+//! a piece begins waits for it in memory. What counts then is the number of instructions: a Zen 5 gets five or six a
+//! cycle from its cache of decoded ones, and fewer where code is long and straight. So one function of some 2 to 9 KiB,
+//! made for one kind of results and one length of steps, does piece after piece (`piece`), step after step, until
+//! something has to be looked at: the first infinite f16, a sum beyond 31 bits, exponents near operands below the
+//! window, or, where results are rounded down, a c far above the products. With one such FMA a cycle (Zen 4) this is
+//! faster, too, if by less.
 //!
-//! Only whole row groups of 64 columns are done here. A call with fewer columns, with a row group of which some pieces are to be
-//! left, or with f16 results of F below 2 goes to `stream`, or `round_down`, and so does a row group in doubt at a step.
+//! Only whole row groups of 64 columns are done here. A call with fewer columns, with a row group of which some pieces
+//! are to be left, or with f16 results of F below 2 goes to `stream`, or `round_down`, and so does a row group in doubt
+//! at a step.
 
 mod ends;
 mod last;
@@ -35,8 +37,8 @@ const VECTORS: usize = 2;
 const UNITS: usize = ROWS * VECTORS;
 /// Pieces of a row group: the upper rows, the lower ones, then the same with other columns.
 const PIECES: usize = MR / ROWS * (NR / 16 / VECTORS);
-/// The largest f32 whose integer has 31 bits, an infinite f16 in units of q: as many negative products as a step may have can be
-/// added to it.
+/// The largest f32 whose integer has 31 bits, an infinite f16 in units of q: as many negative products as a step may
+/// have can be added to it.
 const MOST: f32 = ((1u32 << 31) - (1 << 7)) as f32;
 /// What is infinite in f16.
 const BEYOND_F16: f32 = 65536.0;
@@ -45,8 +47,8 @@ const fn place_of_bits(piece: usize) -> usize {
     4 * ROWS * (piece % 2) + VECTORS * (piece / 2)
 }
 
-/// Where a piece's sums begin, and what has to be added to them: c in units of q, and the number of negative products; where
-/// results are rounded down c is apart (`Work::units`).
+/// Where a piece's sums begin, and what has to be added to them: c in units of q, and the number of negative products;
+/// where results are rounded down c is apart (`Work::units`).
 #[repr(C)]
 struct Start {
     tops: [__m512i; UNITS],
@@ -58,8 +60,8 @@ struct Start {
 struct Units([__m512; UNITS]);
 
 /// What pieces read and write besides panels and states. `piece` goes from one `Start` to the other by one bit of the
-/// address. It begins with a page: where it lay in a page's second half, by chance of each process, Zen 4 had a tenth less at
-/// L = 8 (docs/kernels.md).
+/// address. It begins with a page: where it lay in a page's second half, by chance of each process, Zen 4 had a tenth
+/// less at L = 8 (docs/kernels.md).
 #[repr(C, align(4096))]
 struct Work {
     /// Those of even pieces, and of odd ones.
@@ -78,8 +80,8 @@ struct Work {
     /// Of exponents beside which operands below the window might be as large.
     safe: __m512i,
     code: Option<unsafe extern "C" fn()>,
-    /// How many pieces of this step are to be done after the first one, how many of a whole step after its first one, and
-    /// how many steps after this one.
+    /// How many pieces of this step are to be done after the first one, how many of a whole step after its first one,
+    /// and how many steps after this one.
     more: u32,
     last: u32,
     steps: u32,
@@ -93,8 +95,8 @@ struct Work {
     down: i32,
     exponent: i32,
     half: i32,
-    /// Of results that are rounded down: what makes bits of an exponent field that are dropped, the largest of sums below
-    /// `2^30 q`, and the bits of a sum below and above.
+    /// Of results that are rounded down: what makes bits of an exponent field that are dropped, the largest of sums
+    /// below `2^30 q`, and the bits of a sum below and above.
     kept: __m512i,
     small: i32,
     low: i32,
@@ -117,8 +119,8 @@ struct Work {
     unit_step: UnitStep,
 }
 
-/// Where c comes last: a unit step's first sum begins at 0, and to the result of its last one c is added. Masks have all
-/// lanes or none.
+/// Where c comes last: a unit step's first sum begins at 0, and to the result of its last one c is added. Masks have
+/// all lanes or none.
 #[repr(C)]
 struct UnitStep {
     /// Where the piece after the first one begins with a state, and where what the first piece ends is a last sum's.
@@ -128,14 +130,15 @@ struct UnitStep {
     ends: u32,
     sums_left: u32,
     most_left: u32,
-    /// Bytes from states of sums to those of c, and from where a piece begins to where its results go: these in a last sum, else 0.
+    /// Bytes from states of sums to those of c, and from where a piece begins to where its results go: these in a last
+    /// sum, else 0.
     apart: isize,
     to_c: isize,
 }
 
-/// The first row group at the next step: what the last one's last piece begins, and where exponents are whose largest all its
-/// pieces look for. With no step to come it is that of the last one again: a call moves it on from step to step, but not into its
-/// last one, whose last piece is the last of all, so that nobody ends what it begins.
+/// The first row group at the next step: what the last one's last piece begins, and where exponents are whose largest
+/// all its pieces look for. With no step to come it is that of the last one again: a call moves it on from step to
+/// step, but not into its last one, whose last piece is the last of all, so that nobody ends what it begins.
 #[repr(C)]
 struct Next {
     a_val: *const f64,
@@ -305,8 +308,8 @@ impl<'a> Order<'a> {
     }
 }
 
-/// `steps_fast` for f64 accumulators and steps of `L` products, 4 or a multiple of 8; `CHECK` where sums of products could leave
-/// 31 bits.
+/// `steps_fast` for f64 accumulators and steps of `L` products, 4 or a multiple of 8; `CHECK` where sums of products
+/// could leave 31 bits.
 ///
 /// # Safety
 /// As `steps_fast`.
@@ -356,14 +359,15 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     // SAFETY: another place in `work`.
     let starts = unsafe { (&raw mut (*work).starts).cast() };
     let (mut before, mut carried) = (nothing, Carried { start: starts, sums: [_mm512_setzero_si512(); UNITS] });
-    // Pieces of the row group at hand that are to be left, and whether some c of the piece to come is far above the products.
+    // Pieces of the row group at hand that are to be left, and whether some c of the piece to come is far above the
+    // products.
     let mut doubt = whole(p, order.groups[0], largest[0]);
     // SAFETY: the first step's row group with the e_max that `whole` has just written; nothing else refers to `work`.
     let mut far = unsafe { begin::<OUT, CHECK>(p, order.groups[0], largest[0], q, work) };
     // Whether exponents that the group's pieces have found so far, the least of each column, are near operands below.
     let (mut least, mut near) = (_mm512_set1_epi8(-1), false);
-    // How many pieces there are in steps to do: only ever fewer, to the end of the step at hand, so that no piece lacks a step.
-    // How many are done, and how many of a step's had some c far above.
+    // How many pieces there are in steps to do: only ever fewer, to the end of the step at hand, so that no piece lacks
+    // a step. How many are done, and how many of a step's had some c far above.
     let (mut all, mut done, mut fars) = (steps * of_step, 0, 0);
     // Whether some f16 is infinite: such states stay as they are here, but others know only finite ones.
     let mut endless = false;
@@ -381,8 +385,8 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
             fars = 0;
         }
         if doubt != 0 {
-            // Where fewer than 64 columns count, those that are not there are in doubt beside any operand below the window.
-            // SAFETY: likewise, the last piece of any row group: pieces are in doubt where a group begins.
+            // Where fewer than 64 columns count, those that are not there are in doubt beside any operand below the
+            // window. SAFETY: likewise, the last piece of any row group: pieces are in doubt where a group begins.
             endless |= unsafe { end::<OUT>(&carried.sums, before, q, work) } != 0;
             if endless {
                 if first == 0 {
@@ -455,7 +459,8 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
         }
         if OUT == out::ROUND_DOWN {
             if far {
-                // SAFETY: one piece was done, whose states are there; `own` is where it began, for the next has the other.
+                // SAFETY: one piece was done, whose states are there; `own` is where it began, for the next has the
+                // other.
                 before.leave = unsafe { far_sums(&carried.sums, &*own, before.c, q) };
                 fars += 1;
             }

@@ -5,8 +5,8 @@ use super::ROWS;
 use core::arch::asm;
 use std::arch::x86_64::*;
 
-/// The products of one position of K with 16 columns: `$a` leads to the first row's number, `$row0` to `$row3` from there
-/// to each row's; `$b`, `$e` and `$x` to B's numbers and to exponents.
+/// The products of one position of K with 16 columns: `$a` leads to the first row's number, `$row0` to `$row3` from
+/// there to each row's; `$b`, `$e` and `$x` to B's numbers and to exponents.
 macro_rules! four_rows {
     ($a:literal, [$row0:literal, $row1:literal, $row2:literal, $row3:literal], $b:literal, $e:literal, $x:literal) => {
         concat!(

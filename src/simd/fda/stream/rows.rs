@@ -99,9 +99,10 @@ pub(super) fn beyond(group: usize, bit: usize, even: &[__m512d; ROWS], odd: &[__
     }
 }
 
-/// Rows with an infinite f16, every fourth bit. An infinity stays one in the steps that follow, so that a run can look at
-/// its end: as c it is `-2^31` units (an invalid conversion) of `2^(128 - F)` each, and products are less than one unit, for
-/// F is 25 at most and their exponents are 50 at most. Its sign is lost, and only that it is infinite is used.
+/// Rows with an infinite f16, every fourth bit. An infinity stays one in the steps that follow, so that a run can look
+/// at its end: as c it is `-2^31` units (an invalid conversion) of `2^(128 - F)` each, and products are less than one
+/// unit, for F is 25 at most and their exponents are 50 at most. Its sign is lost, and only that it is infinite is
+/// used.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) fn infinite<const OUT: u8>(states: &[__m512; ROWS]) -> u32 {

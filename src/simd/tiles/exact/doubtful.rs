@@ -168,10 +168,10 @@ const fn errors(group: usize) -> f64 {
     group as f64 / (1u64 << 52) as f64
 }
 
-/// How far a sum that was rounded to `d` is from the nearest tie; never more than half a place, and 0 or less for 0. Where
-/// it is more than twice the sum's error, the error does not change the rounding: a place then has at least four errors'
-/// size, so that below a power of two, where places are half as large, no tie is met either. And such a place is a
-/// multiple of the last one.
+/// How far a sum that was rounded to `d` is from the nearest tie; never more than half a place, and 0 or less for 0.
+/// Where it is more than twice the sum's error, the error does not change the rounding: a place then has at least four
+/// errors' size, so that below a power of two, where places are half as large, no tie is met either. And such a place
+/// is a multiple of the last one.
 #[inline(always)]
 fn distance<S: Set>(set: S, x: S::F64, d: S::F64) -> S::F64 {
     set.quiet_fma(set.power(x), set.splat(1.0 / (1u64 << 24) as f64), set.negative(set.sub(x, d)))

@@ -1,11 +1,11 @@
 //! Groups of two products, some of them with a subnormal operand (bf16's are below 2^-126).
 //!
 //! Ordinary products and states are multiples of 2^-50 (`super`). Beside them such a product is so small that f64's sum
-//! is that of the others, where that is not zero. It matters only where that sum is a tie, and then by its sign alone. So
-//! 2^-52 of its sign is added: an operand of such a size, times the other one's sign. (Where both are subnormal, twice.)
-//! At a tie one of the two products is ordinary, for a state alone has 24 bits: then it is at most 2^-51 that is added,
-//! and no other sum comes to a tie by it. Two lost products add 2^-50 at most, to a state that is at least 2^-49 from any
-//! tie. All this holds for sums of at least 2^-24; a smaller one, or zero, makes the attempt vain.
+//! is that of the others, where that is not zero. It matters only where that sum is a tie, and then by its sign alone.
+//! So 2^-52 of its sign is added: an operand of such a size, times the other one's sign. (Where both are subnormal,
+//! twice.) At a tie one of the two products is ordinary, for a state alone has 24 bits: then it is at most 2^-51 that
+//! is added, and no other sum comes to a tie by it. Two lost products add 2^-50 at most, to a state that is at least
+//! 2^-49 from any tie. All this holds for sums of at least 2^-24; a smaller one, or zero, makes the attempt vain.
 
 use super::{Groups, MR, NR, Run, Scales, Set, States, Sums, TOGETHER, VECTORS};
 use crate::simd::lanes::power;
@@ -15,8 +15,8 @@ use core::ops::Range;
 /// The exponents of the number added, and of the sums that it is too small for.
 const LIFTED: i32 = -52;
 const SMALL: i32 = -24;
-/// Where neither panel's numbers are multiplied by more than 2 to this, products with a subnormal operand, the other one
-/// below 1, are below 2^-110.
+/// Where neither panel's numbers are multiplied by more than 2 to this, products with a subnormal operand, the other
+/// one below 1, are below 2^-110.
 const MOST: i32 = 16;
 
 /// Signs of a position's products that have a subnormal operand of one side: rows times columns is 0 for others.

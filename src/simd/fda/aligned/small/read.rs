@@ -1,5 +1,6 @@
-//! A tile's operands, from codes to values and exponents: turned in registers, or by way of codes in memory where products are
-//! not as they come, squares do not fill K, or steps have other lengths than 4, 8, 16 and 32 (of words of 32 bits, 4 and 8).
+//! A tile's operands, from codes to values and exponents: turned in registers, or by way of codes in memory where
+//! products are not as they come, squares do not fill K, or steps have other lengths than 4, 8, 16 and 32 (of words of
+//! 32 bits, 4 and 8).
 
 use super::turned::{ColumnsOfB, RowsOfA};
 use super::{COLUMNS, Run};

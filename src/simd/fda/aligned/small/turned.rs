@@ -1,5 +1,5 @@
-//! A tile's codes turned in registers, from where they are to vectors of sixteen: of A the rows of each position, of B positions
-//! by FDA and column. No store comes between, of which a load of twice its size would have to wait for.
+//! A tile's codes turned in registers, from where they are to vectors of sixteen: of A the rows of each position, of B
+//! positions by FDA and column. No store comes between, of which a load of twice its size would have to wait for.
 
 #![allow(clippy::needless_range_loop, reason = "closures around instructions lose the instruction set")]
 #![allow(unsafe_code, reason = "vector instructions, and loads by pointers")]
@@ -16,8 +16,8 @@ const _: () = assert!(ROWS == 16 && COLUMNS == 8 && MR == COLUMNS);
 pub(super) struct RowsOfA<'a, T, const N: usize> {
     codes: &'a [T],
     k: usize,
-    /// The bits of codes that are the fraction, where they are added up: of each row those of one square, and the largest sum of
-    /// two, the first and the second of 16 positions.
+    /// The bits of codes that are the fraction, where they are added up: of each row those of one square, and the
+    /// largest sum of two, the first and the second of 16 positions.
     fraction: Option<__m256i>,
     first: __m256i,
     most: __m256i,
@@ -62,8 +62,8 @@ impl<'a, T, const N: usize> RowsOfA<'a, T, N> {
         }
     }
 
-    /// The largest sum of a row's fractions, as integers, at positions `16 i` to `16 i + 15`; of formats of at most 12 fraction
-    /// bits.
+    /// The largest sum of a row's fractions, as integers, at positions `16 i` to `16 i + 15`; of formats of at most 12
+    /// fraction bits.
     #[inline(always)]
     pub(super) fn largest(&self) -> u32 {
         let mut lanes = [0u16; ROWS];
@@ -255,7 +255,8 @@ impl<T, const L: usize, const N: usize> ColumnsOfB<'_, T, L, N> {
         unsafe {
             let mut to = [[_mm256_setzero_si256(); 2]; N];
             let from = self.codes.as_ptr().add(first).cast::<__m256i>();
-            // Columns at four positions in the lower halves, and those four further on in the upper ones; and at the next four.
+            // Columns at four positions in the lower halves, and those four further on in the upper ones; and at the
+            // next four.
             let (mut x, mut y) = ([_mm256_setzero_si256(); 4], [_mm256_setzero_si256(); 4]);
             for p in 0..4 {
                 x[p] = _mm256_loadu_si256(from.add(p));

@@ -1,5 +1,6 @@
-//! Numbers in few operations: a code's bits moved to where f32 has them are the number but for a power of two. What is not
-//! ordinary (an infinity, NaN, f32's subnormal numbers, what is below the window) is left to others (`Decoder::items`).
+//! Numbers in few operations: a code's bits moved to where f32 has them are the number but for a power of two. What is
+//! not ordinary (an infinity, NaN, f32's subnormal numbers, what is below the window) is left to others
+//! (`Decoder::items`).
 
 use super::super::WINDOW;
 use crate::format::{FormatSpec, Specials};
@@ -47,9 +48,9 @@ pub(super) struct Scaled<V> {
 }
 
 impl<S: Vectors> Quick<S> {
-    /// For a format whose byte 127 stands for exponent `top`, or for that beside a block scale of `2^most`, the largest. `None`
-    /// for formats of which f32 lacks numbers, and for those without f32's exponents where multiplications by subnormal numbers
-    /// are slow.
+    /// For a format whose byte 127 stands for exponent `top`, or for that beside a block scale of `2^most`, the
+    /// largest. `None` for formats of which f32 lacks numbers, and for those without f32's exponents where
+    /// multiplications by subnormal numbers are slow.
     pub(in super::super) fn new(set: S, spec: &FormatSpec, fda: &Fda, [top, most]: [i32; 2]) -> Option<Self> {
         let width = spec.exponent_bits + spec.fraction_bits;
         let own = spec.exponent_bits == 8;
@@ -112,7 +113,8 @@ impl<S: Vectors> Quick<S> {
         (numbers, odd)
     }
 
-    /// The exponent field of each number, as the byte of each word that is the `t`-th from the lowest, and others' bytes.
+    /// The exponent field of each number, as the byte of each word that is the `t`-th from the lowest, and others'
+    /// bytes.
     #[inline(always)]
     pub(super) fn with_fields(&self, numbers: S::V, t: usize, others: S::V) -> S::V {
         let set = self.set;
@@ -139,8 +141,8 @@ impl<S: Vectors> Quick<S> {
         (Scaled { gaps: set.choose(far, word(WINDOW), gap), factors }, odd)
     }
 
-    /// Windowed exponents of bytes that are numbers' exponent fields, beside block scales so far below the largest, and whether a
-    /// number is below the window, added to what was found before.
+    /// Windowed exponents of bytes that are numbers' exponent fields, beside block scales so far below the largest, and
+    /// whether a number is below the window, added to what was found before.
     #[inline(always)]
     pub(super) fn exponents(&self, fields: S::V, gaps: Option<S::V>, odd: S::V) -> (S::V, S::V) {
         let (set, byte) = (self.set, |x: u8| self.set.splat(u32::from(x) * 0x0101_0101));
@@ -154,8 +156,8 @@ impl<S: Vectors> Quick<S> {
         (set.without(set.or(zero, outside), windowed), set.or(odd, set.without(zero, outside)))
     }
 
-    /// Significands of moved codes or numbers, as integers of 24 bits: by way of f16, of the numbers, whose exponents are those
-    /// of their leading bits.
+    /// Significands of moved codes or numbers, as integers of 24 bits: by way of f16, of the numbers, whose exponents
+    /// are those of their leading bits.
     #[inline(always)]
     pub(super) fn significands(&self, moved: S::V, numbers: S::V) -> S::V {
         let (set, leading) = (self.set, self.set.splat(1 << 23));

@@ -95,8 +95,8 @@ impl Fda {
         s + 1
     }
 
-    /// `put_a` of a row's FDAs from the `s`-th on, each some vectors or half of one, as long as all is ordinary. Returns the
-    /// first one left, with anything in the panels.
+    /// `put_a` of a row's FDAs from the `s`-th on, each some vectors or half of one, as long as all is ordinary.
+    /// Returns the first one left, with anything in the panels.
     #[inline(always)]
     fn row_quickly<S: Vectors>(
         &self,
@@ -173,8 +173,8 @@ impl Fda {
         s
     }
 
-    /// A vector's first `n` lanes are products `offset..` of FDA `s` of a row: all of them, where `PART` is 0; or those of
-    /// two FDAs, where it is 4. `sums` goes from one call to the next: of an FDA's significands before these.
+    /// A vector's first `n` lanes are products `offset..` of FDA `s` of a row: all of them, where `PART` is 0; or those
+    /// of two FDAs, where it is 4. `sums` goes from one call to the next: of an FDA's significands before these.
     #[inline(always)]
     fn put_a<S: Vectors, const PART: usize>(
         &self,

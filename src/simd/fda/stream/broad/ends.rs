@@ -1,4 +1,5 @@
-//! What pieces do at their ends, in plain code: the first piece's beginning, the last one's end, and what they leave to others.
+//! What pieces do at their ends, in plain code: the first piece's beginning, the last one's end, and what they leave to
+//! others.
 
 use super::super::super::finish::{finish, negatives, overflowed, start, truncated};
 use super::super::super::round_down::FAR_IN_F32;
@@ -10,8 +11,8 @@ use super::super::{OFFSET, OVER};
 use super::{BEYOND_F16, Pending, Start, UNITS, VECTORS, Work};
 use std::arch::x86_64::*;
 
-/// Begins a row group's first piece, as pieces do; the caller knows that no f16 is infinite there. Whether some c is far above the
-/// products, where that matters.
+/// Begins a row group's first piece, as pieces do; the caller knows that no f16 is infinite there. Whether some c is
+/// far above the products, where that matters.
 ///
 /// # Safety
 /// `p` is as in `steps`, and has row group `g`; `largest` points to its largest exponents, and `work` to a `Work` that

@@ -10,12 +10,12 @@ use crate::simd::fda::{GROUPS, MR, NR, out};
 use core::mem::MaybeUninit;
 use std::arch::x86_64::*;
 
-/// `steps` steps of `L` products of `groups` row groups, every `per` of them a unit step: to `c`, other states than `p`'s, whose
-/// values do not count before nor after. NaNs stay, and whatever NaN an addition of infinities is.
+/// `steps` steps of `L` products of `groups` row groups, every `per` of them a unit step: to `c`, other states than
+/// `p`'s, whose values do not count before nor after. NaNs stay, and whatever NaN an addition of infinities is.
 ///
 /// # Safety
-/// As `Micro::steps_fast`, for all 64 columns and without operands below the window; `per` divides `steps`. `c` has as many states,
-/// aligned likewise, in the same allocation.
+/// As `Micro::steps_fast`, for all 64 columns and without operands below the window; `per` divides `steps`. `c` has as
+/// many states, aligned likewise, in the same allocation.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 pub(in crate::simd::fda) unsafe fn units<const OUT: u8, const L: usize>(
     p: &Step,
@@ -43,8 +43,8 @@ pub(in crate::simd::fda) unsafe fn units<const OUT: u8, const L: usize>(
         let largest = [&raw mut (*work).largest[0], &raw mut (*work).largest[1]].map(<*mut _>::cast::<__m512i>);
         ((&raw mut (*work).aside).cast::<f32>(), largest, (&raw mut (*work).starts).cast())
     };
-    // SAFETY: the first row group at the first step, whose e_max goes to its 8 rows' places. It begins with the zeros of `aside`, a
-    // part of `work` that `begin` does not touch otherwise: nothing has been put there yet.
+    // SAFETY: the first row group at the first step, whose e_max goes to its 8 rows' places. It begins with the zeros
+    // of `aside`, a part of `work` that `begin` does not touch otherwise: nothing has been put there yet.
     unsafe {
         let (found, _) = max_exponents::<L, MR, false>(p, q, 0..L);
         largest[0].cast::<[__m512i; MR]>().write(found);
@@ -55,9 +55,9 @@ pub(in crate::simd::fda) unsafe fn units<const OUT: u8, const L: usize>(
     let first = if per == 1 { c } else { p.c };
     for (done, put, more, more_steps, ends) in [(0, aside, 0, 0, 0), (1, first, of_step - 2, steps - 1, ends_first)] {
         let at = order.at::<L>(done, largest, put, work);
-        // SAFETY: `at` and `next` lead to pieces of steps that are there, `put` to states or `aside`; as many pieces are asked for
-        // as there are, of row groups that follow one another. What `carried` has was begun by the piece before or by `begin`,
-        // and `work` has its constants by `set`, and those of unit steps.
+        // SAFETY: `at` and `next` lead to pieces of steps that are there, `put` to states or `aside`; as many pieces
+        // are asked for as there are, of row groups that follow one another. What `carried` has was begun by the piece
+        // before or by `begin`, and `work` has its constants by `set`, and those of unit steps.
         unsafe {
             (*work).next = order.next::<L>(0);
             ((*work).more, (*work).steps) = (more as u32, more_steps as u32);
