@@ -158,9 +158,9 @@ pub(super) unsafe fn steps_fast<const OUT: u8>(p: &Step, q: &Consts, skip: &mut 
 /// Unit steps whose c comes last, as `Micro` says.
 ///
 /// # Safety
-/// As `Micro::units_fast`.
+/// As `Micro::unit_steps_fast`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn units_fast<const OUT: u8>(
+pub(super) unsafe fn unit_steps_fast<const OUT: u8>(
     p: &Step,
     q: &Consts,
     groups: usize,
@@ -171,8 +171,8 @@ pub(super) unsafe fn units_fast<const OUT: u8>(
     // SAFETY: the caller's promise, handed on; steps are as long as that.
     unsafe {
         match q.block {
-            8 => stream::broad::units::<OUT, 8>(p, q, groups, steps, per, c),
-            _ => stream::broad::units::<OUT, 16>(p, q, groups, steps, per, c),
+            8 => stream::broad::unit_steps::<OUT, 8>(p, q, groups, steps, per, c),
+            _ => stream::broad::unit_steps::<OUT, 16>(p, q, groups, steps, per, c),
         }
     }
 }

@@ -56,14 +56,14 @@ pub(super) trait Micro: Copy {
     /// up to `NR / 16` vectors of columns; B's panels and states are aligned to 64 bytes.
     unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance;
 
-    /// Whole unit steps whose c comes last, of `Fda::streams_units`: `steps` FDA steps, `per` of them a unit step. Sums
+    /// Whole unit steps whose c comes last, of `Fda::streams_unit_steps`: `steps` FDA steps, `per` of them a unit step. Sums
     /// from 0 on, and additions of them to `c`, whose NaNs stay. `p`'s states do not count; what they are afterwards is
     /// not said.
     ///
     /// # Safety
     /// As `steps_fast`, for so many groups and all columns, none of whose operands is special, at risk or below its
     /// window; `per` divides `steps`. `c` has as many states as `p`, in the same allocation.
-    unsafe fn units_fast<const OUT: u8>(
+    unsafe fn unit_steps_fast<const OUT: u8>(
         self,
         _p: &Step,
         _q: &Consts,
@@ -129,7 +129,7 @@ impl Micro for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn units_fast<const OUT: u8>(
+    unsafe fn unit_steps_fast<const OUT: u8>(
         self,
         p: &Step,
         q: &Consts,
@@ -139,7 +139,7 @@ impl Micro for Avx512 {
         c: *mut f32,
     ) {
         // SAFETY: as above.
-        unsafe { avx512::units_fast::<OUT>(p, q, groups, steps, per, c) }
+        unsafe { avx512::unit_steps_fast::<OUT>(p, q, groups, steps, per, c) }
     }
 
     #[inline(always)]

@@ -166,7 +166,7 @@ struct Fda {
     c_last: bool,
     /// And unit steps one after another are a stream without a way back to memory (`stream::broad`), of 8 or 16
     /// products.
-    streams_units: bool,
+    streams_unit_steps: bool,
     /// Sums of a step fit 22 bits, so f32 accumulators do.
     narrow: bool,
     /// Products are aligned one by one (`aligned`).
@@ -301,13 +301,13 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
     let wide = matches!(set, Set::Avx512(_)) && !narrow;
     // What an infinite f16 is multiplied by must not be 0.
     let kind = (out == out::F16_RNE && f >= 2) || (out == out::F32_RZ && keep == -1);
-    let streams_units = wide && g.c == CPosition::Last && matches!(block, 8 | 16) && kind;
+    let streams_unit_steps = wide && g.c == CPosition::Last && matches!(block, 8 | 16) && kind;
     // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings,
     // and integers save less than their step costs. Of four only `few`'s two passes are faster than broad pieces
     // (docs/kernels.md), and these round toward zero to f32. Beside streams of unit steps integers gain nothing at 8
     // products, nor where many steps truncate.
     let far_apart = unit.a.exponent_bits.min(unit.b.exponent_bits) > 4;
-    let fixed = wide && block >= FEW && !(streams_units && (block == FEW || far_apart));
+    let fixed = wide && block >= FEW && !(streams_unit_steps && (block == FEW || far_apart));
     let fixed = if fixed { Tables::new(unit, block, f) } else { None };
     let few = block < FEW && f <= 25 && (block != 4 || (out == out::F32_RZ && keep == -1));
     let aligned = (!wide || few) && !narrow && fits_f32(unit);
@@ -332,7 +332,7 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
         b,
         via_f16: g.via_f16,
         c_last: g.c == CPosition::Last,
-        streams_units,
+        streams_unit_steps,
         unit: unit.clone(),
         round_down: None,
         small: None,

@@ -124,7 +124,7 @@ pub(super) fn kernel(unit: &Unit, isa: Isa) -> Option<Fda> {
         b,
         via_f16: false,
         c_last: false,
-        streams_units: false,
+        streams_unit_steps: false,
         fixed: if integers { Tables::new(unit, block, f.min(24)) } else { None },
         in_vain: InVain::on(set),
         slow_subnormals: set.slow_subnormals(),

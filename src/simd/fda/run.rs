@@ -228,7 +228,7 @@ impl Fda {
         // SAFETY: the panels were packed by this kernel.
         unsafe {
             if self.c_last {
-                run.units(f16, fdas);
+                run.unit_steps(f16, fdas);
             } else {
                 run.settle_all();
                 run.dispatch(fdas);
@@ -384,7 +384,7 @@ impl<M: Micro> TileRun<'_, M> {
     ///
     /// # Safety
     /// As `dispatch`.
-    unsafe fn units(&mut self, f16: bool, fdas: Range<usize>) {
+    unsafe fn unit_steps(&mut self, f16: bool, fdas: Range<usize>) {
         if fdas.is_empty() {
             return;
         }
@@ -395,7 +395,7 @@ impl<M: Micro> TileRun<'_, M> {
         let (mut still, mut s, mut units) = ([0; GROUPS], fdas.start, 0);
         while s < fdas.end {
             // SAFETY: the caller's promise.
-            let calm = unsafe { self.calm_units(s..fdas.end) };
+            let calm = unsafe { self.calm_unit_steps(s..fdas.end) };
             if calm > 0 {
                 s += calm;
                 self.work.tile.0[..live].fill(0.0);
@@ -432,8 +432,8 @@ impl<M: Micro> TileRun<'_, M> {
     ///
     /// # Safety
     /// As `dispatch`.
-    unsafe fn calm_units(&mut self, fdas: Range<usize>) -> usize {
-        if !self.fda.streams_units || !self.fast || self.q.fixed || self.size[1] <= NR - 16 {
+    unsafe fn calm_unit_steps(&mut self, fdas: Range<usize>) -> usize {
+        if !self.fda.streams_unit_steps || !self.fast || self.q.fixed || self.size[1] <= NR - 16 {
             return 0;
         }
         let (groups, per) = (self.size[0].div_ceil(MR), self.fda.per_step());
@@ -449,8 +449,8 @@ impl<M: Micro> TileRun<'_, M> {
         // SAFETY: the caller's panels and states of `groups` row groups, whose steps have no flags.
         unsafe {
             match self.fda.out {
-                out::F16_RNE => self.micro.units_fast::<{ out::F16_RNE }>(&p, &q, groups, calm, per, c),
-                _ => self.micro.units_fast::<{ out::F32_RZ }>(&p, &q, groups, calm, per, c),
+                out::F16_RNE => self.micro.unit_steps_fast::<{ out::F16_RNE }>(&p, &q, groups, calm, per, c),
+                _ => self.micro.unit_steps_fast::<{ out::F32_RZ }>(&p, &q, groups, calm, per, c),
             }
         }
         calm

@@ -47,10 +47,10 @@ const FEW: u32 = 5;
 /// Rows and vectors of columns of a visit, and its vectors: those of the first row, then of the next.
 const ROWS: usize = 4;
 const VECTORS: usize = 2;
-const UNITS: usize = ROWS * VECTORS;
+const VECTORS_OF_VISIT: usize = ROWS * VECTORS;
 
 /// A vector for each of a visit's, of both halves.
-type Halves = [[__m512i; UNITS]; 2];
+type Halves = [[__m512i; VECTORS_OF_VISIT]; 2];
 /// Exponent fields of the largest exponents of a row group's rows, of both halves.
 type Largest = [[__m512i; MR]; 2];
 
@@ -137,13 +137,13 @@ struct Begun {
     /// `1.5 * 2^e_max` of the halves.
     tops: Halves,
     /// How many of their products are negative: the two lowest bytes of a lane.
-    negative: [__m512i; UNITS],
+    negative: [__m512i; VECTORS_OF_VISIT],
 }
 
 impl Begun {
     #[target_feature(enable = "avx512f")]
     fn new() -> Self {
-        let none = [_mm512_setzero_si512(); UNITS];
+        let none = [_mm512_setzero_si512(); VECTORS_OF_VISIT];
         Self { tops: [none; 2], negative: none }
     }
 }
@@ -188,8 +188,8 @@ pub(super) unsafe fn steps<const L: usize>(p: &Step, q: &Consts, skip: &mut [u32
     // e_max of the row group at hand, and of the next.
     let (mut largest, mut next) = (whole(&now_at, &calm).0, [[_mm512_setzero_si512(); MR]; 2]);
     // SAFETY: the first visit, to 4 of a row group's 8 rows and 32 of its 64 columns.
-    (0..UNITS).for_each(|u| unsafe { begin(&here, u, &largest, l / 2, now) });
-    let (mut before, mut sums) = (Visit { leave: !0, ..here }, [[_mm512_setzero_si512(); UNITS]; 2]);
+    (0..VECTORS_OF_VISIT).for_each(|u| unsafe { begin(&here, u, &largest, l / 2, now) });
+    let (mut before, mut sums) = (Visit { leave: !0, ..here }, [[_mm512_setzero_si512(); VECTORS_OF_VISIT]; 2]);
     // How many visits are finished wherever c is.
     let mut wary = 0;
     for step in 0..steps {
@@ -203,7 +203,7 @@ pub(super) unsafe fn steps<const L: usize>(p: &Step, q: &Consts, skip: &mut [u32
                 let mut search = Search { a: a_exp, b: group.b_exp, best: [[_mm512_setzero_si512(); 2]; 2] };
                 let [even, odd];
                 if wary == 0 && !before.leaves_some() {
-                    let (mut near, mut all) = ([!0; UNITS], !0);
+                    let (mut near, mut all) = ([!0; VECTORS_OF_VISIT], !0);
                     // SAFETY: a visit to a group that is there; exponents of two of the 8 rows of the one to come, at a
                     // step that is there: the last one again where none comes. The visit before was one, too.
                     [even, odd] = unsafe {
@@ -247,7 +247,7 @@ pub(super) unsafe fn steps<const L: usize>(p: &Step, q: &Consts, skip: &mut [u32
         }
     }
     // SAFETY: the states of the last visit.
-    (0..UNITS).for_each(|u| unsafe { end_anywhere(&before, u, !before.leaves(u), &sums, other, q) });
+    (0..VECTORS_OF_VISIT).for_each(|u| unsafe { end_anywhere(&before, u, !before.leaves(u), &sums, other, q) });
     steps
 }
 
@@ -283,12 +283,12 @@ unsafe fn alone<const L: usize>(p: &Step, q: &Consts, mut visits: u32, skip: u32
             continue;
         }
         // SAFETY: a visit to 4 of the group's 8 rows and 32 of its 64 columns.
-        (0..UNITS).for_each(|u| unsafe { begin(&here, u, &largest, l / 2, &mut begun) });
+        (0..VECTORS_OF_VISIT).for_each(|u| unsafe { begin(&here, u, &largest, l / 2, &mut begun) });
         // SAFETY: the same visit, without a look at what comes.
         let [e0, o0] = unsafe { half::<L, 0>(&here, l, &begun.tops, None, |_| ()) };
         // SAFETY: as above.
         let [e1, o1] = unsafe { half::<L, 1>(&here, l, &begun.tops, None, |_| ()) };
-        let mut sums = [[_mm512_setzero_si512(); UNITS]; 2];
+        let mut sums = [[_mm512_setzero_si512(); VECTORS_OF_VISIT]; 2];
         each_row!([0, 1, 2, 3, 4, 5, 6, 7], U => {
             (sums[0][U], sums[1][U]) = (low_halves(e0[U], o0[U]), low_halves(e1[U], o1[U]));
         });
@@ -321,7 +321,7 @@ unsafe fn vector<const L: usize>(visit: &Visit, q: &Consts, largest: &Largest, b
             *odd = _mm512_fmadd_round_pd::<RZ>(a, b[1], *odd);
         }
     }
-    let sums = sums.map(|[even, odd]| [low_halves(even, odd); UNITS]);
+    let sums = sums.map(|[even, odd]| [low_halves(even, odd); VECTORS_OF_VISIT]);
     // SAFETY: the states of that vector.
     let near = unsafe { end(visit, 0, !0, &sums, begun, q) };
     if near != !0 {
@@ -344,8 +344,8 @@ unsafe fn half<const L: usize, const H: usize>(
     tops: &Halves,
     mut exponents: Option<&mut Search>,
     mut meanwhile: impl FnMut(usize),
-) -> [[__m512d; UNITS]; 2] {
-    let (mut even, mut odd) = ([_mm512_setzero_pd(); UNITS], [_mm512_setzero_pd(); UNITS]);
+) -> [[__m512d; VECTORS_OF_VISIT]; 2] {
+    let (mut even, mut odd) = ([_mm512_setzero_pd(); VECTORS_OF_VISIT], [_mm512_setzero_pd(); VECTORS_OF_VISIT]);
     each_row!([0, 1, 2, 3, 4, 5, 6, 7], U => [even[U], odd[U]] = accumulators(tops[H][U], 0));
     each_row!([0, 1, 2, 3, 4, 5, 6, 7], U => {
         // SAFETY: the caller's promise: an eighth of half `H`'s products, and of all of the exponents.
@@ -362,7 +362,7 @@ unsafe fn half<const L: usize, const H: usize>(
 
 /// The `part`-th eighth of some positions.
 const fn eighth(part: usize, positions: usize) -> Range<usize> {
-    part * positions / UNITS..(part + 1) * positions / UNITS
+    part * positions / VECTORS_OF_VISIT..(part + 1) * positions / VECTORS_OF_VISIT
 }
 
 /// The products of the `U`-th eighth of half `H`'s positions of K, cut off: `fma` rounding toward zero. In assembly,
@@ -374,8 +374,8 @@ const fn eighth(part: usize, positions: usize) -> Range<usize> {
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn products<const L: usize, const H: usize, const U: usize>(
-    even: &mut [__m512d; UNITS],
-    odd: &mut [__m512d; UNITS],
+    even: &mut [__m512d; VECTORS_OF_VISIT],
+    odd: &mut [__m512d; VECTORS_OF_VISIT],
     a: *const f64,
     b: *const f64,
     l: usize,
@@ -481,7 +481,7 @@ unsafe fn search<const L: usize, const U: usize>(to: &mut Search, l: usize) {
     macro_rules! positions {
         ($before:expr, $after:expr, $k:literal, $next:literal, $b:literal, $($rest:tt)*) => {{
             // Eighths are of one half.
-            let [b0, b1] = &mut to.best[2 * U / UNITS];
+            let [b0, b1] = &mut to.best[2 * U / VECTORS_OF_VISIT];
             let (_e, _t): (__m512i, __m512i);
             // Compilers would read all of it at first, and keep it in memory.
             // SAFETY: it reads both rows' words and a line of B's below position `l`, and writes these registers only.
@@ -591,7 +591,13 @@ unsafe fn end(visit: &Visit, u: usize, lanes: __mmask16, sums: &Halves, from: &B
 /// As `end`, for all of the visit's vectors.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn end_far(visit: &Visit, near: &[__mmask16; UNITS], sums: &Halves, from: &Begun, q: &Consts) -> usize {
+unsafe fn end_far(
+    visit: &Visit,
+    near: &[__mmask16; VECTORS_OF_VISIT],
+    sums: &Halves,
+    from: &Begun,
+    q: &Consts,
+) -> usize {
     let vectors = near.iter().enumerate().filter(|(_, near)| **near != !0);
     // SAFETY: vectors of the visit, 8 at most.
     vectors.map(|(u, near)| unsafe { end_anywhere(visit, u, !near, sums, from, q) }).count()

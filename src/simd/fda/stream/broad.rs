@@ -27,14 +27,14 @@ use super::rows::places_from;
 use super::{OFFSET, OVER, ROWS};
 use core::mem::{MaybeUninit, offset_of};
 use ends::{begin, beyond, copy, end, far_sums, infinite, is_beyond, is_far, to_infinity};
-pub(in crate::simd::fda) use last::units;
+pub(in crate::simd::fda) use last::unit_steps;
 use piece::{At, Carried, call, code, code_endless};
 use std::arch::x86_64::*;
 
 /// Vectors of columns of a piece.
 const VECTORS: usize = 2;
 /// Vectors of states of a piece: `VECTORS` of the first row, then of the next.
-const UNITS: usize = ROWS * VECTORS;
+const VECTORS_OF_PIECE: usize = ROWS * VECTORS;
 /// Pieces of a row group: the upper rows, the lower ones, then the same with other columns.
 const PIECES: usize = MR / ROWS * (NR / 16 / VECTORS);
 /// The largest f32 whose integer has 31 bits, an infinite f16 in units of q: as many negative products as a step may
@@ -48,16 +48,16 @@ const fn place_of_bits(piece: usize) -> usize {
 }
 
 /// Where a piece's sums begin, and what has to be added to them: c in units of q, and the number of negative products;
-/// where results are rounded down c is apart (`Work::units`).
+/// where results are rounded down c is apart (`Work::c_in_q`).
 #[repr(C)]
 struct Start {
-    tops: [__m512i; UNITS],
-    rests: [__m512i; UNITS],
+    tops: [__m512i; VECTORS_OF_PIECE],
+    rests: [__m512i; VECTORS_OF_PIECE],
 }
 
 /// As far apart as two `Start`s.
 #[repr(C, align(1024))]
-struct Units([__m512; UNITS]);
+struct CInQ([__m512; VECTORS_OF_PIECE]);
 
 /// What pieces read and write besides panels and states. `piece` goes from one `Start` to the other by one bit of the
 /// address. It begins with a page: where it lay in a page's second half, by chance of each process, Zen 4 had a tenth
@@ -67,11 +67,11 @@ struct Work {
     /// Those of even pieces, and of odd ones.
     starts: [Start; 2],
     /// c in units of q, of each.
-    units: [Units; 2],
+    c_in_q: [CInQ; 2],
     /// e_max of this row group and the next, as exponent fields: one bit of the address apart, too.
     largest: [[__m512i; MR]; 2],
     /// All bits of each sum that is watched.
-    watched: [__m512i; UNITS],
+    watched: [__m512i; VECTORS_OF_PIECE],
     /// Results of which some go nowhere, row after row as in states.
     aside: [[f32; NR]; ROWS],
     /// What makes exponent fields of bytes: subtracted, and the lowest.
@@ -172,7 +172,7 @@ impl Pending {
 const _: () = {
     let (apart, rows) = (size_of::<Start>(), size_of::<[__m512i; MR]>());
     assert!(
-        apart.is_power_of_two() && size_of::<Units>() == apart && offset_of!(Work, units).is_multiple_of(2 * apart)
+        apart.is_power_of_two() && size_of::<CInQ>() == apart && offset_of!(Work, c_in_q).is_multiple_of(2 * apart)
     );
     assert!(align_of::<Work>().is_multiple_of(2 * apart) && offset_of!(Work, starts) == 0);
     assert!(align_of::<Work>().is_multiple_of(2 * rows) && offset_of!(Work, largest).is_multiple_of(2 * rows));
@@ -358,7 +358,8 @@ pub(in crate::simd::fda) unsafe fn steps<const OUT: u8, const CHECK: bool, const
     let nothing = Pending { c: aside, leave: !0, ..order.piece(of_step - 1) };
     // SAFETY: another place in `work`.
     let starts = unsafe { (&raw mut (*work).starts).cast() };
-    let (mut before, mut carried) = (nothing, Carried { start: starts, sums: [_mm512_setzero_si512(); UNITS] });
+    let (mut before, mut carried) =
+        (nothing, Carried { start: starts, sums: [_mm512_setzero_si512(); VECTORS_OF_PIECE] });
     // Pieces of the row group at hand that are to be left, and whether some c of the piece to come is far above the
     // products.
     let mut doubt = whole(p, order.groups[0], largest[0]);

@@ -8,7 +8,7 @@ use super::super::super::step::{Consts, Step};
 use super::super::super::{MR, NR, out};
 use super::super::rows::{place, power};
 use super::super::{OFFSET, OVER};
-use super::{BEYOND_F16, Pending, Start, UNITS, VECTORS, Work};
+use super::{BEYOND_F16, Pending, Start, VECTORS, VECTORS_OF_PIECE, Work};
 use std::arch::x86_64::*;
 
 /// Begins a row group's first piece, as pieces do; the caller knows that no f16 is infinite there. Whether some c is
@@ -27,7 +27,7 @@ pub(super) unsafe fn begin<const OUT: u8, const CHECK: bool>(
 ) -> bool {
     let (a_sign, c) = (p.a_sign.wrapping_add(g * MR), p.c.wrapping_add(g * MR * NR));
     // SAFETY: the caller's `Work`: two parts of it that do not overlap.
-    let (to, to_units, mut far) = unsafe { (&mut (*work).starts[0], &mut (*work).units[0], false) };
+    let (to, to_c, mut far) = unsafe { (&mut (*work).starts[0], &mut (*work).c_in_q[0], false) };
     // SAFETY: of the group's 8 rows of states, e_max and signs the first 4, by the first 2 of 4 vectors of columns.
     each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => unsafe {
         let (c, unit) = (_mm512_load_ps(c.add(R * NR + 16 * V)), VECTORS * R + V);
@@ -36,7 +36,7 @@ pub(super) unsafe fn begin<const OUT: u8, const CHECK: bool>(
             // c has no part in e_max.
             let top = start::<OUT>(power, _mm512_setzero_ps());
             let c = in_units(c, top, q);
-            (to.tops[unit], to.rests[unit], to_units.0[unit]) = (top, count, c);
+            (to.tops[unit], to.rests[unit], to_c.0[unit]) = (top, count, c);
             far |= is_far(c);
         } else {
             let top = start::<OUT>(power, c);
@@ -54,7 +54,12 @@ pub(super) unsafe fn begin<const OUT: u8, const CHECK: bool>(
 /// `to` has those of its states that are not to be left, aligned to 64 bytes, and `work` points to a `Work` that is
 /// initialised.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn end<const OUT: u8>(sums: &[__m512i; UNITS], to: Pending, q: &Consts, work: *const Work) -> u32 {
+pub(super) unsafe fn end<const OUT: u8>(
+    sums: &[__m512i; VECTORS_OF_PIECE],
+    to: Pending,
+    q: &Consts,
+    work: *const Work,
+) -> u32 {
     // SAFETY: the caller's `Work`, which nobody writes meanwhile.
     let (from, mut infinite) = (unsafe { &(*work).starts[1] }, 0);
     each_row!([0, 1, 2, 3], R => each_row!([0, 1], V => {
@@ -79,8 +84,8 @@ pub(super) unsafe fn end<const OUT: u8>(sums: &[__m512i; UNITS], to: Pending, q:
 /// Whether some c in units of q is far above the products.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn is_far(units: __m512) -> bool {
-    _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(units), _mm512_set1_ps(FAR_IN_F32)) != 0
+pub(super) fn is_far(c: __m512) -> bool {
+    _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(c), _mm512_set1_ps(FAR_IN_F32)) != 0
 }
 
 /// Whether some f16 that was rounded as `piece` does is infinite.
@@ -97,7 +102,7 @@ pub(super) fn is_beyond(peak: __m512) -> bool {
 #[cold]
 #[target_feature(enable = "avx512f,avx512dq")]
 pub(super) unsafe fn to_infinity(results: Pending) {
-    for unit in 0..UNITS {
+    for unit in 0..VECTORS_OF_PIECE {
         let (r, v) = (unit / VECTORS, unit % VECTORS);
         if results.leave >> (4 * r + v) & 1 == 0 {
             let at = results.c.wrapping_add(r * NR + 16 * v);
@@ -117,8 +122,8 @@ pub(super) unsafe fn to_infinity(results: Pending) {
 /// All of the piece's states are there, aligned to 64 bytes.
 #[cold]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn far_sums(sums: &[__m512i; UNITS], from: &Start, to: *mut f32, q: &Consts) -> u32 {
-    (0..UNITS).fold(0, |found, unit| {
+pub(super) unsafe fn far_sums(sums: &[__m512i; VECTORS_OF_PIECE], from: &Start, to: *mut f32, q: &Consts) -> u32 {
+    (0..VECTORS_OF_PIECE).fold(0, |found, unit| {
         let (r, v) = (unit / VECTORS, unit % VECTORS);
         // SAFETY: of states that are there, vector `v` of 2 in row `r` of 4.
         let (at, c) = unsafe { (to.add(r * NR + 16 * v), _mm512_load_ps(to.add(r * NR + 16 * v))) };
@@ -139,7 +144,7 @@ pub(super) unsafe fn far_sums(sums: &[__m512i; UNITS], from: &Start, to: *mut f3
 #[cold]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn copy(from: *const f32, to: Pending) {
-    for unit in 0..UNITS {
+    for unit in 0..VECTORS_OF_PIECE {
         let (r, v) = (unit / VECTORS, unit % VECTORS);
         if to.leave >> (4 * r + v) & 1 == 0 {
             let at = r * NR + 16 * v;
@@ -166,7 +171,7 @@ pub(super) unsafe fn infinite<const OUT: u8>(from: *const f32) -> u32 {
 /// Vectors in which a sum has left its 31 bits.
 #[cold]
 #[target_feature(enable = "avx512f")]
-pub(super) fn beyond(watched: &[__m512i; UNITS]) -> u32 {
+pub(super) fn beyond(watched: &[__m512i; VECTORS_OF_PIECE]) -> u32 {
     watched.iter().enumerate().fold(0, |found, (unit, bits)| {
         let over = _mm512_test_epi64_mask(*bits, _mm512_set1_epi64(OVER)) != 0;
         found | u32::from(over) << (4 * (unit / VECTORS) + unit % VECTORS)

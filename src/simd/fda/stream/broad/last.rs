@@ -4,7 +4,7 @@ use super::super::super::finish::{finish, narrow_widen};
 use super::super::super::step::{Consts, Step};
 use super::ends::begin;
 use super::piece::{Carried, call, code_last};
-use super::{Order, PIECES, Pending, UNITS, VECTORS, Work};
+use super::{Order, PIECES, Pending, VECTORS, VECTORS_OF_PIECE, Work};
 use crate::simd::fda::avx512::max_exponents;
 use crate::simd::fda::{GROUPS, MR, NR, out};
 use core::mem::MaybeUninit;
@@ -17,7 +17,7 @@ use std::arch::x86_64::*;
 /// As `Micro::steps_fast`, for all 64 columns and without operands below the window; `per` divides `steps`. `c` has as
 /// many states, aligned likewise, in the same allocation.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(in crate::simd::fda) unsafe fn units<const OUT: u8, const L: usize>(
+pub(in crate::simd::fda) unsafe fn unit_steps<const OUT: u8, const L: usize>(
     p: &Step,
     q: &Consts,
     groups: usize,
@@ -51,7 +51,7 @@ pub(in crate::simd::fda) unsafe fn units<const OUT: u8, const L: usize>(
         begin::<OUT, false>(&Step { c: aside, ..*p }, 0, largest[0], q, work);
     }
     // Results before the first piece go aside, all others where they belong.
-    let mut carried = Carried { start: starts, sums: [_mm512_setzero_si512(); UNITS] };
+    let mut carried = Carried { start: starts, sums: [_mm512_setzero_si512(); VECTORS_OF_PIECE] };
     let first = if per == 1 { c } else { p.c };
     for (done, put, more, more_steps, ends) in [(0, aside, 0, 0, 0), (1, first, of_step - 2, steps - 1, ends_first)] {
         let at = order.at::<L>(done, largest, put, work);

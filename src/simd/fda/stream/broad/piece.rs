@@ -1,6 +1,6 @@
 //! A piece of 4 rows by 32 columns, in assembly (`piece.s`), and the way there.
 
-use super::{Start, UNITS, Work};
+use super::{Start, VECTORS_OF_PIECE, Work};
 use crate::simd::fda::out;
 use core::arch::{asm, naked_asm};
 use core::mem::{offset_of, size_of};
@@ -33,7 +33,7 @@ unsafe extern "C" fn piece<const OUT: u8, const ENDLESS: bool, const CHECK: bool
         next_b_sign = const offset_of!(Work, next.b_sign),
         next_c = const offset_of!(Work, next.c),
         rests = const offset_of!(Start, rests),
-        units = const offset_of!(Work, units),
+        c_in_q = const offset_of!(Work, c_in_q),
         limit = const offset_of!(Work, limit),
         most = const offset_of!(Work, most),
         over = const offset_of!(Work, over),
@@ -107,7 +107,7 @@ pub(super) struct At {
 /// What a piece leaves to the next one.
 pub(super) struct Carried {
     pub(super) start: *mut Start,
-    pub(super) sums: [__m512i; UNITS],
+    pub(super) sums: [__m512i; VECTORS_OF_PIECE],
 }
 
 /// What it says.

@@ -62,8 +62,8 @@
 
 // `1.5 * 2^e_max` where f64 accumulators begin: see `finish::accumulators`. Sums that could leave 31 bits begin at an
 // offset.
-.macro begin_sum unit, even, odd
-    vmovdqa64 zmm24, [r15 + 64*\unit]
+.macro begin_sum at, even, odd
+    vmovdqa64 zmm24, [r15 + 64*\at]
     vpsrld zmm\odd{{k1}}{{z}}, zmm24, 3
     vpsllq zmm\even, zmm24, 29
     .if {watched}
@@ -74,10 +74,10 @@
 
 // The sum in units of q, from both kinds of columns: see `finish::low_halves`. Of watched sums all bits are kept, and
 // what any of them has.
-.macro end_sum unit, even, odd, sum
+.macro end_sum at, even, odd, sum
     .if {watched}
     vporq zmm28, zmm\even, zmm\odd
-    vmovdqa64 [r8 + {watched_bits} + 64*\unit], zmm28
+    vmovdqa64 [r8 + {watched_bits} + 64*\at], zmm28
     vporq zmm29, zmm29, zmm28
     .endif
     vmovsldup zmm\sum, zmm\odd
@@ -114,8 +114,8 @@
 
 // A vector of sums. Where c comes last it is added to a unit step's last one, in the lanes of k5: all of them then, else
 // none; what is f16 already stays as it is.
-.macro end unit, row, column, sum
-    vpaddd zmm\sum, zmm\sum, [r15 + {rests} + 64*\unit]
+.macro end at, row, column, sum
+    vpaddd zmm\sum, zmm\sum, [r15 + {rests} + 64*\at]
     .if {f16}
     to_odd \sum
     .elseif {rne}
@@ -126,7 +126,7 @@
     vpandd zmm\sum, zmm\sum, [r8 + {keep}]{{1to16}}
     .endif
     .endif
-    vpaddd zmm24, zmm29, [r15 + 64*\unit]
+    vpaddd zmm24, zmm29, [r15 + 64*\at]
     vmulps zmm\sum, zmm\sum, zmm24
     .if {f16}
     .if {endless}
@@ -148,9 +148,9 @@
 // The same, rounded down. The total as an f32 sum toward zero has the exponent of the exact one, or, next to a power of
 // two, a wrong one that does no harm. It says which of the 5 lowest places of the sum are dropped, and whether the total
 // is that of integers, or that of c and the sum rounded to odd above those places.
-.macro end_down unit, row, column, sum
-    vpaddd zmm\sum, zmm\sum, [r15 + {rests} + 64*\unit]
-    vmovaps zmm24, [r15 + {units} + 64*\unit]
+.macro end_down at, row, column, sum
+    vpaddd zmm\sum, zmm\sum, [r15 + {rests} + 64*\at]
+    vmovaps zmm24, [r15 + {c_in_q} + 64*\at]
     vcvtdq2ps zmm25, zmm\sum, {{rz-sae}}
     vcvtps2dq zmm26, zmm24, {{rd-sae}}
     vaddps zmm25, zmm25, zmm24, {{rz-sae}}
@@ -166,7 +166,7 @@
     vpaddd zmm25, zmm25, [r8 + {low}]{{1to16}}
     vpternlogd zmm25, zmm\sum, [r8 + {high}]{{1to16}}, 0xa8
     vcvtdq2ps zmm25, zmm25
-    vpaddd zmm28, zmm29, [r15 + 64*\unit]
+    vpaddd zmm28, zmm29, [r15 + 64*\at]
     vaddps zmm26{{k3}}, zmm25, zmm24
     vmulps zmm26, zmm26, zmm28
     vmovaps [r11 + 256*\row + 64*\column], zmm26
@@ -206,7 +206,7 @@
 // `finish::start`). An infinite one stays as it is: e_max is its exponent, beside which products are nothing, and c in
 // units of q the largest number, of which the result is infinite again, or the conversion's answer to what is beyond,
 // `-2^31`, likewise.
-.macro begin unit, row, column, place, signs
+.macro begin at, row, column, place, signs
     vpshufb zmm24, zmm26, zmm\place
     .if {last}
     vmovaps zmm27{{k4}}{{z}}, [r12 + 256*\row + 64*\column]
@@ -221,7 +221,7 @@
     vrangeps zmm24, zmm24, zmm25, 0xb
     .endif
     vpternlogd zmm24, zmm19, zmm20, 0xea
-    vmovdqa64 [r15 + 64*\unit], zmm24
+    vmovdqa64 [r15 + 64*\at], zmm24
     vpsubd zmm24, zmm18, zmm24
     vmulps zmm24, zmm24, zmm27
     .if {endless}
@@ -234,22 +234,22 @@
     .if {watched}
     vpsubd zmm24, zmm24, [r8 + {offset}]{{1to16}}
     .endif
-    vmovdqa64 [r15 + {rests} + 64*\unit], zmm24
+    vmovdqa64 [r15 + {rests} + 64*\at], zmm24
 .endm
 
 // The same, of round-down sums: c in units of q as it is, and the largest one.
-.macro begin_down unit, row, column, place, signs
+.macro begin_down at, row, column, place, signs
     vpshufb zmm24, zmm26, zmm\place
     vpsrld zmm24, zmm24, 1
     vpternlogd zmm24, zmm19, zmm20, 0xea
-    vmovdqa64 [r15 + 64*\unit], zmm24
+    vmovdqa64 [r15 + 64*\at], zmm24
     vpsubd zmm24, zmm18, zmm24
     vmulps zmm24, zmm24, [r12 + 256*\row + 64*\column]
     vpxord zmm25, zmm\signs, [r9 + 4*\row]{{1to16}}
     vpopcntd zmm25, zmm25
-    vmovaps [r15 + {units} + 64*\unit], zmm24
+    vmovaps [r15 + {c_in_q} + 64*\at], zmm24
     vrangeps zmm22, zmm22, zmm24, 0xb
-    vmovdqa64 [r15 + {rests} + 64*\unit], zmm25
+    vmovdqa64 [r15 + {rests} + 64*\at], zmm25
 .endm
 
 .macro begin_row row, u0, u1
