@@ -7,7 +7,7 @@ use gemmulate::simd::Isa;
 use gemmulate::vectors::Kind;
 
 /// Units of FDA kernels, every length of step and kind of result among them.
-pub(crate) const FDA: [&str; 22] = [
+pub(crate) const FDA: [&str; 34] = [
     "hopper/mma.m16n8k16.f32.f16.f16.f32",
     "hopper/mma.m16n8k16.f16.f16.f16.f16",
     "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
@@ -30,6 +30,18 @@ pub(crate) const FDA: [&str; 22] = [
     "custom/m8n8k32.f32.f16.f16.f32/dot:block=32:F=26:out=rne",
     "custom/m8n8k8.f16.f16.f16.f16/dot:block=8:F=33:out=rne",
     "custom/m8n8k12.f32.tf32.tf32.f32/dot:block=6:F=37:out-bits=13",
+    "custom/m8n8k32.f32.bf16.bf16.f32/dot:block=32:F=25:out=rd",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:out=ru:e_zero=none",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=8:F=24:out=rd",
+    "custom/m8n8k10.f32.bf16.bf16.f32/dot:block=5:F=22:out=ru",
+    "custom/m8n8k8.f32.f16.bf16.f32/dot:block=4:F=25:out=rd",
+    "custom/m8n8k12.f32.tf32.tf32.f32/dot:block=6:F=37:out=rd",
+    "custom/m8n8k32.f32.f16.f16.f32/dot:block=16:F=30:out=ru",
+    "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:flush-in=yes:flush-out=yes:e_zero=none",
+    "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:flush-in=yes:out=rd:flush-out=yes",
+    "custom/m8n8k32.f32.f16.e5m2.f32/dot:block=8:F=25:flush-in=yes",
+    "custom/m8n8k16.f32.tf32.bf16.f32/dot:block=16:F=33:flush-in=yes:out=rne:flush-out=yes",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=24:flush-out=yes:e_zero=none",
 ];
 
 /// Codes of a format at its edges: `kind` 0, significands as large as can be; 1, the window's border below the largest;

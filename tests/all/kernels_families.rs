@@ -63,6 +63,8 @@ fn steps_of_few_products_are_the_references() {
     let outputs = [
         ("f32", Rounding::TowardZero, None),
         ("f32", Rounding::NearestEven, None),
+        ("f32", Rounding::Down, None),
+        ("f32", Rounding::Up, None),
         ("f32", Rounding::TowardZero, Some(13)),
         ("f16", Rounding::NearestEven, None),
     ];

@@ -12,6 +12,8 @@ use core::ops::Range;
 use std::arch::x86_64::*;
 
 pub(super) const RZ: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+pub(super) const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
+pub(super) const UP: i32 = _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC;
 /// Odd 32-bit lanes.
 pub(super) const ODD: __mmask16 = 0xAAAA;
 /// The pieces of a vector of columns.

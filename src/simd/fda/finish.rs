@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "functions for one instruction set")]
 
-use super::avx512::{ODD, RZ};
+use super::avx512::{DOWN, ODD, RZ, UP};
 use super::out;
 use super::step::{Consts, EXP32, LEAST_F16};
 use core::arch::asm;
@@ -104,6 +104,8 @@ pub(super) fn finish<const OUT: u8, const SCALE: bool>(sum: __m512i, top: __m512
         out::F16_RNE => narrow_widen(scaled(odd(sum))),
         out::F32_RZ => scaled(_mm512_cvt_roundepi32_ps::<RZ>(sum)),
         out::F32_CUT => scaled(_mm512_and_ps(_mm512_cvt_roundepi32_ps::<RZ>(sum), keep(q))),
+        out::F32_RD => scaled(_mm512_cvt_roundepi32_ps::<DOWN>(sum)),
+        out::F32_RU => scaled(_mm512_cvt_roundepi32_ps::<UP>(sum)),
         _ => scaled(_mm512_cvtepi32_ps(sum)),
     }
 }
@@ -176,9 +178,7 @@ pub(super) fn overflowed<const OUT: u8>(d: __m512) -> bool {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn odd(sum: __m512i) -> __m512 {
     let cut = _mm512_cvt_roundepi32_ps::<RZ>(sum);
-    let down = _mm512_cvt_roundepi32_ps::<{ _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC }>(sum);
-    let up = _mm512_cvt_roundepi32_ps::<{ _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC }>(sum);
-    to_odd(cut, down, up)
+    to_odd(cut, _mm512_cvt_roundepi32_ps::<DOWN>(sum), _mm512_cvt_roundepi32_ps::<UP>(sum))
 }
 
 /// A number rounded to odd, of that rounded toward zero, down and up.

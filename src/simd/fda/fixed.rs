@@ -14,7 +14,7 @@ mod pack;
 
 pub(super) use pack::{Integers, Lines, Numbers, Room, Tables};
 
-use super::avx512::{RZ, powers, step_pieces};
+use super::avx512::{DOWN, RZ, UP, powers, step_pieces};
 use super::finish::{narrow_widen, overflowed, to_odd};
 use super::round_down::avx512::steps_fast as steps_round_down;
 use super::step::{Consts, EXP32, LEAST_F16, Step};
@@ -176,8 +176,8 @@ fn whole<const OUT: u8>(top: __m512i, c: __m512, lowest: __m512i, q: &Consts) ->
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn add<const OUT: u8>(sum: __m512, unit: __m512, c: __m512, q: &Consts) -> (__m512, bool) {
-    const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
-    const UP: i32 = _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC;
+    // Rounded down, numbers that cancel leave a negative zero.
+    let plus_zero = |d| _mm512_add_ps(d, _mm512_setzero_ps());
     match OUT {
         out::F32_RZ => {
             let d = _mm512_castps_si512(_mm512_fmadd_round_ps::<RZ>(sum, unit, c));
@@ -189,6 +189,8 @@ fn add<const OUT: u8>(sum: __m512, unit: __m512, c: __m512, q: &Consts) -> (__m5
             let d = narrow_widen(to_odd(cut, down, up));
             (d, overflowed::<OUT>(d))
         }
+        out::F32_RD => (plus_zero(_mm512_fmadd_round_ps::<DOWN>(sum, unit, c)), false),
+        out::F32_RU => (_mm512_fmadd_round_ps::<UP>(sum, unit, c), false),
         _ => (_mm512_fmadd_ps(sum, unit, c), false),
     }
 }

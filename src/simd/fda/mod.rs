@@ -95,6 +95,9 @@ mod out {
     pub(super) const ROUND_DOWN: u8 = 3;
     /// [`F32_RZ`] where fewer bits are kept: an operation that the others do without.
     pub(super) const F32_CUT: u8 = 4;
+    /// f32, rounded down, and up.
+    pub(super) const F32_RD: u8 = 5;
+    pub(super) const F32_RU: u8 = 6;
 }
 
 /// One side's operands, packed.
@@ -162,6 +165,7 @@ struct Fda {
     a: Reach,
     b: Reach,
     via_f16: bool,
+    flush: Flush,
     /// FDAs from +0 over the blocks of a unit step, then an IEEE addition of c.
     c_last: bool,
     /// And unit steps one after another are a stream without a way back to memory (`stream::broad`), of 8 or 16
@@ -249,9 +253,47 @@ fn block_length(g: &GenericDot, k: usize) -> Option<usize> {
     (block <= 32 && k.is_multiple_of(block)).then_some(block)
 }
 
-/// Whether everything about a step is as the kernel does it.
-fn is_fda(g: &GenericDot) -> bool {
-    g.truncates() && g.frac_bits <= 40 && g.c != CPosition::Late
+/// What becomes of subnormal numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Flush {
+    /// Operands, c among them, that are +0.
+    operands: bool,
+    /// Results that are.
+    results: bool,
+}
+
+impl Flush {
+    /// Codes of an operand, subnormal ones made +0.
+    fn codes(self, spec: &FormatSpec, codes: &mut [u32]) {
+        if !self.operands {
+            return;
+        }
+        let place = |bits: u32, at: u32| ((1 << bits) - 1) << (at + spec.ignored_low_bits);
+        let (fraction, field) = (place(spec.fraction_bits, 0), place(spec.exponent_bits, spec.fraction_bits));
+        for code in codes {
+            let is_subnormal = *code & field == 0 && *code & fraction != 0;
+            *code = if is_subnormal { 0 } else { *code };
+        }
+    }
+
+    /// The least magnitudes of c and of results that are not 0.
+    const fn least(self) -> [f32; 2] {
+        let [operands, results] = [self.operands, self.results];
+        [if operands { f32::MIN_POSITIVE } else { 0.0 }, if results { f32::MIN_POSITIVE } else { 0.0 }]
+    }
+}
+
+/// What becomes of subnormal numbers, if everything else about a step is as the kernel does it.
+fn is_fda(g: &GenericDot, unit: &Unit) -> Option<Flush> {
+    let flush = Flush { operands: g.flush_inputs, results: g.flush_results };
+    // Below the largest exponents no product is infinite that was finite.
+    let unlimited = unit.scale.is_none() && unit.a.max().exponent + unit.b.max().exponent + 2 <= 128;
+    let plain =
+        GenericDot { flush_inputs: false, flush_results: false, product_limit: g.product_limit && !unlimited, ..*g };
+    // States that are not subnormal, and results, are for the wide kernels alone to flush.
+    let states = same(&unit.c, &F32) && same(&unit.d, &F32) && g.c == CPosition::With;
+    let flushes = flush == Flush::default() || (states && unit.scale.is_none() && !g.via_f16);
+    (plain.truncates() && flushes && g.frac_bits <= 40 && g.c != CPosition::Late).then_some(flush)
 }
 
 /// The result's kind and the bits of it that are kept.
@@ -260,20 +302,26 @@ fn output(g: &GenericDot, d: &FormatSpec) -> Option<(u8, i32)> {
     match g.output_rounding {
         Rounding::TowardZero if same(d, &F32) => Some((out::F32_RZ, -1 << (23 - bits))),
         Rounding::NearestEven if same(d, &F32) && bits == 23 => Some((out::F32_RNE, -1)),
+        Rounding::Down if same(d, &F32) && bits == 23 => Some((out::F32_RD, -1)),
+        Rounding::Up if same(d, &F32) && bits == 23 => Some((out::F32_RU, -1)),
         Rounding::NearestEven if same(d, &F16) && bits == 10 => Some((out::F16_RNE, -1)),
         _ => None,
     }
 }
 
-/// The exponent that alignment never goes below, lowered to where nothing can notice.
+/// Sums of products below this exponent are 0 in f32 however they are aligned, unless they are rounded to one side.
+const UNSEEN: i32 = -220;
+
+/// The exponent that alignment never goes below, lowered to where nothing can notice; none where that is out of reach.
 fn floor(g: &GenericDot, d: &FormatSpec, a: Reach, b: Reach) -> Option<i32> {
-    // Sums of products below 2^-220 are 0 in f32 however they are aligned.
-    let unseen = (a.emin + b.emin).max(-220).min(d.emin());
+    let one_side = matches!(g.output_rounding, Rounding::Down | Rounding::Up);
+    let lowest = a.emin + b.emin;
+    let unseen = if one_side { lowest } else { lowest.max(UNSEEN) }.min(d.emin());
     let e_zero = match g.floor {
         Floor::None | Floor::ZeroC => unseen,
         Floor::BelowEmin(n) => (d.emin() - n).max(unseen),
     };
-    (e_zero <= 50).then_some(e_zero)
+    (UNSEEN..=50).contains(&e_zero).then_some(e_zero)
 }
 
 /// The kernel, where it is exact.
@@ -291,7 +339,8 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
     let (a, b) = (Reach::of(unit, &unit.a, g.via_f16)?, Reach::of(unit, &unit.b, g.via_f16)?);
     let c_fits = same(&unit.c, d) || (same(&unit.c, &F16) && same(d, &F32));
     let fraction_bits = unit.a.fraction_bits + unit.b.fraction_bits;
-    if !is_fda(g) || !c_fits || fraction_bits > 22 || !scales_fit(unit, block) {
+    let flush = is_fda(g, unit)?;
+    if !c_fits || fraction_bits > 22 || !scales_fit(unit, block) {
         return None;
     }
     let f = g.frac_bits;
@@ -331,6 +380,7 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
         a,
         b,
         via_f16: g.via_f16,
+        flush,
         c_last: g.c == CPosition::Last,
         streams_unit_steps,
         unit: unit.clone(),
@@ -340,8 +390,10 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
         anew: OnceLock::new(),
         set,
     };
-    fda.small = fda.small_decoders().map(Small::Avx512);
-    fda.choose_small(|| chain(unit, Isa::Avx2));
+    if !flush.operands {
+        fda.small = fda.small_decoders().map(Small::Avx512);
+        fda.choose_small(|| chain(unit, Isa::Avx2));
+    }
     Some(fda)
 }
 
@@ -413,6 +465,9 @@ impl Fda {
     /// Packs columns of B from where they are: while a step's codes are near they become numbers. `false` where all
     /// have to be looked at before, or those of a position are not together.
     fn pack_view<T: Word>(&self, panel: &mut Panel, view: &View<'_, T>) -> bool {
+        if self.flush.operands {
+            return false;
+        }
         let (Set::Avx512(_), Some(top), Some(_)) = (self.set, pack::own_top(self, &self.unit.b), view.rows()) else {
             return false;
         };
@@ -476,9 +531,10 @@ impl Kernel for Fda {
 
     fn pack_a(&self, panel: &mut Panel) {
         let mut packed = panel.take_packed::<Packed>();
-        let Staged::Narrow(codes) = &panel.codes else { unreachable!("operands of at most 32 bits") };
         let size = [panel.lines, panel.k];
         let shift = pack::shifts_of(self, panel, &mut packed.shifts);
+        let Staged::Narrow(codes) = &mut panel.codes else { unreachable!("operands of at most 32 bits") };
+        self.flush.codes(&self.unit.a, codes);
         // SAFETY: the set is the proof that the instructions are there.
         #[allow(unsafe_code, reason = "functions for one instruction set")]
         unsafe {
@@ -500,6 +556,7 @@ impl Kernel for Fda {
         let size = [panel.lines, panel.k];
         let shift = pack::shifts_of(self, panel, &mut packed.shifts);
         let Staged::Narrow(codes) = &mut panel.codes else { unreachable!("operands of at most 32 bits") };
+        self.flush.codes(&self.unit.b, codes);
         // SAFETY: the set is the proof that the instructions are there.
         #[allow(unsafe_code, reason = "functions for one instruction set")]
         unsafe {

@@ -123,6 +123,7 @@ pub(super) fn kernel(unit: &Unit, isa: Isa) -> Option<Fda> {
         a,
         b,
         via_f16: false,
+        flush: super::Flush::default(),
         c_last: false,
         streams_unit_steps: false,
         fixed: if integers { Tables::new(unit, block, f.min(24)) } else { None },

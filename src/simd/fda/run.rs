@@ -115,6 +115,7 @@ impl Fda {
             false if self.aligned && self.frac_bits > 25 => 45,
             false => 30,
         };
+        let [least_c, least_d] = self.flush.least();
         let of_zero_c = if self.zero_c && self.out == out::F16_RNE { LEAST_F16 } else { 0 };
         let q = Consts {
             frac_bits: self.frac_bits as i32,
@@ -123,6 +124,8 @@ impl Fda {
             bias_sub: (127 - top).clamp(0, 255) as u8,
             keep: self.keep,
             e_zero: self.e_zero,
+            least_c,
+            least_d,
             zero_c: if self.zero_c { !0 } else { 0 },
             narrow: self.narrow,
             aligned: self.aligned,
@@ -254,6 +257,8 @@ impl<M: Micro> TileRun<'_, M> {
             match self.fda.out {
                 out::F32_RZ => self.steps::<{ out::F32_RZ }>(fdas),
                 out::F32_RNE => self.steps::<{ out::F32_RNE }>(fdas),
+                out::F32_RD => self.steps::<{ out::F32_RD }>(fdas),
+                out::F32_RU => self.steps::<{ out::F32_RU }>(fdas),
                 out::ROUND_DOWN => self.steps::<{ out::ROUND_DOWN }>(fdas),
                 _ => self.steps::<{ out::F16_RNE }>(fdas),
             }

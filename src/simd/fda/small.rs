@@ -258,6 +258,8 @@ impl Run<'_, '_> {
             match self.fda.out {
                 out::F32_RZ => step_tiles::<{ out::F32_RZ }>(p, q, self.tiles.count, columns),
                 out::F32_RNE => step_tiles::<{ out::F32_RNE }>(p, q, self.tiles.count, columns),
+                out::F32_RD => step_tiles::<{ out::F32_RD }>(p, q, self.tiles.count, columns),
+                out::F32_RU => step_tiles::<{ out::F32_RU }>(p, q, self.tiles.count, columns),
                 _ => step_tiles::<{ out::F16_RNE }>(p, q, self.tiles.count, columns),
             }
         }

@@ -111,6 +111,10 @@ pub(super) struct Consts {
     /// -1 keeps 23 fraction bits, 0xFFFF_FC00 13.
     pub(super) keep: i32,
     pub(super) e_zero: i32,
+    /// Magnitudes of c, and of results, below which they are +0. Only the wide kernels meet any: 0, or f32's least normal
+    /// number.
+    pub(super) least_c: f32,
+    pub(super) least_d: f32,
     /// All ones where a zero c counts with its format's lowest exponent: of the fast kernels' exponents `floor_field`
     /// says that.
     pub(super) zero_c: i32,

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers")]
 
-use super::avx512::{ODD, RZ};
+use super::avx512::{DOWN, ODD, RZ, UP};
 use super::finish::narrow_widen;
 use super::micro::is_ordinary;
 use super::step::{Consts, EXP32, LEAST_F16, Step};
@@ -65,7 +65,8 @@ unsafe fn vector<const R: usize, const OUT: u8>(
     let mut e_max = [_mm512_setzero_si512(); R];
     for r in 0..R {
         // SAFETY: 16 of the row's 64 states, aligned to as many.
-        let c = unsafe { _mm512_load_si512(p.c.add((row + r) * NR + t * 16).cast()) };
+        let c = flushed(unsafe { _mm512_load_ps(p.c.add((row + r) * NR + t * 16)) }, q.least_c);
+        let c = _mm512_castps_si512(c);
         let mag = _mm512_and_si512(c, _mm512_set1_epi32(0x7FFF_FFFF));
         // f16 states are held as f32: their subnormals keep the format's lowest exponent.
         let low = _mm512_set1_epi32(if OUT == out::F16_RNE { LEAST_F16.into() } else { 1 });
@@ -103,7 +104,7 @@ unsafe fn vector<const R: usize, const OUT: u8>(
         let a_sign = _mm512_set1_epi32(unsafe { *p.a_sign.add(row + r) } as i32);
         let negative = _mm512_popcnt_epi32(_mm512_xor_si512(a_sign, b_sign));
         // SAFETY: the same 16 states.
-        let c = unsafe { _mm512_load_ps(at) };
+        let c = flushed(unsafe { _mm512_load_ps(at) }, q.least_c);
         let mut parts = [_mm256_setzero_ps(); 2];
         for (i, part) in parts.iter_mut().enumerate() {
             let pick = |v: __m512i| if i == 0 { v } else { _mm512_srli_epi64::<32>(v) };
@@ -121,7 +122,7 @@ unsafe fn vector<const R: usize, const OUT: u8>(
         } else {
             let kept = _mm512_and_si512(_mm512_castps_si512(d), _mm512_set1_epi32(q.keep));
             // Minus zero is plus zero.
-            _mm512_add_ps(_mm512_castsi512_ps(kept), _mm512_setzero_ps())
+            flushed(_mm512_add_ps(_mm512_castsi512_ps(kept), _mm512_setzero_ps()), q.least_d)
         };
         // SAFETY: as above.
         unsafe { _mm512_store_ps(at, d) };
@@ -133,6 +134,14 @@ unsafe fn vector<const R: usize, const OUT: u8>(
         }
     }
     found
+}
+
+/// Numbers of at least this magnitude, and NaN; 0 for others.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn flushed(x: __m512, least: f32) -> __m512 {
+    let kept = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(_mm512_abs_ps(x), _mm512_set1_ps(least));
+    _mm512_maskz_mov_ps(kept, x)
 }
 
 /// The f32 in the low half of each 64-bit lane as f64, exactly (subnormals included).
@@ -148,8 +157,12 @@ fn finish_wide<const OUT: u8>(sum: __m512i, e: __m512i, c: __m512d, q: &Consts) 
     let pow = |e| _mm512_castsi512_pd(_mm512_slli_epi64::<52>(_mm512_add_epi64(e, _mm512_set1_epi64(1023))));
     let c_int = _mm512_cvttpd_epi64(_mm512_mul_pd(c, pow(_mm512_sub_epi64(f, e))));
     let v = _mm512_mul_pd(_mm512_cvtepi64_pd(_mm512_add_epi64(sum, c_int)), pow(_mm512_sub_epi64(e, f)));
-    if OUT == out::F32_RNE {
-        return _mm512_cvtpd_ps(v);
+    // What is too large becomes the largest number, or infinite, as these roundings go.
+    match OUT {
+        out::F32_RNE => return _mm512_cvtpd_ps(v),
+        out::F32_RD => return _mm512_cvt_roundpd_ps::<DOWN>(v),
+        out::F32_RU => return _mm512_cvt_roundpd_ps::<UP>(v),
+        _ => (),
     }
     let rz = _mm512_cvt_roundpd_ps::<RZ>(v);
     let bits = _mm256_castps_si256(rz);

@@ -21,6 +21,7 @@ pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, 
     let state = unsafe { p.c.add(row * NR + t * 16) };
     // SAFETY: 8 of them, and the other 8, aligned to as many.
     let c = unsafe { [_mm256_load_ps(state), _mm256_load_ps(state.add(8))] };
+    let c = [flushed(c[0], q.least_c), flushed(c[1], q.least_c)];
     // SAFETY: the same step, row and vector.
     let e_max = unsafe { e_max::<OUT>(p, q, row, t, c) };
     // Vectors of 4: the even columns of 0..8, the odd ones, and likewise of 8..16.
@@ -53,7 +54,10 @@ pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, 
             d[i] = finish::<OUT>(sum, _mm_castsi128_ps(c[i]), e, scale, q);
         }
         let d = _mm256_castsi256_ps(together(d));
-        let d = if OUT == out::F16_RNE { narrow_widen(d) } else { _mm256_add_ps(d, _mm256_setzero_ps()) };
+        let d = match OUT {
+            out::F16_RNE => narrow_widen(d),
+            _ => flushed(_mm256_add_ps(d, _mm256_setzero_ps()), q.least_d),
+        };
         // SAFETY: one 8 of the 16 states, or the other.
         unsafe { _mm256_store_ps(state.add(8 * h), d) };
     }
@@ -90,6 +94,14 @@ unsafe fn e_max<const OUT: u8>(p: &Step, q: &Consts, row: usize, t: usize, c: [_
         e_max[h] = _mm256_max_epi32(best, _mm256_blendv_epi8(e_c, best, none));
     }
     e_max
+}
+
+/// Numbers of at least this magnitude, and NaN; 0 for others.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn flushed(x: __m256, least: f32) -> __m256 {
+    let magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0), x);
+    _mm256_and_ps(x, _mm256_cmp_ps::<_CMP_NLT_UQ>(magnitude, _mm256_set1_ps(least)))
 }
 
 /// Even and odd lanes.
@@ -138,6 +150,13 @@ fn finish<const OUT: u8>(sum: __m256d, c: __m128, e: __m128i, scale: __m256d, q:
     if OUT == out::F16_RNE {
         let inexact = halved(_mm256_cmp_pd::<_CMP_NEQ_UQ>(_mm256_cvtps_pd(_mm_castsi128_ps(down)), v));
         return _mm_or_si128(down, _mm_srli_epi32::<31>(inexact));
+    }
+    if OUT == out::F32_RD || OUT == out::F32_RU {
+        // A step on where that was to the other side: beyond the largest number to infinity.
+        let cut = _mm256_cvtps_pd(_mm_castsi128_ps(down));
+        let short =
+            if OUT == out::F32_RD { _mm256_cmp_pd::<_CMP_GT_OQ>(cut, v) } else { _mm256_cmp_pd::<_CMP_LT_OQ>(cut, v) };
+        return _mm_sub_epi32(down, halved(short));
     }
     let x = if OUT == out::F32_RNE { _mm_castps_si128(nearest) } else { down };
     let kept = _mm_and_si128(x, _mm_set1_epi32(q.keep));

@@ -26,6 +26,9 @@ pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, 
             best[j] = best[j].max(a + b[j]);
         }
     }
+    for c in &mut *states {
+        *c = flushed(*c, q.least_c);
+    }
     let (mut e_max, mut scale) = ([0; 16], [0.0; 16]);
     for j in 0..16 {
         e_max[j] = i32::from(best[j]).max(q.e_zero).max(c_exponent::<OUT>(states[j], q));
@@ -50,7 +53,8 @@ pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, 
     let bits = power(q.frac_bits);
     for j in 0..16 {
         let c = truncated(f64::from(states[j]) * bits * scale[j]);
-        states[j] = encode::<OUT>((sums[place(j)] + c) * power(e_max[j] - q.frac_bits), q);
+        let d = encode::<OUT>((sums[place(j)] + c) * power(e_max[j] - q.frac_bits), q);
+        states[j] = flushed(d, q.least_d);
     }
 }
 
@@ -58,6 +62,12 @@ pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, 
 #[inline(always)]
 fn truncated(x: f64) -> f64 {
     to_int::<false>(x, ToInt::TowardZero)
+}
+
+/// A number of at least this magnitude, or NaN; 0 for others.
+#[inline(always)]
+fn flushed(x: f32, least: f32) -> f32 {
+    if x.abs() < least { 0.0 } else { x }
 }
 
 /// c's exponent, `e_zero` where it has none.
@@ -76,13 +86,20 @@ fn encode<const OUT: u8>(v: f64, q: &Consts) -> f32 {
     if OUT == out::F32_RNE {
         return nearest + 0.0;
     }
-    // Beyond every exponent, whatever the rounding.
-    if v.abs() >= power(128) {
+    // Beyond every exponent, whatever the rounding, but for those to one side.
+    let one_side = OUT == out::F32_RD || OUT == out::F32_RU;
+    if v.abs() >= power(128) && !one_side {
         return f32::INFINITY.copysign(nearest);
     }
     // A step back where rounding to nearest went up: the magnitude's bits are in order.
     let up = f64::from(nearest).abs() > v.abs();
     let cut = nearest.to_bits() - u32::from(up);
+    if one_side {
+        // And on where that was to the other side.
+        let exact = f64::from(f32::from_bits(cut));
+        let short = if OUT == out::F32_RD { exact > v } else { exact < v };
+        return f32::from_bits(cut + u32::from(short)) + 0.0;
+    }
     if OUT == out::F16_RNE {
         let inexact = f64::from(f32::from_bits(cut)) != v;
         return round_f16(f32::from_bits(cut | u32::from(inexact))) + 0.0;

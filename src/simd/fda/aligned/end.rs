@@ -132,6 +132,11 @@ fn encode<S: Vectors, const OUT: u8, const N: usize>(set: S, sum: [S::V; N], q: 
             x[i] = set.or(x[i], set.add(exact, set.splat(1)));
         } else if OUT == out::F32_CUT {
             x[i] = set.and(x[i], set.splat(q.keep as u32));
+        } else if OUT == out::F32_RD || OUT == out::F32_RU {
+            // A magnitude more where truncation went the other way: conditions are -1.
+            let (cut, exact) = (set.truncated(x[i]), sum[i]);
+            let short = if OUT == out::F32_RD { set.greater(cut, exact) } else { set.greater(exact, cut) };
+            x[i] = set.sub(x[i], short);
         }
     }
     x

@@ -301,6 +301,8 @@ impl Run<'_, '_> {
             (out::F32_RZ, -1) => self.each_length::<{ out::F32_RZ }>(&q),
             (out::F32_RZ, _) => self.each_length::<{ out::F32_CUT }>(&q),
             (out::F32_RNE, _) => self.each_length::<{ out::F32_RNE }>(&q),
+            (out::F32_RD, _) => self.each_length::<{ out::F32_RD }>(&q),
+            (out::F32_RU, _) => self.each_length::<{ out::F32_RU }>(&q),
             _ => self.each_length::<{ out::F16_RNE }>(&q),
         }
         self.end();

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "functions for one instruction set, loads and stores through the panels' pointers")]
 
 use super::{FAR, LARGE, halves};
-use crate::simd::fda::avx512::{ROWS, RZ, broadcast, exponent_fields, max_exponents, powers};
+use crate::simd::fda::avx512::{DOWN, ROWS, RZ, broadcast, exponent_fields, max_exponents, powers};
 use crate::simd::fda::finish::{accumulators, low_halves, negatives};
 use crate::simd::fda::step::{Consts, EXP32, Step};
 use crate::simd::fda::stream::broad;
@@ -12,7 +12,6 @@ use crate::simd::ops::array_of;
 use core::arch::x86_64::*;
 
 /// Toward minus infinity.
-pub(super) const DOWN: i32 = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
 /// Ternary logic: `(a & b) | c`.
 const AND_OR: i32 = 0xEA;
 /// Ternary logic: `(a & c) | b`.

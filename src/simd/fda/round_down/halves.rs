@@ -14,8 +14,8 @@
 #![allow(unsafe_code, reason = "loads and stores through the panels' pointers, and assembly")]
 
 use super::ALL;
-use super::avx512::{DOWN, in_units, rounded, unit};
-use crate::simd::fda::avx512::{ROWS as PIECES, RZ, broadcast, exponent_fields, max_exponents};
+use super::avx512::{in_units, rounded, unit};
+use crate::simd::fda::avx512::{DOWN, ROWS as PIECES, RZ, broadcast, exponent_fields, max_exponents};
 use crate::simd::fda::finish::{accumulators, low_halves};
 use crate::simd::fda::step::{Consts, Step};
 use crate::simd::fda::stream::place;

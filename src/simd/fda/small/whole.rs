@@ -13,6 +13,7 @@
 use super::turn::Number;
 use crate::format::{FormatSpec, Specials};
 use crate::gemm::small::{COLUMNS, DEPTH, ROWS, Results, TILES, TileCodes, Tiles};
+use crate::simd::fda::avx512::{DOWN, RZ, UP};
 use crate::simd::fda::{Fda, Set, out};
 use core::arch::x86_64::*;
 
@@ -319,7 +320,6 @@ impl Whole {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     fn results<const HALF: bool>(&self, sums: __m512i, unit: __m512) -> __m512i {
-        const RZ: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
         if HALF {
             let d = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), unit);
             let codes = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(d);
@@ -327,11 +327,14 @@ impl Whole {
             let some = _mm256_cmpneq_epi16_mask(codes, _mm256_set1_epi16(i16::MIN));
             return _mm512_cvtepu16_epi32(_mm256_maskz_mov_epi16(some, codes));
         }
-        let rounded = if self.out == out::F32_RZ {
-            let cut = _mm512_castps_si512(_mm512_cvt_roundepi32_ps::<RZ>(sums));
-            _mm512_castsi512_ps(_mm512_and_si512(cut, _mm512_set1_epi32(self.keep)))
-        } else {
-            _mm512_cvtepi32_ps(sums)
+        let rounded = match self.out {
+            out::F32_RZ => {
+                let cut = _mm512_castps_si512(_mm512_cvt_roundepi32_ps::<RZ>(sums));
+                _mm512_castsi512_ps(_mm512_and_si512(cut, _mm512_set1_epi32(self.keep)))
+            }
+            out::F32_RD => _mm512_cvt_roundepi32_ps::<DOWN>(sums),
+            out::F32_RU => _mm512_cvt_roundepi32_ps::<UP>(sums),
+            _ => _mm512_cvtepi32_ps(sums),
         };
         _mm512_castps_si512(_mm512_mul_ps(rounded, unit))
     }

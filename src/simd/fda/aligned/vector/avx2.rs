@@ -242,6 +242,15 @@ impl Avx2 {
                     let sticky = _mm256_add_epi64(_mm256_and_si256(bits, below), below);
                     _mm256_andnot_si256(below, _mm256_or_si256(bits, sticky))
                 }
+                out::F32_RD | out::F32_RU => {
+                    // Magnitudes of one sign become larger.
+                    let negative = _mm256_cmpgt_epi64(_mm256_setzero_si256(), bits);
+                    let more = match OUT {
+                        out::F32_RD => _mm256_and_si256(negative, below),
+                        _ => _mm256_andnot_si256(negative, below),
+                    };
+                    _mm256_andnot_si256(below, _mm256_add_epi64(bits, more))
+                }
                 _ => _mm256_andnot_si256(below, bits),
             };
             _mm_castps_si128(_mm256_cvtpd_ps(_mm256_castsi256_pd(cut)))

@@ -132,6 +132,15 @@ impl Vectors for Sse2 {
                         let sticky = _mm_add_epi64(_mm_and_si128(bits, below), below);
                         _mm_andnot_si128(below, _mm_or_si128(bits, sticky))
                     }
+                    out::F32_RD | out::F32_RU => {
+                        // Magnitudes of one sign become larger.
+                        let negative = _mm_shuffle_epi32::<0b11_11_01_01>(_mm_srai_epi32::<31>(bits));
+                        let more = match OUT {
+                            out::F32_RD => _mm_and_si128(negative, below),
+                            _ => _mm_andnot_si128(negative, below),
+                        };
+                        _mm_andnot_si128(below, _mm_add_epi64(bits, more))
+                    }
                     _ => _mm_andnot_si128(below, bits),
                 };
                 _mm_cvtpd_ps(_mm_castsi128_pd(cut))

@@ -15,6 +15,8 @@ unsafe extern "C" fn piece<const OUT: u8, const ENDLESS: bool, const CHECK: bool
         l = const L,
         cut = const (OUT == out::F32_CUT) as u8,
         rne = const (OUT == out::F32_RNE) as u8,
+        rd = const (OUT == out::F32_RD) as u8,
+        ru = const (OUT == out::F32_RU) as u8,
         f16 = const (OUT == out::F16_RNE) as u8,
         down = const (OUT == out::ROUND_DOWN) as u8,
         endless = const ENDLESS as u8,

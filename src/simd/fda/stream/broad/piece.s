@@ -24,7 +24,7 @@
 // r11            where results of the piece before go
 //
 // Numbers that are known when it is assembled: l, the products of a step, whether results are `cut`, to nearest
-// (`rne`), `f16` or rounded `down`, whether some f16 may be infinite (`endless`), whether sums are `watched`, and whether
+// (`rne`), below (`rd`) or above (`ru`) the sum, `f16`, or those of round-down sums (`down`), whether some f16 may be infinite (`endless`), whether sums are `watched`, and whether
 // c comes `last`; all others are places in `Work`.
 
 // ---- Products
@@ -120,6 +120,10 @@
     to_odd \sum
     .elseif {rne}
     vcvtdq2ps zmm\sum, zmm\sum, {{rn-sae}}
+    .elseif {rd}
+    vcvtdq2ps zmm\sum, zmm\sum, {{rd-sae}}
+    .elseif {ru}
+    vcvtdq2ps zmm\sum, zmm\sum, {{ru-sae}}
     .else
     vcvtdq2ps zmm\sum, zmm\sum, {{rz-sae}}
     .if {cut}
