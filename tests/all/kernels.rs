@@ -12,7 +12,7 @@ use gemmulate::view::{View, ViewMut};
 use ndarray::{Array2, Array3, Axis, s};
 
 /// Units that stand for every kernel and every branch of its selection.
-const UNITS: [&str; 66] = [
+const UNITS: [&str; 68] = [
     "volta/mma.m8n8k4.f32.f16.f16.f32",
     "volta/mma.m8n8k4.f16.f16.f16.f16",
     "volta/mma.m8n8k4.f32.f16.f16.f16",
@@ -67,6 +67,8 @@ const UNITS: [&str; 66] = [
     "custom/m8n8k32.f32.e4m3.e5m2.f32/dot:block=32:F=13:out=rd:flush-in=yes",
     "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:flush-in=yes:flush-out=yes",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:align=rne",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=8:F=30:align=rd",
+    "custom/m8n8k16.f32.bf16.f16.f32/dot:block=16:F=25:align=ru:out=ru",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:out=rna",
     "custom/m8n8k16.f16.bf16.bf16.f16/dot:block=8:F=24:out=rna:flush-out=yes",
     "custom/m8n8k64.block16.f32.e2m1.e2m1.f32.ue4m3/groups:G=16:F=35:out=rna",

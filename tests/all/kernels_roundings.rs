@@ -104,6 +104,14 @@ fn ties_of_every_rounding_are_the_references() {
                     let unit = if recipe.ends_with("out=") { 8.0 * 2f64.powi(-23) } else { 8.0 * 2f64.powi(-f) };
                     check(&Unit::find(&name).unwrap(), &[8.0, sign * rest], &[1.0, unit], 0.0);
                 }
+                // Half precision has kernels that align products one by one, in integers or pairs of them.
+                for f in [3, 30] {
+                    let name = format!("custom/m1n1k2.f32.f16.f16.f32/dot:block=2:F={f}:align={rounding}");
+                    let (a, unit) = (sign * rest * 2f64.powi(-12), 8.0 * 2f64.powi(12 - f));
+                    check(&Unit::find(&name).unwrap(), &[8.0, a], &[1.0, unit], 0.0);
+                    check(&Unit::find(&name).unwrap(), &[0.0, a], &[1.0, unit], 8.0);
+                    check(&Unit::find(&name).unwrap(), &[8.0, 0.0], &[1.0, 1.0], sign * rest * 8.0 * 2f64.powi(-f));
+                }
                 let name = format!("custom/m1n1k1.f32.f32.f32.f32/fma:round={rounding}");
                 check(&Unit::find(&name).unwrap(), &[sign * rest], &[8.0 * 2f64.powi(-23)], 8.0);
             }

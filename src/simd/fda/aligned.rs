@@ -26,7 +26,7 @@ mod vector;
 
 use super::micro::Advance;
 use super::step::{Consts, EXP32, LEAST_F16, Step};
-use super::{MR, NR, out};
+use super::{MR, NR, align, out};
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use end::end;
@@ -139,7 +139,7 @@ unsafe fn run<S: Vectors, const OUT: u8, const L: usize, const PAIRS: bool>(
     skip: &mut [u32],
     steps: usize,
 ) -> Advance {
-    if const { fused::fuses::<S, OUT, L, PAIRS>() } {
+    if const { fused::fuses::<S, OUT, L, PAIRS>() } && q.align == align::TOWARD_ZERO {
         // SAFETY: the caller's steps of `L` products, which `fuses` has found to be 4, 8 or 16.
         return unsafe { fused::steps::<S, L>(set, p, q, skip, steps) };
     }
@@ -219,6 +219,7 @@ unsafe fn rest_of_group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: 
     unsafe {
         // Of large products all columns meet the same rows.
         let whole = const { fused::has::<S, L, PAIRS>() } && p.vectors == NR / 16 && p.apart == [0, 16 * L];
+        let whole = whole && q.align == align::TOWARD_ZERO;
         let shift = whole && OUT == out::F16_RNE && fused::shifts_suffice_for_halves(q);
         for row in 0..MR {
             begin::<S, OUT, PAIRS>(set, p, q, row, shift, to);
@@ -227,15 +228,52 @@ unsafe fn rest_of_group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: 
             set.products::<L, false>(shift, [MR, NR / 32], [p.a_val32, p.b_val32], to.by, p.c, to.sums);
             return end::<S, OUT, PAIRS>(set, p, q, skip, shift, to);
         }
-        for t in 0..p.vectors {
-            for row in (0..MR).step_by(2) {
-                for v in (0..16 / S::LANES).step_by(2) {
-                    skip |= products::<S, L, PAIRS>(set, p, q, [row, t, v], to);
-                }
-            }
-        }
+        skip |= match q.align {
+            align::TOWARD_ZERO => all_products::<S, L, PAIRS, { align::TOWARD_ZERO }>(set, p, q, to),
+            align::NEAREST_EVEN => apart::<S, PAIRS, { align::NEAREST_EVEN }>(set, p, q, to),
+            align::DOWN => apart::<S, PAIRS, { align::DOWN }>(set, p, q, to),
+            _ => apart::<S, PAIRS, { align::UP }>(set, p, q, to),
+        };
         end::<S, OUT, PAIRS>(set, p, q, skip, false, to)
     }
+}
+
+/// `all_products` as a function of its own: one for all kinds and lengths of steps.
+///
+/// # Safety
+/// As `all_products`.
+#[inline(always)]
+unsafe fn apart<S: Vectors, const PAIRS: bool, const ALIGN: u8>(set: S, p: &Step, q: &Consts, to: Places) -> u32 {
+    set.vectorise(
+        #[inline(always)]
+        || {
+            // SAFETY: the caller's promise, handed on.
+            unsafe { all_products::<S, 0, PAIRS, ALIGN>(set, p, q, to) }
+        },
+    )
+}
+
+/// The sums of all vectors that are there. Returns the pieces whose sums may have left 31 bits.
+///
+/// # Safety
+/// As `rest_of_group`, and `by` is filled.
+#[inline(always)]
+unsafe fn all_products<S: Vectors, const L: usize, const PAIRS: bool, const ALIGN: u8>(
+    set: S,
+    p: &Step,
+    q: &Consts,
+    to: Places,
+) -> u32 {
+    let mut late = 0;
+    for t in 0..p.vectors {
+        for row in (0..MR).step_by(2) {
+            for v in (0..16 / S::LANES).step_by(2) {
+                // SAFETY: two rows of 8 by two vectors of 16 columns that are there.
+                late |= unsafe { products::<S, L, PAIRS, ALIGN>(set, p, q, [row, t, v], to) };
+            }
+        }
+    }
+    late
 }
 
 /// What a row's products are multiplied by, and its c; or, to `shift` them, what is added to their codes.
@@ -287,7 +325,7 @@ unsafe fn begin<S: Vectors, const OUT: u8, const PAIRS: bool>(
 /// As `rest_of_group`, and `by` is filled; `row`, below `MR`, and `v`, below `16 / LANES`, are even, `t` is below
 /// `p.vectors`.
 #[inline(always)]
-unsafe fn products<S: Vectors, const L: usize, const PAIRS: bool>(
+unsafe fn products<S: Vectors, const L: usize, const PAIRS: bool, const ALIGN: u8>(
     set: S,
     p: &Step,
     q: &Consts,
@@ -312,9 +350,9 @@ unsafe fn products<S: Vectors, const L: usize, const PAIRS: bool>(
     let mut rests = [[set.splat(0); 2]; 2];
     for r in 0..2 {
         let x = [set.mul(sums[r][0], by[r][0]), set.mul(sums[r][1], by[r][1])];
-        sums[r] = [set.truncated(x[0]), set.truncated(x[1])];
+        sums[r] = [whole::<S, PAIRS, ALIGN>(set, x[0]), whole::<S, PAIRS, ALIGN>(set, x[1])];
         if PAIRS {
-            rests[r] = [rest(set, x[0], sums[r][0]), rest(set, x[1], sums[r][1])];
+            rests[r] = [rest::<S, ALIGN>(set, x[0], sums[r][0]), rest::<S, ALIGN>(set, x[1], sums[r][1])];
         }
     }
     let mut from = 0;
@@ -327,7 +365,7 @@ unsafe fn products<S: Vectors, const L: usize, const PAIRS: bool>(
         }
         // SAFETY: `a` leads to two rows of A's panel, `b` to two vectors of each of the step's products, `end` of which
         // is `l` at most; it is aligned, as B's panel and all distances are.
-        unsafe { add_products::<S, PAIRS>(set, (a, l), b, from..end, &by, &mut sums, &mut rests) }
+        unsafe { add_products::<S, PAIRS, ALIGN>(set, (a, l), b, from..end, &by, &mut sums, &mut rests) }
         if long {
             for r in 0..2 {
                 let mut large = set.splat(0);
@@ -357,13 +395,13 @@ unsafe fn products<S: Vectors, const L: usize, const PAIRS: bool>(
 /// Vectors of two rows by two of columns.
 type Four<V> = [[V; 2]; 2];
 
-/// Adds products `ks` times `by`, truncated: of two rows of A, so many words apart, and two vectors of B.
+/// Adds products `ks` times `by`, aligned: of two rows of A, so many words apart, and two vectors of B.
 ///
 /// # Safety
 /// Both rows have these products; `b` leads to two vectors for each of them, 16 words from one product's to the next
 /// one's, and is aligned to a vector.
 #[inline(always)]
-unsafe fn add_products<S: Vectors, const PAIRS: bool>(
+unsafe fn add_products<S: Vectors, const PAIRS: bool, const ALIGN: u8>(
     set: S,
     (a, row): (*const f32, usize),
     b: *const u32,
@@ -386,10 +424,10 @@ unsafe fn add_products<S: Vectors, const PAIRS: bool>(
             x[r] = [set.mul(x[r][0], by[r][0]), set.mul(x[r][1], by[r][1])];
         }
         for r in 0..2 {
-            let whole = [set.truncated(x[r][0]), set.truncated(x[r][1])];
+            let whole = [whole::<S, PAIRS, ALIGN>(set, x[r][0]), whole::<S, PAIRS, ALIGN>(set, x[r][1])];
             if PAIRS {
-                rests[r][0] = set.add(rests[r][0], rest(set, x[r][0], whole[0]));
-                rests[r][1] = set.add(rests[r][1], rest(set, x[r][1], whole[1]));
+                rests[r][0] = set.add(rests[r][0], rest::<S, ALIGN>(set, x[r][0], whole[0]));
+                rests[r][1] = set.add(rests[r][1], rest::<S, ALIGN>(set, x[r][1], whole[1]));
             }
             x[r] = whole;
         }
@@ -399,9 +437,26 @@ unsafe fn add_products<S: Vectors, const PAIRS: bool>(
     }
 }
 
-/// What `whole` leaves of `x`, in units of `2^-REST`, truncated.
+/// `x` as an integer: aligned, but where the lower of a pair will be.
 #[inline(always)]
-fn rest<S: Vectors>(set: S, x: S::V, whole: S::V) -> S::V {
+fn whole<S: Vectors, const PAIRS: bool, const ALIGN: u8>(set: S, x: S::V) -> S::V {
+    if PAIRS { set.truncated(x) } else { integer::<S, ALIGN>(set, x) }
+}
+
+/// What `whole` leaves of `x`, in units of `2^-REST`, aligned.
+#[inline(always)]
+fn rest<S: Vectors, const ALIGN: u8>(set: S, x: S::V, whole: S::V) -> S::V {
     let rest = set.sub_f32(x, set.float(whole));
-    set.truncated(set.mul(rest, set.splat(((127 + REST) as u32) << 23)))
+    integer::<S, ALIGN>(set, set.mul(rest, set.splat(((127 + REST) as u32) << 23)))
+}
+
+/// f32 rounded to integers.
+#[inline(always)]
+fn integer<S: Vectors, const ALIGN: u8>(set: S, x: S::V) -> S::V {
+    match ALIGN {
+        align::NEAREST_EVEN => set.nearest(x),
+        align::DOWN => set.floor(x),
+        align::UP => set.ceiling(x),
+        _ => set.truncated(x),
+    }
 }

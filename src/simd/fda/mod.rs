@@ -100,6 +100,14 @@ mod out {
     pub(super) const F32_RU: u8 = 6;
 }
 
+/// How products and c are rounded where they are aligned; but toward zero only those that are aligned one by one.
+mod align {
+    pub(super) const TOWARD_ZERO: u8 = 0;
+    pub(super) const NEAREST_EVEN: u8 = 1;
+    pub(super) const DOWN: u8 = 2;
+    pub(super) const UP: u8 = 3;
+}
+
 /// One side's operands, packed.
 #[derive(Debug, Default)]
 struct Packed {
@@ -166,6 +174,8 @@ struct Fda {
     b: Reach,
     via_f16: bool,
     flush: Flush,
+    /// One of [`align`].
+    align: u8,
     /// FDAs from +0 over the blocks of a unit step, then an IEEE addition of c.
     c_last: bool,
     /// And unit steps one after another are a stream without a way back to memory (`stream::broad`), of 8 or 16
@@ -283,13 +293,34 @@ impl Flush {
     }
 }
 
-/// What becomes of subnormal numbers, if everything else about a step is as the kernel does it.
+/// How terms are aligned, if kernels do it for the formats at hand.
+fn alignment(g: &GenericDot, unit: &Unit) -> Option<u8> {
+    let align = match g.alignment {
+        Rounding::TowardZero => return Some(align::TOWARD_ZERO),
+        Rounding::NearestEven => align::NEAREST_EVEN,
+        Rounding::Down => align::DOWN,
+        Rounding::Up => align::UP,
+        _ => return None,
+    };
+    // To one side, a product counts however small it is: none may vanish, in f32, beside a state of up to 2^54.
+    let last = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
+    let lasts = [last(&unit.a), last(&unit.b)];
+    let counts = unit.scale.is_none() && lasts[0] + lasts[1] >= -72 && lasts.iter().all(|last| *last >= -126);
+    (align == align::NEAREST_EVEN || counts).then_some(align)
+}
+
+/// What becomes of subnormal numbers, if everything else about a step but alignment is as the kernel does it.
 fn is_fda(g: &GenericDot, unit: &Unit) -> Option<Flush> {
     let flush = Flush { operands: g.flush_inputs, results: g.flush_results };
     // Below the largest exponents no product is infinite that was finite.
     let unlimited = unit.scale.is_none() && unit.a.max().exponent + unit.b.max().exponent + 2 <= 128;
-    let plain =
-        GenericDot { flush_inputs: false, flush_results: false, product_limit: g.product_limit && !unlimited, ..*g };
+    let plain = GenericDot {
+        alignment: Rounding::TowardZero,
+        flush_inputs: false,
+        flush_results: false,
+        product_limit: g.product_limit && !unlimited,
+        ..*g
+    };
     // States that are not subnormal, and results, are for the wide kernels alone to flush.
     let states = same(&unit.c, &F32) && same(&unit.d, &F32) && g.c == CPosition::With;
     let flushes = flush == Flush::default() || (states && unit.scale.is_none() && !g.via_f16);
@@ -331,8 +362,12 @@ pub(crate) fn select(unit: &Unit, isa: Isa) -> Option<Arc<dyn Kernel>> {
 
 /// What `select` makes.
 fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
-    let set = Set::new(isa)?;
     let Some(Recipe::Generic(g)) = &unit.recipe else { return None };
+    let align = alignment(g, unit)?;
+    let set = match Set::new(isa)? {
+        Set::Avx512(proof) if align != align::TOWARD_ZERO => Set::Avx2(proof.avx2()),
+        set => set,
+    };
     let (k, d) = (unit.shape.k, &unit.d);
     let block = block_length(g, k)?;
     let (out, keep) = output(g, d)?;
@@ -346,7 +381,8 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
     let f = g.frac_bits;
     let small = |r: Reach| r.emin >= -16 && r.emax <= 16;
     let sums_fit = f <= 14 && (block << (f + 2)) + (2 << f) < 1 << 22 && fraction_bits <= 12;
-    let narrow = sums_fit && small(a) && small(b) && unit.scale.is_none() && !matches!(set, Set::Sse2(_));
+    let cuts = align == align::TOWARD_ZERO;
+    let narrow = sums_fit && cuts && small(a) && small(b) && unit.scale.is_none() && !matches!(set, Set::Sse2(_));
     let wide = matches!(set, Set::Avx512(_)) && !narrow;
     // What an infinite f16 is multiplied by must not be 0.
     let kind = (out == out::F16_RNE && f >= 2) || (out == out::F32_RZ && keep == -1);
@@ -360,7 +396,7 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
     let fixed = if fixed { Tables::new(unit, block, f) } else { None };
     let few = block < FEW && f <= 25 && (block != 4 || (out == out::F32_RZ && keep == -1));
     let aligned = (!wide || few) && !narrow && fits_f32(unit);
-    if matches!(set, Set::Sse2(_)) && !aligned {
+    if !aligned && (matches!(set, Set::Sse2(_)) || !cuts) {
         return None;
     }
     let mut fda = Fda {
@@ -381,6 +417,7 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
         b,
         via_f16: g.via_f16,
         flush,
+        align,
         c_last: g.c == CPosition::Last,
         streams_unit_steps,
         unit: unit.clone(),
@@ -507,14 +544,20 @@ impl Kernel for Fda {
             );
         }
         let accumulators = match () {
-            () if self.aligned && f > 25 => "products are exact in f32 and truncated one by one, to pairs of i32",
-            () if self.aligned => "products are exact in f32 and truncated one by one, and i32 holds their sums",
+            () if self.aligned && f > 25 => "products are exact in f32 and aligned one by one, to pairs of i32",
+            () if self.aligned => "products are exact in f32 and aligned one by one, and i32 holds their sums",
             () if self.narrow => "sums of a step fit 22 bits, so f32 accumulators do",
             () if self.has_fast() => "products are exact in f64 and sums fit 32 bits",
             () if f > 25 => "F is above 25, so sums take 64 bits",
             () => "scaled operands may be below the normal f32, so sums take 64 bits",
         };
-        format!("a fused dot-add of F = {f} in blocks of {l} with truncating alignment; {accumulators}")
+        let alignment = match self.align {
+            align::NEAREST_EVEN => "alignment to nearest even",
+            align::DOWN => "alignment that rounds down",
+            align::UP => "alignment that rounds up",
+            _ => "truncating alignment",
+        };
+        format!("a fused dot-add of F = {f} in blocks of {l} with {alignment}; {accumulators}")
     }
 
     fn tile(&self) -> [usize; 2] {

@@ -124,6 +124,7 @@ pub(super) fn kernel(unit: &Unit, isa: Isa) -> Option<Fda> {
         b,
         via_f16: false,
         flush: super::Flush::default(),
+        align: super::align::TOWARD_ZERO,
         c_last: false,
         streams_unit_steps: false,
         fixed: if integers { Tables::new(unit, block, f.min(24)) } else { None },

@@ -12,7 +12,7 @@ use super::scratch::Scratch;
 use super::special::{Lines, Verdict, is_special};
 use super::state::{MC, Tile, copy_in, copy_out};
 use super::step::{Consts, LEAST_F16, Step};
-use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, Set, TINY, out};
+use super::{Fda, GROUPS, MR, NR, Packed, RISK, SPECIAL, Set, TINY, align, out};
 use crate::gemm::kernel::{Exact, Panel};
 use crate::simd::processor::two_multipliers;
 use core::cell::RefCell;
@@ -102,7 +102,8 @@ impl Fda {
         // Where values are f32, those below its normal numbers are packed as zeros: their products must lie below
         // `2^(e_max - F)`. They are below `2^(top - 125)`, of the other operand's top, and e_max is at least both tops
         // less 31, or the wide kernel has the step. The other top is then 120 at most, for together they are up to 50.
-        let lowest = (self.frac_bits as i32 - 94).max(-70);
+        // (Half of that, where they are not truncated.)
+        let lowest = (self.frac_bits as i32 - 94).max(-70) + i32::from(self.align != align::TOWARD_ZERO);
         (q, fast && (!self.aligned || a.top.min(b.top) >= lowest))
     }
 
@@ -124,6 +125,7 @@ impl Fda {
             bias_sub: (127 - top).clamp(0, 255) as u8,
             keep: self.keep,
             e_zero: self.e_zero,
+            align: self.align,
             least_c,
             least_d,
             zero_c: if self.zero_c { !0 } else { 0 },

@@ -4,7 +4,7 @@
 
 use super::micro::Micro;
 use super::step::{A_SCALE, B_SCALE, ENLARGED};
-use super::{Fda, MR, NR, Packed};
+use super::{Fda, MR, NR, Packed, align};
 use crate::gemm::kernel::Panel;
 use crate::simd::decode::{LOW, Reader, Seen};
 use crate::simd::lanes::power;
@@ -91,12 +91,12 @@ fn widened(v: f32, scale: i32) -> f64 {
     f64::from(v) * f64::from_bits(((1023 + scale) as u64) << 52)
 }
 
-/// A value read from its code as f64 panels have it, enlarged or not: a stand-in of zeros for what is special.
+/// A value read from its code as f64 panels have it, enlarged or not, and `zero` for what is special, too.
 #[inline(always)]
-fn from_code(v: f32, scale: f64, enlarge: u64) -> f64 {
+fn from_code(v: f32, scale: f64, enlarge: u64, zero: f64) -> f64 {
     let magnitude = f64::from(v.abs()) * scale;
     let nothing = (v == 0.0) | !v.is_finite();
-    let magnitude = if nothing { power(-1000) } else { magnitude };
+    let magnitude = if nothing { zero } else { magnitude };
     f64::from_bits(magnitude.to_bits() | enlarge | u64::from(v.to_bits() >> 31) << 63)
 }
 
@@ -176,6 +176,8 @@ impl Scratch {
     fn fill_from_codes(&mut self, fda: &Fda, panels: [&Panel; 2], [group, column_group]: [usize; 2], s: usize) {
         let l = fda.block;
         let [a_codes, b_codes] = fda.anew();
+        // Only where products are truncated do these leave nothing behind.
+        let (enlarge, zero) = if fda.align == align::TOWARD_ZERO { (ENLARGED as u64, power(-1000)) } else { (0, 0.0) };
         let (panel, packed) = (panels[0], panels[0].packed::<Packed>());
         for r in 0..MR {
             let row = group * MR + r;
@@ -189,7 +191,7 @@ impl Scratch {
             let shift = shift(packed, row, panel.lines, s);
             let scale = power(shift + A_SCALE);
             for i in 0..l {
-                self.a_values[r * l + i] = from_code(values[i], scale, 0);
+                self.a_values[r * l + i] = from_code(values[i], scale, 0, zero);
                 self.a[r * l + i] = u32::from(and_shift(exponents[i], shift) as u16) * 0x1_0001;
             }
         }
@@ -222,8 +224,8 @@ impl Scratch {
                 let to = &mut self.b_values[(t * l + i) * 16..][..16];
                 // Even columns of a vector first.
                 for j in 0..8 {
-                    to[j] = from_code(values[2 * j], scales[2 * j], ENLARGED as u64);
-                    to[8 + j] = from_code(values[2 * j + 1], scales[2 * j + 1], ENLARGED as u64);
+                    to[j] = from_code(values[2 * j], scales[2 * j], enlarge, zero);
+                    to[8 + j] = from_code(values[2 * j + 1], scales[2 * j + 1], enlarge, zero);
                 }
                 let to = &mut self.b[i * NR + t * 16..][..16];
                 for j in 0..16 {

@@ -111,6 +111,8 @@ pub(super) struct Consts {
     /// -1 keeps 23 fraction bits, 0xFFFF_FC00 13.
     pub(super) keep: i32,
     pub(super) e_zero: i32,
+    /// One of `align`.
+    pub(super) align: u8,
     /// Magnitudes of c, and of results, below which they are +0. Only the wide kernels meet any: 0, or f32's least normal
     /// number.
     pub(super) least_c: f32,

@@ -5,10 +5,20 @@
 
 use super::avx2::narrow_widen;
 use super::step::{A_SCALE, B_SCALE, Consts, EXP32, Step};
-use super::{NR, out};
+use super::{NR, align, out};
 use core::arch::x86_64::*;
 
-const TRUNCATE: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+/// Integers, rounded as one of `align` says.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn rounded(x: __m256d, how: u8) -> __m256d {
+    match how {
+        align::NEAREST_EVEN => _mm256_round_pd::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x),
+        align::DOWN => _mm256_floor_pd(x),
+        align::UP => _mm256_ceil_pd(x),
+        _ => _mm256_round_pd::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(x),
+    }
+}
 
 /// The step of row `row` of the tile by the 16 columns of vector `t`.
 ///
@@ -43,7 +53,7 @@ pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, 
             // SAFETY: four of the vector's 16 values of product `k`, aligned to as many.
             let b = unsafe { _mm256_load_pd(b.add(k * 16 + [0, 8, 4, 12][i])) };
             let product = _mm256_mul_pd(_mm256_mul_pd(a, b), scale[i]);
-            sum[i] = _mm256_add_pd(sum[i], _mm256_round_pd::<TRUNCATE>(product));
+            sum[i] = _mm256_add_pd(sum[i], rounded(product, q.align));
         }
     }
     for h in 0..2 {
@@ -134,13 +144,13 @@ fn halved(mask: __m256d) -> __m128i {
     apart(_mm256_castpd_si256(mask))[0]
 }
 
-/// `(sum + trunc(c)) 2^(e - F)` in f32, rounded to odd for f16; `scale` is `2^-e`.
+/// `(sum + c, aligned) 2^(e - F)` in f32, rounded to odd for f16; `scale` is `2^-e`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn finish<const OUT: u8>(sum: __m256d, c: __m128, e: __m128i, scale: __m256d, q: &Consts) -> __m128i {
     let f = _mm_set1_epi32(q.frac_bits);
     let c = _mm256_mul_pd(_mm256_mul_pd(_mm256_cvtps_pd(c), power(f)), scale);
-    let sum = _mm256_add_pd(sum, _mm256_round_pd::<TRUNCATE>(c));
+    let sum = _mm256_add_pd(sum, rounded(c, q.align));
     let v = _mm256_mul_pd(sum, power(_mm_sub_epi32(e, f)));
     let abs = |x| _mm256_andnot_pd(_mm256_set1_pd(-0.0), x);
     let nearest = _mm256_cvtpd_ps(v);

@@ -5,7 +5,7 @@
 
 use super::state::round_f16;
 use super::step::{A_SCALE, B_SCALE, Consts, Step};
-use super::{NR, out};
+use super::{NR, align, out};
 use crate::simd::lanes::{ToInt, power, to_int};
 
 /// The step of row `row` of the tile by the 16 columns of vector `t`, whose lanes stay side by side.
@@ -34,6 +34,12 @@ pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, 
         e_max[j] = i32::from(best[j]).max(q.e_zero).max(c_exponent::<OUT>(states[j], q));
         scale[j] = power(-e_max[j]);
     }
+    let how = match q.align {
+        align::NEAREST_EVEN => ToInt::NearestEven,
+        align::DOWN => ToInt::Down,
+        align::UP => ToInt::Up,
+        _ => ToInt::TowardZero,
+    };
     // Even columns of a vector come first.
     let place = |j: usize| j % 2 * 8 + j / 2;
     let (mut by, mut sums) = ([0.0; 16], [0.0; 16]);
@@ -47,21 +53,15 @@ pub(super) unsafe fn step_wide<const OUT: u8>(p: &Step, q: &Consts, row: usize, 
         // SAFETY: B's are 16 of each product for one vector after another, four in all.
         let b = unsafe { &*p.b_val.add(t * l * 16 + k * 16).cast::<[f64; 16]>() };
         for j in 0..16 {
-            sums[j] += truncated(a * b[j] * by[j]);
+            sums[j] += to_int::<false>(a * b[j] * by[j], how);
         }
     }
     let bits = power(q.frac_bits);
     for j in 0..16 {
-        let c = truncated(f64::from(states[j]) * bits * scale[j]);
+        let c = to_int::<false>(f64::from(states[j]) * bits * scale[j], how);
         let d = encode::<OUT>((sums[place(j)] + c) * power(e_max[j] - q.frac_bits), q);
         states[j] = flushed(d, q.least_d);
     }
-}
-
-/// Toward zero.
-#[inline(always)]
-fn truncated(x: f64) -> f64 {
-    to_int::<false>(x, ToInt::TowardZero)
 }
 
 /// A number of at least this magnitude, or NaN; 0 for others.

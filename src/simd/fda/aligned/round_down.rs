@@ -9,7 +9,7 @@ use super::{Buffers, Places, Vectors, add_products, each_step, exponents};
 use crate::simd::fda::micro::Advance;
 use crate::simd::fda::round_down::{ALL, FAR, FAR_IN_F32, Floors, LARGE};
 use crate::simd::fda::step::{Consts, Step};
-use crate::simd::fda::{MR, NR};
+use crate::simd::fda::{MR, NR, align};
 use core::mem::MaybeUninit;
 
 /// `Micro::steps_fast`.
@@ -150,7 +150,15 @@ unsafe fn products<S: Vectors, const SUMS: usize, const L: usize>(
         for r in 0..2 {
             by[r] = [set.load(to.by.add(places[r][0])), set.load(to.by.add(places[r][1]))];
         }
-        add_products::<S, false>(set, (a, l), b, h * part..(h + 1) * part, &by, &mut sums, &mut none);
+        add_products::<S, false, { align::TOWARD_ZERO }>(
+            set,
+            (a, l),
+            b,
+            h * part..(h + 1) * part,
+            &by,
+            &mut sums,
+            &mut none,
+        );
         for r in 0..2 {
             set.store(to.sums.add(places[r][0]), sums[r][0]);
             set.store(to.sums.add(places[r][1]), sums[r][1]);

@@ -18,7 +18,7 @@ use crate::simd::fda::fixed::Lines;
 use crate::simd::fda::round_to_zero::APART;
 use crate::simd::fda::small::tiles_of;
 use crate::simd::fda::step::{Consts, EXP32, Step};
-use crate::simd::fda::{Fda, MR, NR, Reach, Set, fits_f32, out, same};
+use crate::simd::fda::{Fda, MR, NR, Reach, Set, align, fits_f32, out, same};
 use crate::simd::ops::array_of;
 use crate::simd::sixteen::{Extent, Sixteen, Squares};
 use crate::simd::squares::{SIDE, turn, turn_as_wide};
@@ -374,7 +374,7 @@ impl Run<'_, '_> {
             // were made only `buffers` have been borrowed, which they do not lead to.
             self.hard |= tiles_of(unsafe {
                 // In assembly one tile takes as long as two.
-                if const { fused::has::<Avx2, L, PAIRS>() } && self.tiles.count > 1 {
+                if const { fused::has::<Avx2, L, PAIRS>() } && self.tiles.count > 1 && q.align == align::TOWARD_ZERO {
                     fused::step_of_tiles::<Avx2, OUT, L>(set, &step, q, to)
                 } else {
                     group::<Avx2, OUT, L, PAIRS>(set, &step, q, 0, to)

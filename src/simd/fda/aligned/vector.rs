@@ -1,5 +1,6 @@
 //! What the kernel of aligned products asks of an instruction set: vectors of 32-bit words, as integers or f32.
 
+use crate::simd::fda::micro::Micro;
 use crate::simd::fda::step::EXP32;
 use core::mem::MaybeUninit;
 
@@ -7,7 +8,7 @@ use core::mem::MaybeUninit;
 const BELOW: i64 = (1 << 29) - 1;
 
 /// An instruction set, whose value is the proof that it is there. f32 arithmetic rounds to nearest even.
-pub(in crate::simd::fda) trait Vectors: Copy {
+pub(in crate::simd::fda) trait Vectors: Micro {
     /// A vector of words.
     type V: Copy;
     /// Words in a vector.
@@ -99,12 +100,20 @@ pub(in crate::simd::fda) trait Vectors: Copy {
     fn mul(self, x: Self::V, y: Self::V) -> Self::V;
     /// f32 truncated to integers.
     fn truncated(self, x: Self::V) -> Self::V;
+    /// f32 rounded to integers, to nearest even.
+    fn nearest(self, x: Self::V) -> Self::V;
     /// f32 rounded down to integers.
     #[inline(always)]
     fn floor(self, x: Self::V) -> Self::V {
         let cut = self.truncated(x);
         // All ones are -1.
         self.add(cut, self.greater_f32(self.float(cut), x))
+    }
+    /// And up.
+    #[inline(always)]
+    fn ceiling(self, x: Self::V) -> Self::V {
+        let cut = self.truncated(x);
+        self.sub(cut, self.greater_f32(x, self.float(cut)))
     }
     /// So many ones from the lowest bit on, 30 at most; anything for more.
     #[inline(always)]

@@ -81,6 +81,8 @@ impl Vectors for Avx2 {
         mul(x, y) _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(x), _mm256_castsi256_ps(y)));
         floor(x) _mm256_cvttps_epi32(_mm256_floor_ps(_mm256_castsi256_ps(x)));
         ones(n) _mm256_sub_epi32(_mm256_sllv_epi32(_mm256_set1_epi32(1), n), _mm256_set1_epi32(1));
+        ceiling(x) _mm256_cvttps_epi32(_mm256_ceil_ps(_mm256_castsi256_ps(x)));
+        nearest(x) _mm256_cvtps_epi32(_mm256_castsi256_ps(x));
         truncated(x) _mm256_cvttps_epi32(_mm256_castsi256_ps(x));
         float(x) _mm256_castps_si256(_mm256_cvtepi32_ps(x));
         via_f16(x) {

@@ -61,6 +61,7 @@ impl Vectors for Sse2 {
         add_f32(x, y) _mm_castps_si128(_mm_add_ps(_mm_castsi128_ps(x), _mm_castsi128_ps(y)));
         sub_f32(x, y) _mm_castps_si128(_mm_sub_ps(_mm_castsi128_ps(x), _mm_castsi128_ps(y)));
         mul(x, y) _mm_castps_si128(_mm_mul_ps(_mm_castsi128_ps(x), _mm_castsi128_ps(y)));
+        nearest(x) _mm_cvtps_epi32(_mm_castsi128_ps(x));
         truncated(x) _mm_cvttps_epi32(_mm_castsi128_ps(x));
         float(x) _mm_castps_si128(_mm_cvtepi32_ps(x));
     }
