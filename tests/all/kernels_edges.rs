@@ -7,7 +7,7 @@ use gemmulate::simd::Isa;
 use gemmulate::vectors::Kind;
 
 /// Units of FDA kernels, every length of step and kind of result among them.
-pub(crate) const FDA: [&str; 43] = [
+pub(crate) const FDA: [&str; 48] = [
     "hopper/mma.m16n8k16.f32.f16.f16.f32",
     "hopper/mma.m16n8k16.f16.f16.f16.f16",
     "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
@@ -48,6 +48,11 @@ pub(crate) const FDA: [&str; 43] = [
     "custom/m8n8k8.f32.tf32.tf32.f32/dot:block=8:F=35:align=rne",
     "custom/m8n8k16.f32.bf16.e5m2.f32/dot:block=4:F=20:align=rne:out-bits=12:e_zero=none",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:align=rd:out=rd",
+    "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:align=rd:out=ru",
+    "custom/m8n8k8.f32.tf32.tf32.f32/dot:block=8:F=30:align=ru",
+    "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:c=late",
+    "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=8:F=24:out=rne:c=late",
+    "custom/m8n8k24.f16.f16.f16.f16/dot:block=8:F=23:out=rne:c=late",
     "custom/m8n8k12.f32.e5m2.e4m3.f32/dot:block=6:F=13:align=rd:c=last",
     "custom/m8n8k16.f32.f16.e4m3.f32/dot:block=16:F=33:align=ru",
     "custom/m8n8k15.f32.f16.f16.f32/dot:block=3:F=10:align=rd:flush-in=yes",

@@ -244,7 +244,7 @@ unsafe fn rest_of_group<S: Vectors, const OUT: u8, const L: usize, const PAIRS: 
 /// As `all_products`.
 #[inline(always)]
 unsafe fn apart<S: Vectors, const PAIRS: bool, const ALIGN: u8>(set: S, p: &Step, q: &Consts, to: Places) -> u32 {
-    set.vectorise(
+    set.vectorise_apart(
         #[inline(always)]
         || {
             // SAFETY: the caller's promise, handed on.

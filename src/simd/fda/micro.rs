@@ -111,6 +111,9 @@ pub(super) trait Micro: Copy {
 
     /// Runs plain code compiled for this set.
     fn vectorise<R>(self, f: impl FnOnce() -> R) -> R;
+
+    /// The same in a function that is not inlined: what several callers share is compiled once.
+    fn vectorise_apart<R>(self, f: impl FnOnce() -> R) -> R;
 }
 
 impl Micro for Avx512 {
@@ -185,6 +188,17 @@ impl Micro for Avx512 {
 
     #[inline(always)]
     fn vectorise<R>(self, f: impl FnOnce() -> R) -> R {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        fn run<R>(f: impl FnOnce() -> R) -> R {
+            f()
+        }
+        // SAFETY: `self` is the proof that the instructions are there.
+        unsafe { run(f) }
+    }
+
+    #[inline(always)]
+    fn vectorise_apart<R>(self, f: impl FnOnce() -> R) -> R {
+        #[inline(never)]
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
         fn run<R>(f: impl FnOnce() -> R) -> R {
             f()
@@ -272,6 +286,17 @@ impl Micro for Avx2 {
         // SAFETY: `self` is the proof that the instructions are there.
         unsafe { run(f) }
     }
+
+    #[inline(always)]
+    fn vectorise_apart<R>(self, f: impl FnOnce() -> R) -> R {
+        #[inline(never)]
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn run<R>(f: impl FnOnce() -> R) -> R {
+            f()
+        }
+        // SAFETY: `self` is the proof that the instructions are there.
+        unsafe { run(f) }
+    }
 }
 
 impl Micro for Sse2 {
@@ -294,6 +319,11 @@ impl Micro for Sse2 {
 
     #[inline(always)]
     fn vectorise<R>(self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+
+    #[inline(never)]
+    fn vectorise_apart<R>(self, f: impl FnOnce() -> R) -> R {
         f()
     }
 }

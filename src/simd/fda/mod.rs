@@ -176,8 +176,10 @@ struct Fda {
     flush: Flush,
     /// One of [`align`].
     align: u8,
-    /// FDAs from +0 over the blocks of a unit step, then an IEEE addition of c.
+    /// FDAs from +0, then an IEEE addition of c.
     c_last: bool,
+    /// Over so many products: those of a unit step, or of a block.
+    c_every: usize,
     /// And unit steps one after another are a stream without a way back to memory (`stream::broad`), of 8 or 16
     /// products.
     streams_unit_steps: bool,
@@ -302,11 +304,7 @@ fn alignment(g: &GenericDot, unit: &Unit) -> Option<u8> {
         Rounding::Up => align::UP,
         _ => return None,
     };
-    // To one side, a product counts however small it is: none may vanish, in f32, beside a state of up to 2^54.
-    let last = |f: &FormatSpec| f.emin() - f.fraction_bits as i32;
-    let lasts = [last(&unit.a), last(&unit.b)];
-    let counts = unit.scale.is_none() && lasts[0] + lasts[1] >= -72 && lasts.iter().all(|last| *last >= -126);
-    (align == align::NEAREST_EVEN || counts).then_some(align)
+    (align == align::NEAREST_EVEN || unit.scale.is_none()).then_some(align)
 }
 
 /// What becomes of subnormal numbers, if everything else about a step but alignment is as the kernel does it.
@@ -324,7 +322,7 @@ fn is_fda(g: &GenericDot, unit: &Unit) -> Option<Flush> {
     // States that are not subnormal, and results, are for the wide kernels alone to flush.
     let states = same(&unit.c, &F32) && same(&unit.d, &F32) && g.c == CPosition::With;
     let flushes = flush == Flush::default() || (states && unit.scale.is_none() && !g.via_f16);
-    (plain.truncates() && flushes && g.frac_bits <= 40 && g.c != CPosition::Late).then_some(flush)
+    (plain.truncates() && flushes && g.frac_bits <= 40).then_some(flush)
 }
 
 /// The result's kind and the bits of it that are kept.
@@ -386,7 +384,8 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
     let wide = matches!(set, Set::Avx512(_)) && !narrow;
     // What an infinite f16 is multiplied by must not be 0.
     let kind = (out == out::F16_RNE && f >= 2) || (out == out::F32_RZ && keep == -1);
-    let streams_unit_steps = wide && g.c == CPosition::Last && matches!(block, 8 | 16) && kind;
+    let c_last = g.c != CPosition::With;
+    let streams_unit_steps = wide && c_last && matches!(block, 8 | 16) && kind;
     // Where products are few, multipliers have less to do for them than for f64 accumulators' beginnings and endings,
     // and integers save less than their step costs. Of four only `few`'s two passes are faster than broad pieces
     // (docs/kernels.md), and these round toward zero to f32. Beside streams of unit steps integers gain nothing at 8
@@ -418,7 +417,8 @@ fn chain(unit: &Unit, isa: Isa) -> Option<Fda> {
         via_f16: g.via_f16,
         flush,
         align,
-        c_last: g.c == CPosition::Last,
+        c_last,
+        c_every: if g.c == CPosition::Late { block } else { k },
         streams_unit_steps,
         unit: unit.clone(),
         round_down: None,
@@ -458,6 +458,21 @@ impl Fda {
         if self.small.is_none() && self.whole.is_some() {
             self.small = lower().filter(|fda| fda.small.is_some()).map(|fda| Small::Lower(Box::new(fda)));
         }
+    }
+
+    /// Whether terms are rounded to one side, so that each counts, however small it is.
+    const fn all_count(&self) -> bool {
+        matches!(self.align, align::DOWN | align::UP)
+    }
+
+    /// Whether none vanishes in f32, of operands within windows below these exponents, beside states of up to `2^54`.
+    fn none_vanishes(&self, tops: [i32; 2]) -> bool {
+        let least = |f: &FormatSpec, top: i32| {
+            let window = top - (pack::WINDOW - 1);
+            if window > f.emin() { window } else { f.emin() - f.fraction_bits as i32 }
+        };
+        let [a, b] = [least(&self.unit.a, tops[0]), least(&self.unit.b, tops[1])];
+        a.min(b) >= -126 && a + b >= -72
     }
 
     /// FDAs per unit step.

@@ -22,7 +22,7 @@ use core::arch::x86_64::*;
 use core::ops::Range;
 
 /// Exponents a window spans: bytes 96..=127.
-const WINDOW: i32 = 32;
+pub(super) const WINDOW: i32 = 32;
 
 /// The shift that stands for a NaN scale.
 pub(super) const NAN_SHIFT: i32 = i32::MIN;

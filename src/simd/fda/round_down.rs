@@ -126,6 +126,7 @@ pub(super) fn kernel(unit: &Unit, isa: Isa) -> Option<Fda> {
         flush: super::Flush::default(),
         align: super::align::TOWARD_ZERO,
         c_last: false,
+        c_every: k,
         streams_unit_steps: false,
         fixed: if integers { Tables::new(unit, block, f.min(24)) } else { None },
         in_vain: InVain::on(set),

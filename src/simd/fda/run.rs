@@ -104,7 +104,8 @@ impl Fda {
         // less 31, or the wide kernel has the step. The other top is then 120 at most, for together they are up to 50.
         // (Half of that, where they are not truncated.)
         let lowest = (self.frac_bits as i32 - 94).max(-70) + i32::from(self.align != align::TOWARD_ZERO);
-        (q, fast && (!self.aligned || a.top.min(b.top) >= lowest))
+        let all_count = !self.all_count() || self.none_vanishes([a.top, b.top]);
+        (q, fast && (!self.aligned || a.top.min(b.top) >= lowest) && all_count)
     }
 
     /// What does not change over a product whose exponents reach up to `top`, and whether the fast kernel takes it.
@@ -294,6 +295,7 @@ impl<M: Micro> TileRun<'_, M> {
         // Steps up to `calm` have nothing to be settled beforehand, but for operands below the window in groups of a
         // mask.
         let (mut s, mut calm, mut below) = (fdas.start, fdas.start, 0);
+        let stop = if self.fda.all_count() { !0 } else { !TINY };
         while s < fdas.end {
             let (flags, mut redo) = (self.flags(s, groups), [0; GROUPS]);
             for g in 0..groups {
@@ -319,7 +321,7 @@ impl<M: Micro> TileRun<'_, M> {
                         }
                         while calm < fdas.end {
                             let flags = self.flags(calm, groups);
-                            if flags.iter().any(|flags| flags & !TINY != 0) {
+                            if flags.iter().any(|flags| flags & stop != 0) {
                                 break;
                             }
                             (calm, below) = (calm + 1, below | tiny(&flags));
@@ -387,7 +389,7 @@ impl<M: Micro> TileRun<'_, M> {
         flags
     }
 
-    /// Unit steps whose c comes last: FDAs from +0, then an IEEE addition.
+    /// Unit steps whose c comes last: FDAs from +0, then an IEEE addition. (Where c comes late, each FDA is such a step.)
     ///
     /// # Safety
     /// As `dispatch`.
@@ -396,7 +398,7 @@ impl<M: Micro> TileRun<'_, M> {
             return;
         }
         let live = self.size[0].div_ceil(MR) * MR * NR;
-        let per = self.fda.per_step();
+        let per = self.fda.c_every / self.fda.block;
         self.work.c.0[..live].copy_from_slice(&self.work.tile.0[..live]);
         self.work.tile.0[..live].fill(0.0);
         let (mut still, mut s, mut units) = ([0; GROUPS], fdas.start, 0);
@@ -443,7 +445,7 @@ impl<M: Micro> TileRun<'_, M> {
         if !self.fda.streams_unit_steps || !self.fast || self.q.fixed || self.size[1] <= NR - 16 {
             return 0;
         }
-        let (groups, per) = (self.size[0].div_ceil(MR), self.fda.per_step());
+        let (groups, per) = (self.size[0].div_ceil(MR), self.fda.c_every / self.fda.block);
         let calm =
             fdas.clone().take_while(|s| self.flags(*s, groups).iter().all(|flags| *flags == 0)).count() / per * per;
         if calm == 0 {
@@ -500,6 +502,9 @@ impl<M: Micro> TileRun<'_, M> {
         let mut redo = self.bad[g] | self.done[g] | self.late.map_or(0, |late| !late[g]);
         if flags & RISK != 0 {
             redo |= self.flagged(s, g, RISK) & live;
+        }
+        if flags & TINY != 0 && self.fda.all_count() {
+            redo |= (self.flagged(s, g, TINY) | self.flagged_columns(s, TINY)) & live;
         }
         if flags & SPECIAL != 0 && OUT == out::ROUND_DOWN {
             redo |= (self.flagged(s, g, SPECIAL) | self.flagged_columns(s, SPECIAL)) & live;

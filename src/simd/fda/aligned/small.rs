@@ -287,6 +287,10 @@ impl Run<'_, '_> {
         }
         let Panels { rows, columns, .. } = &mut *self.panels;
         let tiny = rows.put_bytes(a, k, tiles, spans[0]) | columns.put_bytes(b, flat, tiles, spans[1]);
+        if fda.all_count() && (tiny || !fda.none_vanishes([spans[0][1], spans[1][1]])) {
+            self.hard = !0;
+            return;
+        }
         self.weigh();
         self.begin(q.lowest());
         let q = Consts { aligned: true, narrow: false, tiny: tiny.into(), ..q };
@@ -360,9 +364,9 @@ impl Run<'_, '_> {
     #[target_feature(enable = "avx2,fma,f16c")]
     fn fdas<const OUT: u8, const L: usize, const PAIRS: bool>(&mut self, q: &Consts) {
         let (l, set) = (q.length::<L>(), self.by.set);
-        let (c_last, unit) = (self.fda.c_last, self.fda.unit.shape.k);
+        let (c_last, every) = (self.fda.c_last, self.fda.c_every);
         for k in (0..self.tiles.k).step_by(l) {
-            if c_last && k.is_multiple_of(unit) {
+            if c_last && k.is_multiple_of(every) {
                 // FDAs from +0 on, to which c is added then.
                 self.panels.c = self.panels.states;
                 self.panels.states.fill(0);
@@ -380,7 +384,7 @@ impl Run<'_, '_> {
                     group::<Avx2, OUT, L, PAIRS>(set, &step, q, 0, to)
                 }
             });
-            if c_last && (k + l).is_multiple_of(unit) {
+            if c_last && (k + l).is_multiple_of(every) {
                 self.add_c();
             }
         }

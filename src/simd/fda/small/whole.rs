@@ -171,7 +171,7 @@ impl Whole {
         let depth = match fda.out {
             out::F16_RNE if fda.c_last => return None,
             out::F16_RNE => fda.block,
-            _ if fda.c_last => unit.shape.k,
+            _ if fda.c_last => fda.c_every,
             _ => DEPTH,
         };
         Some(Self {
