@@ -7,7 +7,7 @@ use gemmulate::format::{FormatSpec, format_named};
 use gemmulate::prelude::*;
 use gemmulate::round::ROUNDINGS;
 use gemmulate::simd::Isa;
-use gemmulate::vectors::KINDS;
+use gemmulate::vectors::{KINDS, Kind};
 
 const OPERANDS: [&str; 10] = ["f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "e2m1", "e3m2", "e5m2fnuz", "e4m3fnuz"];
 const RESULTS: [&str; 6] = ["f32", "f32", "f16", "bf16", "e5m2", "tf32"];
@@ -369,6 +369,22 @@ fn exact_sums_of_terms_far_apart_are_the_references() {
                 let c = (0..m * n).map(|_| code(&unit.c, rng.pick(&[0.0, 1.0, -1.0, 3.0 * 2f64.powi(-25)]))).collect();
                 let (scale_a, scale_b) = (Vec::new(), Vec::new());
                 Problem { unit: unit.clone(), size: [m, n, k], a, b, c, scale_a, scale_b }.check(&isas());
+            }
+        }
+    }
+}
+
+/// Of few bits, aligned to one side, sums double from step to step until they are infinite: each product counts as a unit
+/// of the largest term.
+#[test]
+fn sums_that_alignment_makes_grow_are_the_references() {
+    for (frac_bits, steps) in [(0, 120), (3, 120), (8, 240), (9, 240), (12, 240)] {
+        for align in ["rd", "ru"] {
+            for (formats, block) in [("f32.e5m2.e4m3.f32", 8), ("f32.f16.bf16.f32", 4)] {
+                let name = format!("custom/m8n8k8.{formats}/dot:block={block}:F={frac_bits}:align={align}:out={align}");
+                let unit = Unit::find(&name).unwrap();
+                Problem::new(&unit, &[Kind::WideExponents], frac_bits, [9, 33, steps]).check(&isas());
+                Problem::new(&unit, &[Kind::WideExponents], frac_bits, [9, 33, steps]).check_from(Start::Zero, &isas());
             }
         }
     }

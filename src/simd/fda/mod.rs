@@ -100,6 +100,9 @@ mod out {
     pub(super) const F32_RU: u8 = 6;
 }
 
+/// Positions of K in a chunk, unless a step has more: as other kernels have it.
+const DEPTH: usize = 512;
+
 /// How products and c are rounded where they are aligned; but toward zero only those that are aligned one by one.
 mod align {
     pub(super) const TOWARD_ZERO: u8 = 0;
@@ -304,7 +307,10 @@ fn alignment(g: &GenericDot, unit: &Unit) -> Option<u8> {
         Rounding::Up => align::UP,
         _ => return None,
     };
-    (align == align::NEAREST_EVEN || unit.scale.is_none()).then_some(align)
+    // To one side, each product adds up to a unit of `2^-F` of a state, however small it is. So of few bits states would
+    // become large before somebody looks at them again, which is done at every chunk of K.
+    let stays = 1 << g.frac_bits.min(40) >= unit.shape.k.max(DEPTH);
+    (align == align::NEAREST_EVEN || (stays && unit.scale.is_none())).then_some(align)
 }
 
 /// What becomes of subnormal numbers, if everything else about a step but alignment is as the kernel does it.
@@ -465,14 +471,15 @@ impl Fda {
         matches!(self.align, align::DOWN | align::UP)
     }
 
-    /// Whether none vanishes in f32, of operands within windows below these exponents, beside states of up to `2^54`.
+    /// Whether none vanishes in f32, of operands within windows below these exponents, beside states of up to `2^56`:
+    /// those that are ordinary (`Settled`), three times as large.
     fn none_vanishes(&self, tops: [i32; 2]) -> bool {
         let least = |f: &FormatSpec, top: i32| {
             let window = top - (pack::WINDOW - 1);
             if window > f.emin() { window } else { f.emin() - f.fraction_bits as i32 }
         };
         let [a, b] = [least(&self.unit.a, tops[0]), least(&self.unit.b, tops[1])];
-        a.min(b) >= -126 && a + b >= -72
+        a.min(b) >= -126 && a + b >= -70
     }
 
     /// FDAs per unit step.
@@ -581,6 +588,10 @@ impl Kernel for Fda {
 
     fn panel_bytes(&self) -> usize {
         12
+    }
+
+    fn depth(&self) -> usize {
+        DEPTH
     }
 
     fn small(&self) -> Option<&dyn SmallKernel> {
