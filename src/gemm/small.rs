@@ -347,7 +347,9 @@ pub(crate) fn plain(
     workspace: &mut Workspace,
 ) -> bool {
     let ([m, n], [_, k]) = (sink.shape(), sources[0].shape());
-    if !is_small(unit, [m, n, k]) {
+    // What is no c for a second step is an error to be told.
+    let is_chain = unit.c == unit.d || k == unit.shape.k;
+    if !is_small(unit, [m, n, k]) || !is_chain {
         return false;
     }
     let Some(kernel) = workspace.small_kernel(unit, None) else { return false };

@@ -638,3 +638,16 @@ fn options_take_arrays_and_numbers() {
     let wrong = Array2::from_elem((2, 2), 8.0f32);
     assert!(Gemm::on(&unit).c(&wrong).run(&a, &b).unwrap_err().to_string().contains('C'));
 }
+
+/// A unit whose d is no c for a second step: small products are refused as large ones are, by name and by type.
+#[test]
+fn a_second_step_that_cannot_be_is_refused_at_any_size() {
+    let unit = Unit::find("volta/mma.m8n8k4.f32.f16.f16.f16").unwrap();
+    for (m, k) in [(1, 4), (8, 4), (8, 8), (16, 16), (64, 64)] {
+        let (a, b) = (Array2::from_elem((m, k), f16::ONE), Array2::from_elem((k, 8), f16::ONE));
+        let by_plan = Gemm::on(&unit).run(&a, &b);
+        let by_name: Result<Array2<f32>, _> = a.dot_on(&b, &unit);
+        assert_eq!(by_plan.is_ok(), k == 4, "{m} x 8 x {k}");
+        assert_eq!(by_name.is_ok(), k == 4, "{m} x 8 x {k}");
+    }
+}
