@@ -12,7 +12,7 @@ use gemmulate::view::{View, ViewMut};
 use ndarray::{Array2, Array3, Axis, s};
 
 /// Units that stand for every kernel and every branch of its selection.
-const UNITS: [&str; 68] = [
+const UNITS: [&str; 70] = [
     "volta/mma.m8n8k4.f32.f16.f16.f32",
     "volta/mma.m8n8k4.f16.f16.f16.f16",
     "volta/mma.m8n8k4.f32.f16.f16.f16",
@@ -65,6 +65,8 @@ const UNITS: [&str; 68] = [
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:out=rd:limit=yes",
     "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=8:F=24:out=ru:c=last",
     "custom/m8n8k32.f32.e4m3.e5m2.f32/dot:block=32:F=13:out=rd:flush-in=yes",
+    "custom/m8n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=25:out=rd",
+    "custom/m8n8k32.f32.e5m2.e4m3.f32/dot:block=16:F=25:out=ru",
     "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:flush-in=yes:flush-out=yes",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:align=rne",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=8:F=30:align=rd",
@@ -435,6 +437,13 @@ fn small_tiles_are_the_reference() {
     check_small::<E4M3, E4M3, f32>("ada/mma.m16n8k32.f32.e4m3.e4m3.f32");
     check_small::<E2M3, E3M2, f32>("blackwell/tcgen05.mma.m64n8k32.f32.e2m3.e3m2");
     check_small::<E4M3, E4M3, f32>("hopper/mma.m16n8k32.f32.e4m3.e4m3.f32");
+    check_small::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=25:out=rd");
+    check_small::<E5M2, E4M3, f32>("custom/m16n8k32.f32.e5m2.e4m3.f32/dot:block=16:F=25:out=ru");
+    check_small::<f16, f16, f32>("custom/m16n8k16.f32.f16.f16.f32/dot:block=8:F=24:out=rd:flush-out=yes");
+    check_small::<bf16, bf16, f32>("custom/m16n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:align=rne");
+    check_small::<bf16, f16, f32>("custom/m16n8k16.f32.bf16.f16.f32/dot:block=8:F=20:align=rd:c=late");
+    check_small::<f16, f16, f32>("custom/m16n8k16.f32.f16.f16.f32/dot:block=16:F=33:align=ru:out=ru");
+    check_small::<f16, bf16, f32>("custom/m16n8k16.f32.f16.bf16.f32/dot:block=16:F=25:flush-in=yes");
     check_small::<E5M2, E4M3, f32>("rtx-blackwell/mma.m16n8k32.f32.e5m2.e4m3.f32");
     check_small::<E4M3, E5M2, f16>("rtx-blackwell/mma.m16n8k16.f16.e4m3.e5m2.f16");
     // Values of one operand are made as words, those of the other not.

@@ -7,7 +7,7 @@ use gemmulate::simd::Isa;
 use gemmulate::vectors::Kind;
 
 /// Units of FDA kernels, every length of step and kind of result among them.
-pub(crate) const FDA: [&str; 48] = [
+pub(crate) const FDA: [&str; 50] = [
     "hopper/mma.m16n8k16.f32.f16.f16.f32",
     "hopper/mma.m16n8k16.f16.f16.f16.f16",
     "hopper/mma.m16n8k16.f32.bf16.bf16.f32",
@@ -33,6 +33,8 @@ pub(crate) const FDA: [&str; 48] = [
     "custom/m8n8k32.f32.bf16.bf16.f32/dot:block=32:F=25:out=rd",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:out=ru:e_zero=none",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=8:F=24:out=rd",
+    "custom/m8n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=25:out=rd",
+    "custom/m8n8k32.f32.e5m2.e4m3.f32/dot:block=32:F=25:out=ru",
     "custom/m8n8k10.f32.bf16.bf16.f32/dot:block=5:F=22:out=ru",
     "custom/m8n8k8.f32.f16.bf16.f32/dot:block=4:F=25:out=rd",
     "custom/m8n8k12.f32.tf32.tf32.f32/dot:block=6:F=37:out=rd",

@@ -124,6 +124,8 @@ fn tiles_of_the_largest_integers_are_the_reference() {
     check_largest::<E4M3, E4M3, f32>("custom/m16n8k32.f32.e4m3.e4m3.f32/dot:block=16:pattern=pairs:F=22:out-bits=20");
     check_largest::<E4M3, E4M3, f32>("custom/m16n8k32.f32.e4m3.e4m3.f32/dot:block=8:F=25");
     check_largest::<E4M3, E4M3, f32>("custom/m16n8k32.f32.e4m3.e4m3.f32/dot:block=32:F=30:out=rne");
+    check_largest::<E4M3, E4M3, f32>("custom/m16n8k32.f32.e4m3.e4m3.f32/dot:block=32:F=30:out=rd");
+    check_largest::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=8:F=30:out=ru:c=late");
     check_largest::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=20:e_zero=emin+140");
     check_largest::<E4M3Fnuz, E4M3Fnuz, f32>("cdna3/v_mfma_f32_16x16x32_fp8_fp8/F=23");
 }
@@ -152,6 +154,8 @@ fn tiles_of_integers_are_the_reference() {
 fn tiles_of_integers_of_custom_units_are_the_reference() {
     check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=8:F=25");
     check::<E4M3, E4M3, f32>("custom/m16n8k16.f32.e4m3.e4m3.f32/dot:block=4:F=20:out=rne");
+    check::<E4M3, E4M3, f32>("custom/m16n8k32.f32.e4m3.e4m3.f32/dot:block=16:F=25:out=rd");
+    check::<E5M2, E4M3, f32>("custom/m16n8k16.f32.e5m2.e4m3.f32/dot:block=16:F=25:out=ru:c=late");
     check::<E4M3, E2M1, f32>("custom/m16n8k24.f32.e4m3.e2m1.f32/dot:block=12:F=19");
     check::<E4M3, E3M2, f32>("custom/m16n8k32.f32.e4m3.e3m2.f32/dot:block=16:F=25:out=rz:out-bits=13");
     check::<E2M1, E2M1, f32>("custom/m16n8k32.f32.e2m1.e2m1.f32/dot:block=8:F=10:out-bits=7");

@@ -471,8 +471,8 @@ impl Fda {
         matches!(self.align, align::DOWN | align::UP)
     }
 
-    /// Whether none vanishes in f32, of operands within windows below these exponents, beside states of up to `2^56`:
-    /// those that are ordinary (`Settled`), three times as large.
+    /// Whether none vanishes in f32, of operands within windows below these exponents, beside states below `2^62`: what
+    /// ordinary ones (`Settled`) become in a chunk of K.
     fn none_vanishes(&self, tops: [i32; 2]) -> bool {
         let least = |f: &FormatSpec, top: i32| {
             let window = top - (pack::WINDOW - 1);
