@@ -12,10 +12,11 @@ const TURNS: u64 = 40;
 const MORE_TURNS: &str = "GEMMULATE_TURNS";
 
 /// Units off the catalogue: odd steps, windows and widths.
-const CUSTOM: [&str; 22] = [
+const CUSTOM: [&str; 23] = [
     "custom/m8n8k8.f32.bf16.bf16.f32/dot:block=8:F=12:e_zero=none",
     "custom/m8n8k32.f32.bf16.bf16.f32/dot:block=32:F=25:out=rne:e_zero=none",
     "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:out=rd",
+    "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:out=rd:e_zero=none",
     "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=8:F=25:align=rne:e_zero=none",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=24:align=rd",
     "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:align=rd:e_zero=none",
