@@ -639,15 +639,22 @@ fn options_take_arrays_and_numbers() {
     assert!(Gemm::on(&unit).c(&wrong).run(&a, &b).unwrap_err().to_string().contains('C'));
 }
 
-/// A unit whose d is no c for a second step: small products are refused as large ones are, by name and by type.
+/// A unit whose d is no c for a second step: small products are refused as large ones are.
 #[test]
 fn a_second_step_that_cannot_be_is_refused_at_any_size() {
-    let unit = Unit::find("volta/mma.m8n8k4.f32.f16.f16.f16").unwrap();
-    for (m, k) in [(1, 4), (8, 4), (8, 8), (16, 16), (64, 64)] {
-        let (a, b) = (Array2::from_elem((m, k), f16::ONE), Array2::from_elem((k, 8), f16::ONE));
-        let by_plan = Gemm::on(&unit).run(&a, &b);
-        let by_name: Result<Array2<f32>, _> = a.dot_on(&b, &unit);
-        assert_eq!(by_plan.is_ok(), k == 4, "{m} x 8 x {k}");
-        assert_eq!(by_name.is_ok(), k == 4, "{m} x 8 x {k}");
+    for name in [
+        "volta/mma.m8n8k4.f32.f16.f16.f16",
+        "custom/m8n8k4.f32.f16.f16.f16/dot:block=4:F=1:out=rne",
+        "custom/m16n8k8.f32.f16.f16.f16/dot:block=8:F=14:nan=quiet",
+    ] {
+        let unit = Unit::find(name).unwrap();
+        let step = unit.shape.k;
+        for (m, k) in [(1, step), (8, step), (16, step), (8, 2 * step), (16, 2 * step), (16, 4 * step), (64, 64)] {
+            let (a, b) = (Array2::from_elem((m, k), f16::ONE), Array2::from_elem((k, 8), f16::ONE));
+            let by_plan = Gemm::on(&unit).run(&a, &b);
+            let by_name: Result<Array2<f32>, _> = a.dot_on(&b, &unit);
+            assert_eq!(by_plan.is_ok(), k == step, "{name}, {m} x 8 x {k}");
+            assert_eq!(by_name.is_ok(), k == step, "{name}, {m} x 8 x {k}");
+        }
     }
 }

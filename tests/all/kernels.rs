@@ -12,7 +12,7 @@ use gemmulate::view::{View, ViewMut};
 use ndarray::{Array2, Array3, Axis, s};
 
 /// Units that stand for every kernel and every branch of its selection.
-const UNITS: [&str; 70] = [
+const UNITS: [&str; 71] = [
     "volta/mma.m8n8k4.f32.f16.f16.f32",
     "volta/mma.m8n8k4.f16.f16.f16.f16",
     "volta/mma.m8n8k4.f32.f16.f16.f16",
@@ -63,6 +63,7 @@ const UNITS: [&str; 70] = [
     "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=30:out=rne:e_zero=emin+40",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=20:out-bits=10:e_zero=emin+116",
     "custom/m8n8k16.f32.f16.f16.f32/dot:block=16:F=25:out=rd:limit=yes",
+    "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=16:F=25:limit=yes",
     "custom/m8n8k16.f32.bf16.bf16.f32/dot:block=8:F=24:out=ru:c=last",
     "custom/m8n8k32.f32.e4m3.e5m2.f32/dot:block=32:F=13:out=rd:flush-in=yes",
     "custom/m8n8k16.f32.e4m3.e4m3.f32/dot:block=16:F=25:out=rd",

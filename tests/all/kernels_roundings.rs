@@ -389,3 +389,59 @@ fn sums_that_alignment_makes_grow_are_the_references() {
         }
     }
 }
+
+/// A product of these numbers: of A by row and position, of B by position and column; from zero and c = 0.
+fn check_numbers(unit: &Unit, [m, n, k]: [usize; 3], a: impl Fn(usize, usize) -> f64, b: impl Fn(usize, usize) -> f64) {
+    let code = |spec: &FormatSpec, x: f64| spec.encode_f64(x, Rounding::default(), Overflow::default()).unwrap();
+    let problem = Problem {
+        unit: unit.clone(),
+        size: [m, n, k],
+        a: (0..m * k).map(|t| code(&unit.a, a(t / k, t % k))).collect(),
+        b: (0..k * n).map(|t| code(&unit.b, b(t / n, t % n))).collect(),
+        c: vec![0; m * n],
+        scale_a: Vec::new(),
+        scale_b: Vec::new(),
+    };
+    problem.check(&isas());
+    problem.check_from(Start::Zero, &isas());
+}
+
+/// A subnormal operand, which f32 panels have no number for, in any one of several steps, and a product that f32 has no
+/// number for: aligned to one side, it is a unit.
+#[test]
+fn operands_below_f32_count_where_alignment_is_to_one_side() {
+    for (name, step) in [
+        ("custom/m8n8k8.f32.bf16.bf16.f32/dot:block=8:F=25:align=rd", 8),
+        ("custom/m8n8k8.f32.bf16.f16.f32/dot:block=4:F=20:align=ru", 8),
+        ("custom/m8n8k4.f32.tf32.bf16.f32/dot:block=4:F=30:align=rd:out=rd", 4),
+    ] {
+        let (unit, steps) = (Unit::find(name).unwrap(), 6);
+        let a = |i: usize, p: usize| match (p / step == i % steps, p % step) {
+            (true, 1) => 2f64.powi(-133) * if i % 4 < 2 { 1.0 } else { -1.0 },
+            _ => 1.0 + (i + p) as f64 % 4.0 / 4.0,
+        };
+        for (size, small) in [([24, 70], 1.0), ([16, 8], 1.0), ([16, 8], 2f64.powi(-20)), ([24, 70], 2f64.powi(-20))] {
+            let b = |p: usize, j: usize| {
+                let sign = if (p + j).is_multiple_of(3) { -1.0 } else { 1.25 };
+                if p % step == 1 { sign * small } else { sign }
+            };
+            check_numbers(&unit, [size[0], size[1], steps * step], a, b);
+        }
+    }
+}
+
+/// Sums far below the least number of f32 are that number, or minus it, or zero.
+#[test]
+fn sums_too_small_to_see_are_rounded_to_one_side() {
+    for (out, align) in [("rd", "rz"), ("ru", "rz"), ("rd", "rd"), ("ru", "rne")] {
+        for floor in ["none", "zero-c", "emin-120", "emin-7"] {
+            let name =
+                format!("custom/m8n8k8.f32.bf16.bf16.f32/dot:block=8:F=25:out={out}:align={align}:e_zero={floor}");
+            let a = |i: usize, p: usize| if p == i % 8 { -2f64.powi(-126) } else { 2f64.powi(-130) };
+            let b = |p: usize, j: usize| {
+                2f64.powi(-120 + (p + j) as i32 % 3) * if j.is_multiple_of(2) { 1.0 } else { -1.0 }
+            };
+            check_numbers(&Unit::find(&name).unwrap(), [20, 70, 16], a, |p, j| b(p % 8, j));
+        }
+    }
+}
