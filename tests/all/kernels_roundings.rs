@@ -105,7 +105,7 @@ fn ties_of_every_rounding_are_the_references() {
                     check(&Unit::find(&name).unwrap(), &[8.0, sign * rest], &[1.0, unit], 0.0);
                 }
                 // Half precision has kernels that align products one by one, in integers or pairs of them.
-                for f in [3, 30] {
+                for f in [3, 12, 30] {
                     let name = format!("custom/m1n1k2.f32.f16.f16.f32/dot:block=2:F={f}:align={rounding}");
                     let (a, unit) = (sign * rest * 2f64.powi(-12), 8.0 * 2f64.powi(12 - f));
                     check(&Unit::find(&name).unwrap(), &[8.0, a], &[1.0, unit], 0.0);
@@ -374,8 +374,8 @@ fn exact_sums_of_terms_far_apart_are_the_references() {
     }
 }
 
-/// Of few bits, aligned to one side, sums double from step to step until they are infinite: each product counts as a unit
-/// of the largest term.
+/// Of few bits, aligned to one side, sums double from step to step until they are infinite: each product counts as a
+/// unit of the largest term.
 #[test]
 fn sums_that_alignment_makes_grow_are_the_references() {
     for (frac_bits, steps) in [(0, 120), (3, 120), (8, 240), (9, 240), (12, 240)] {

@@ -56,9 +56,9 @@ pub(super) trait Micro: Copy {
     /// up to `NR / 16` vectors of columns; B's panels and states are aligned to 64 bytes.
     unsafe fn steps_fast<const OUT: u8>(self, p: &Step, q: &Consts, skip: &mut [u32], steps: usize) -> Advance;
 
-    /// Whole unit steps whose c comes last, of `Fda::streams_unit_steps`: `steps` FDA steps, `per` of them a unit step. Sums
-    /// from 0 on, and additions of them to `c`, whose NaNs stay. `p`'s states do not count; what they are afterwards is
-    /// not said.
+    /// Whole unit steps whose c comes last, of `Fda::streams_unit_steps`: `steps` FDA steps, `per` of them a unit step.
+    /// Sums from 0 on, and additions of them to `c`, whose NaNs stay. `p`'s states do not count; what they are
+    /// afterwards is not said.
     ///
     /// # Safety
     /// As `steps_fast`, for so many groups and all columns, none of whose operands is special, at risk or below its
@@ -113,7 +113,10 @@ pub(super) trait Micro: Copy {
     fn vectorise<R>(self, f: impl FnOnce() -> R) -> R;
 
     /// The same in a function that is not inlined: what several callers share is compiled once.
-    fn vectorise_apart<R>(self, f: impl FnOnce() -> R) -> R;
+    #[inline(never)]
+    fn vectorise_apart<R>(self, f: impl FnOnce() -> R) -> R {
+        self.vectorise(f)
+    }
 }
 
 impl Micro for Avx512 {
@@ -188,17 +191,6 @@ impl Micro for Avx512 {
 
     #[inline(always)]
     fn vectorise<R>(self, f: impl FnOnce() -> R) -> R {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-        fn run<R>(f: impl FnOnce() -> R) -> R {
-            f()
-        }
-        // SAFETY: `self` is the proof that the instructions are there.
-        unsafe { run(f) }
-    }
-
-    #[inline(always)]
-    fn vectorise_apart<R>(self, f: impl FnOnce() -> R) -> R {
-        #[inline(never)]
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
         fn run<R>(f: impl FnOnce() -> R) -> R {
             f()
@@ -286,17 +278,6 @@ impl Micro for Avx2 {
         // SAFETY: `self` is the proof that the instructions are there.
         unsafe { run(f) }
     }
-
-    #[inline(always)]
-    fn vectorise_apart<R>(self, f: impl FnOnce() -> R) -> R {
-        #[inline(never)]
-        #[target_feature(enable = "avx2,fma,f16c")]
-        fn run<R>(f: impl FnOnce() -> R) -> R {
-            f()
-        }
-        // SAFETY: `self` is the proof that the instructions are there.
-        unsafe { run(f) }
-    }
 }
 
 impl Micro for Sse2 {
@@ -319,11 +300,6 @@ impl Micro for Sse2 {
 
     #[inline(always)]
     fn vectorise<R>(self, f: impl FnOnce() -> R) -> R {
-        f()
-    }
-
-    #[inline(never)]
-    fn vectorise_apart<R>(self, f: impl FnOnce() -> R) -> R {
         f()
     }
 }

@@ -307,8 +307,8 @@ fn alignment(g: &GenericDot, unit: &Unit) -> Option<u8> {
         Rounding::Up => align::UP,
         _ => return None,
     };
-    // To one side, each product adds up to a unit of `2^-F` of a state, however small it is. So of few bits states would
-    // become large before somebody looks at them again, which is done at every chunk of K.
+    // To one side, each product adds up to a unit of `2^-F` of a state, however small it is. So of few bits states
+    // would become large before somebody looks at them again, which is done at every chunk of K.
     let stays = 1 << g.frac_bits.min(40) >= unit.shape.k.max(DEPTH);
     (align == align::NEAREST_EVEN || (stays && unit.scale.is_none())).then_some(align)
 }

@@ -389,7 +389,8 @@ impl<M: Micro> TileRun<'_, M> {
         flags
     }
 
-    /// Unit steps whose c comes last: FDAs from +0, then an IEEE addition. (Where c comes late, each FDA is such a step.)
+    /// Unit steps whose c comes last: FDAs from +0, then an IEEE addition. (Where c comes late, each FDA is such a
+    /// step.)
     ///
     /// # Safety
     /// As `dispatch`.

@@ -113,8 +113,8 @@ pub(super) struct Consts {
     pub(super) e_zero: i32,
     /// One of `align`.
     pub(super) align: u8,
-    /// Magnitudes of c, and of results, below which they are +0. Only the wide kernels meet any: 0, or f32's least normal
-    /// number.
+    /// Magnitudes of c, and of results, below which they are +0. Only the wide kernels meet any: 0, or f32's least
+    /// normal number.
     pub(super) least_c: f32,
     pub(super) least_d: f32,
     /// All ones where a zero c counts with its format's lowest exponent: of the fast kernels' exponents `floor_field`
